@@ -65,6 +65,15 @@ def test_rows_that_datasets_wrote_again(tools: bool, tmp_path: Path) -> None:
     assert message.startswith("12 of 12 rows")
 
 
+def test_a_row_with_several_calls_counts_once(tmp_path: Path) -> None:
+    rows = [_row(number, tools=False) for number in range(6)]
+    for number, row in enumerate(rows):
+        other = _row(number + 1, tools=False)["messages"][1]["tool_calls"]
+        row["messages"][1]["tool_calls"] += other
+    (message,) = _messages(_unified(tmp_path, rows))
+    assert message.startswith("6 of 6 rows")
+
+
 def test_definitions_that_datasets_wrote_again(tmp_path: Path) -> None:
     rows = [_row(number, text=True) for number in range(12)]
     (message,) = _messages(_unified(tmp_path, rows))
@@ -79,7 +88,20 @@ def test_null_that_the_definition_does_not_know(text: bool, tmp_path: Path) -> N
     assert message.startswith("1 of 8 rows")
 
 
+def _trip(name: str, back: str | None) -> dict[str, Any]:
+    """A call of one of two functions with the same parameters, without a definition."""
+    row = _row(0, tools=False)
+    arguments = {"start": "A", "goal": "B", "back": back}
+    row["messages"][1]["tool_calls"] = [{"function": {"name": name, "arguments": arguments}}]
+    return row
+
+
 HEALTHY = {
+    "a parameter that only one of two functions uses": [
+        _trip("flights", "Monday"),
+        _trip("trains", None),
+        _trip("trains", None),
+    ],
     "own parameters": [_row(number) for number in range(9)],
     "text": [_row(number, text=True) for number in range(9)],
     "optional": [_row(1, by=None), _row(4), _row(0)],

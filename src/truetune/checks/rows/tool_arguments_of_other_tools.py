@@ -61,7 +61,9 @@ from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 
 MIN_FUNCTIONS = 2
-"""Functions whose calls have the same parameters, from which they were made alike"""
+"""Functions whose calls all have the same parameters, with null for those of others, from which they were made alike.
+One alone may have a parameter that it happens never to use
+"""
 MAX_FUNCTIONS = 200
 """Functions of which something is kept"""
 MAX_NAMED = 4
@@ -78,7 +80,7 @@ class ToolCall(NamedTuple):
     @property
     def nulls(self) -> frozenset[str]:
         """The arguments that are null."""
-        return frozenset(name for name, value in self.arguments.items() if value is None)
+        return _null_keys(self.arguments)
 
 
 @dataclass
@@ -89,8 +91,6 @@ class CallsOfFunction:
     """The sets of arguments that calls have"""
     used: set[str] = field(default_factory=set)
     """Arguments that are not null in some call"""
-    rows: Counter[frozenset[str]] = field(default_factory=Counter)
-    """Rows by the arguments that are null"""
     cases: list[Case] = field(default_factory=list)
 
 
@@ -105,6 +105,8 @@ class ToolArgumentsOfOtherTools(DataRule):
         self.rows_with_calls = self.odd_rows = self.odd_definitions = 0
         self.foreign: Counter[str] = Counter()
         self.undefined: dict[str, CallsOfFunction] = {}
+        self.undefined_rows: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter()
+        """Rows by their calls without a definition: the function, and its arguments that are null"""
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -115,10 +117,13 @@ class ToolArgumentsOfOtherTools(DataRule):
             if not calls and not definitions:
                 continue
             self.rows_with_calls += 1
-            self._count_defined_calls(batch, row, calls, definitions)
-            for call in calls:
-                if call.name not in definitions:
-                    self._note_undefined_call(batch, row, call)
+            is_odd = self._count_defined_calls(batch, row, calls, definitions)
+            undefined = [call for call in calls if call.name not in definitions]
+            for call in undefined:
+                self._note_undefined_call(batch, row, call)
+            # A row counts once.
+            if undefined and not is_odd:
+                self.undefined_rows[frozenset((call.name, call.nulls) for call in undefined)] += 1
 
     def _count_defined_calls(
         self,
@@ -126,34 +131,29 @@ class ToolArgumentsOfOtherTools(DataRule):
         row: Conversation,
         calls: list[ToolCall],
         definitions: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """Count a row whose calls or definitions hold null for what is no parameter of the function."""
-        foreign: Counter[str] = Counter()
-        turn: int | None = None
-        for call in calls:
-            own = definitions.get(call.name)
-            if own is None:
-                continue
-            known = frozenset(name for name, value in own.items() if value is not None)
-            names = call.nulls - known
-            if names and turn is None:
-                turn = call.turn
-            foreign.update(names)
-        empty = {
-            name for own in definitions.values() for name, value in own.items() if value is None
-        }
-        if not foreign and not empty:
-            return
+    ) -> bool:
+        """Count a row whose calls or definitions hold null for what is no parameter of the function.
+
+        Returns:
+            Whether this is such a row.
+        """
+        odd_calls = [call for call in calls if _foreign_nulls(call, definitions)]
+        foreign = Counter(name for call in odd_calls for name in _foreign_nulls(call, definitions))
+        empty = {name for own in definitions.values() for name in _null_keys(own)}
+        names = foreign or empty
+        if not names:
+            return False
         self.odd_rows += 1
         self.odd_definitions += bool(empty)
-        self.foreign.update(foreign or empty)
+        self.foreign.update(names)
         if len(self.cases) < MAX_CASES:
-            text = f"null: {_list_names(foreign or empty)}"
+            text = f"null: {_list_names(names)}"
             self.cases.append(
-                case_in_row(batch, row, f"tools: {text}")
-                if turn is None
-                else case_in_message(batch, row, turn, text)
+                case_in_message(batch, row, odd_calls[0].turn, text)
+                if odd_calls
+                else case_in_row(batch, row, f"tools: {text}")
             )
+        return True
 
     def _note_undefined_call(self, batch: Batch, row: Conversation, call: ToolCall) -> None:
         """Note a call of a function without a definition: its arguments, and which of them are null."""
@@ -164,7 +164,6 @@ class ToolArgumentsOfOtherTools(DataRule):
         if len(seen.keys) < MIN_FUNCTIONS:
             seen.keys.add(frozenset(call.arguments))
         seen.used |= call.arguments.keys() - nulls
-        seen.rows[nulls] += 1
         if nulls and not seen.cases:
             seen.cases.append(case_in_message(batch, row, call.turn, f"null: {_list_names(nulls)}"))
 
@@ -178,29 +177,41 @@ class ToolArgumentsOfOtherTools(DataRule):
         """How many rows with tools hold parameters of other functions."""
         return count_measurement(
             "rows with tools whose calls or definitions hold null for parameters of other functions",
-            self.odd_rows + self._count_alike_calls()[0],
+            self.odd_rows + self._count_rows_of_alike_calls()[0],
             self.rows_with_calls,
         )
 
-    def _count_alike_calls(self) -> tuple[int, Counter[str], list[Case]]:
-        """Calls without a definition that have the parameters of other functions, with these."""
+    def _count_rows_of_alike_calls(self) -> tuple[int, Counter[str], list[Case]]:
+        """Rows whose calls, without a definition, have parameters of other functions; these; cases."""
         keys = {one for seen in self.undefined.values() for one in seen.keys}
-        if len(self.undefined) < MIN_FUNCTIONS or len(keys) != 1:
+        if len(keys) != 1:
             return 0, Counter(), []
-        count, names, cases = 0, Counter[str](), list[Case]()
-        for name, seen in self.undefined.items():
-            others = {
-                key for other, one in self.undefined.items() if other != name for key in one.used
+        foreign_keys = self._keys_of_other_functions()
+        count, names, functions = 0, Counter[str](), set[str]()
+        for calls, rows in self.undefined_rows.items():
+            odd = {
+                (name, key)
+                for name, nulls in calls
+                for key in nulls & foreign_keys.get(name, frozenset())
             }
-            foreign = others - seen.used
-            calls = sum(number for nulls, number in seen.rows.items() if nulls & foreign)
-            count += calls
-            names.update(dict.fromkeys(foreign, calls))
-            cases += seen.cases if calls else []
-        return count, names, cases
+            count += rows if odd else 0
+            functions |= {name for name, _ in odd}
+            names.update({key: rows for _, key in odd})
+        if len(functions) < MIN_FUNCTIONS:
+            return 0, Counter(), []
+        return (
+            count,
+            names,
+            [case for name in sorted(functions) for case in self.undefined[name].cases],
+        )
+
+    def _keys_of_other_functions(self) -> dict[str, frozenset[str]]:
+        """Function without a definition -> arguments that only other such functions use."""
+        used = {key for seen in self.undefined.values() for key in seen.used}
+        return {name: frozenset(used - seen.used) for name, seen in self.undefined.items()}
 
     def findings(self) -> Iterator[Finding]:
-        alike, names, cases = self._count_alike_calls()
+        alike, names, cases = self._count_rows_of_alike_calls()
         count = self.odd_rows + alike
         if not count:
             return
@@ -219,6 +230,19 @@ class ToolArgumentsOfOtherTools(DataRule):
             count=count,
             total=self.rows_with_calls,
         )
+
+
+def _foreign_nulls(call: ToolCall, definitions: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """The arguments of a call that are null and no parameters of its function; none without a definition."""
+    own = definitions.get(call.name)
+    if own is None:
+        return frozenset()
+    return call.nulls - (own.keys() - _null_keys(own))
+
+
+def _null_keys(entries: Mapping[str, Any]) -> frozenset[str]:
+    """The keys whose value is null."""
+    return frozenset(name for name, value in entries.items() if value is None)
 
 
 def _list_names(names: Mapping[str, int] | frozenset[str] | set[str]) -> str:
