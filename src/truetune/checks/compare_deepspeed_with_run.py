@@ -41,7 +41,7 @@ def replaced_schedule(scheduler: object, run_schedule: object) -> bool:
     own = SCHEDULES.get(scheduler) if isinstance(scheduler, str) else None
     if own is None or not isinstance(run_schedule, str):
         return False
-    return not run_schedule.lower().removeprefix("schedulertype.").startswith(own or ("\0",))
+    return not run_schedule.lower().removeprefix("schedulertype.").startswith(own)
 
 
 def replaced_optimizer(optimizer: object, run_optimizer: object) -> bool:

@@ -1,11 +1,11 @@
-"""Finds answers that a chat template renders as a conversation of their own, to stand behind a prompt.
+"""Finds answers that a chat template renders as a conversation of their own, after a prompt.
 
 How it works: `apply_chat_template` is given the answer's turn alone, and what it gives is a side of
 a pair, a completion, or what is added to a rendered prompt. Templates that open every chat with
 BOS or with a default system prompt write that opening once more, in front of the answer.
 
-The trade-off: whether a template opens chats is known of published models alone. Behind a cut, or
-with a template that the script brings, nothing is said.
+The trade-off: whether a template opens chats is known of published models alone. Of a rendering that
+is cut, or of a template that the script brings, nothing is said.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from truetune.source.symbolic_execution.values_of_run import (
 
 RENDERS = "apply_chat_template"
 ANSWER_KEY = re.compile(r"^(text_)?(chosen|rejected|completion)(_text|_ids)?$", re.I)
-"""Columns that trainers put behind a prompt"""
+"""Columns that trainers append to a prompt"""
 END_METHODS = frozenset(("strip", "lstrip", "rstrip", "removesuffix"))
 """Methods of a text that leave its beginning"""
 OWN_TEMPLATE = re.compile(
@@ -79,7 +79,7 @@ def answers_rendered_alone(module: Module) -> Iterator[AnswerRenderedAlone]:
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for call in _renderings_behind_prompts(trace):
+        for call in _renderings_after_prompts(trace):
             if call.home.path != module.path or call.node in seen:
                 continue
             seen.add(call.node)
@@ -96,24 +96,29 @@ def lone_answer_renderings(module: Module) -> Iterator[ast.AST]:
                 yield call.node
 
 
-def _renderings_behind_prompts(trace: Trace) -> Iterator[CallEvent]:
-    """The renderings of lone answers that are used behind a prompt."""
+def _renderings_after_prompts(trace: Trace) -> Iterator[CallEvent]:
+    """The renderings of lone answers that are used after a prompt."""
     for value in trace.values:
-        if isinstance(value, Mapping):
-            entries = [
-                entry
-                for key, entry in value.entries.items()
-                if isinstance(key, str) and ANSWER_KEY.match(key)
-            ]
-        elif isinstance(value, Operation) and value.operator == "+" and len(value.operands) > 1:
-            entries = [value.operands[1]] if _ends_with_rendering(value.operands[0]) else []
-        else:
-            continue
-        yield from (call for entry in entries for call in _lone_answers_beginning(entry))
+        for text in _texts_after_prompt(value):
+            yield from _lone_answers_beginning(text)
     for store in trace.stores:
         key = store.key if isinstance(store.key, str) else constant_of(store.key)
-        if isinstance(key, str) and ANSWER_KEY.match(key):
+        if _is_answer_key(key):
             yield from _lone_answers_beginning(store.value)
+
+
+def _texts_after_prompt(value: Value) -> list[Value]:
+    """The texts in a value that come after a prompt: answers of a row, or what is added to one."""
+    if isinstance(value, Mapping):
+        return [entry for key, entry in value.entries.items() if _is_answer_key(key)]
+    if isinstance(value, Operation) and value.operator == "+" and len(value.operands) > 1:
+        return [value.operands[1]] if _ends_with_rendering(value.operands[0]) else []
+    return []
+
+
+def _is_answer_key(key: object) -> bool:
+    """Is it the name of a column that trainers append to a prompt?"""
+    return isinstance(key, str) and bool(ANSWER_KEY.match(key))
 
 
 def _lone_answers_beginning(value: Value, depth: int = 0) -> Iterator[CallEvent]:
@@ -150,7 +155,7 @@ def _renders_answer_alone(call: CallEvent) -> bool:
         # `row["chosen"][-1:]`: the last turn of a side is its answer.
         column = constant_of(chat.base.key) if isinstance(chat.base, Item) else None
         is_last = constant_of(chat.key.start) == -1 and chat.key.stop is None
-        return is_last and isinstance(column, str) and bool(ANSWER_KEY.match(column))
+        return is_last and _is_answer_key(column)
     if not isinstance(chat, Sequence) or chat.is_open or len(chat.items) != 1:
         return False
     turn = chat.items[0]

@@ -54,7 +54,7 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
 def _steps_at_some_batches(module: Module, always: list[ast.stmt]) -> Iterator[ast.Call]:
     """The steps of optimizers that a loop takes at every so many batches.
 
-    They stand under a condition that counts, or behind one that continues with the next batch.
+    They are under a condition that counts, or after one that continues with the next batch.
     """
     for index, branch in enumerate(always):
         if not isinstance(branch, ast.If) or not _counts_batches(module, branch, always):
@@ -76,7 +76,7 @@ def _statements_before_next_batch(module: Module, always: list[ast.stmt]) -> lis
 
 
 def _continues_with_next_batch(branch: ast.If) -> bool:
-    """Does a condition leave out what stands behind it?"""
+    """Does a condition leave out the statements after it?"""
     return isinstance(branch.body[-1], ast.Continue) and not branch.orelse
 
 
@@ -84,12 +84,20 @@ def _counts_batches(module: Module, branch: ast.If, always: list[ast.stmt]) -> b
     """Does a condition hold at every so many batches: `n % 8 == 0`, a name for that, or a counter
     that is raised at each batch and begins again in the branch?
     """
-    tests: list[ast.AST] = [branch.test]
-    for name in ast.walk(branch.test):
+    return _tests_remainder(module, branch.test) or _tests_counter_that_restarts(branch, always)
+
+
+def _tests_remainder(module: Module, test: ast.expr) -> bool:
+    """Does a condition test a remainder, in place or by a name for it?"""
+    tests: list[ast.AST] = [test]
+    for name in ast.walk(test):
         if isinstance(name, ast.Name):
             tests += [origin.node for origin in module.flow.origins(name)]
-    if any(isinstance(test, ast.expr) and _remainders_in_test(test) for test in tests):
-        return True
+    return any(isinstance(one, ast.expr) and _remainders_in_test(one) for one in tests)
+
+
+def _tests_counter_that_restarts(branch: ast.If, always: list[ast.stmt]) -> bool:
+    """Does a condition test a counter that each batch raises and that the branch sets again?"""
     tested = {ast.unparse(node) for node in ast.walk(branch.test) if isinstance(node, ast.expr)}
     begins_again = {
         ast.unparse(target)

@@ -58,7 +58,7 @@ class ClearedStep(NamedTuple):
     clearing: ast.AST
     step: ast.AST
     keeps_last_pass: bool = False
-    """The clearing stands in a loop before the step, whose last pass leaves its gradients"""
+    """The clearing is in a loop before the step, whose last pass leaves its gradients"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +244,32 @@ class _GradientStateWalk:
             return [one.after_clearing(ALL, node) for one in states]
         if len(node.body) == 1 and _writes_gradients(node):
             return [one.after_gradient_write() for one in states]
-        states = [one.at_loop_boundary() for one in states]
+        return self.after_passes(node, [one.at_loop_boundary() for one in states], names, calls)
+
+    def after_passes(
+        self,
+        node: ast.For | ast.AsyncFor | ast.While,
+        states: States,
+        names: Mapping[str, str],
+        calls: tuple[ast.AST, ...],
+    ) -> States:
+        """The states after one pass through the body of a loop, and after two.
+
+        The second pass begins with the gradients of the first, so it shows what a pass clears of
+        the one before.
+        """
         once = self.after_block(node.body, states, names, calls)
-        # A pass that ends early (`continue`) leaves the loop as it was: what is known then is what was known before.
-        leaves = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(node))
         twice = self.after_block(node.body, once, names, calls)
         lost = _lost_in_each_state(twice)
-        again = self.after_block(node.body, states, names, calls) if leaves else []
-        after = [one.at_loop_boundary() for one in (*once, *again, *(states if leaves else ()))]
-        return _distinct_states([*(one.at_loop_boundary(lost) for one in twice), *after])
+        # A pass that ends early (`continue`) leaves the loop as it was: what is known then is what was known before.
+        ends_early = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(node))
+        others = [*once, *(states if ends_early else ())]
+        return _distinct_states(
+            [
+                *(one.at_loop_boundary(lost) for one in twice),
+                *(one.at_loop_boundary() for one in others),
+            ]
+        )
 
     def after_expression(
         self, node: ast.AST, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
@@ -306,16 +323,23 @@ class _GradientStateWalk:
         owner = _stepped_optimizer_name(call, names)
         if not owner:
             return states
+        if id(call) in self.own_nodes:
+            self.keep_step_without_gradients(call, owner, states)
+        return [one.after_step(owner) for one in states]
+
+    def keep_step_without_gradients(self, call: ast.Call, owner: str, states: States) -> None:
+        """Keep a step that finds no gradients on any way to it, or only those of the last pass."""
         clearings = [one.clearing_of(owner) for one in states]
         first = clearings[0] if clearings else None
-        if first is not None and all(clearings) and id(call) in self.own_nodes:
+        if first is not None and all(clearings):
             self.found.setdefault((first, call), ClearedStep(first, call))
-        elif id(call) in self.own_nodes and not self.accumulates_by_library:
-            losses = [one.loss_of(owner) for one in states]
-            loss = next((one for one in losses if one is not None), None)
-            if loss is not None:
-                self.found.setdefault((loss, call), ClearedStep(loss, call, keeps_last_pass=True))
-        return [one.after_step(owner) for one in states]
+            return
+        if self.accumulates_by_library:
+            return
+        losses = [one.loss_of(owner) for one in states]
+        loss = next((one for one in losses if one is not None), None)
+        if loss is not None:
+            self.found.setdefault((loss, call), ClearedStep(loss, call, keeps_last_pass=True))
 
     def may_keep_gradients(self, statement: ast.stmt) -> bool:
         """May a statement keep gradients elsewhere: by reading `.grad`, or in a call for its effect

@@ -36,6 +36,7 @@ BRINGS_DATA_FORWARD = re.compile(
 )
 """Names of what begins a loader at another place than its first batch"""
 LOADERS = re.compile(r"load|sampl|data", re.I)
+"""Names of loaders, samplers and data sets"""
 
 
 class ResumedLoop(NamedTuple):
@@ -175,21 +176,39 @@ def _data_depends_on(module: Module, loop: ast.For, names: set[str]) -> bool:
     passes over, or by a seed?
     """
     iterated = {ast.unparse(part) for part in backward_slice(module, loop.iter) if _is_name(part)}
-    if iterated & names:
-        return True
+    return (
+        bool(iterated & names)
+        or _passes_over_batches(module, loop, names)
+        or _is_given_to_loader_or_seed(module, names)
+        or _draws_batches_before(module, loop, names)
+    )
+
+
+def _passes_over_batches(module: Module, loop: ast.For, names: set[str]) -> bool:
+    """Does a condition on one of these names continue with the next batch, or end another loop?"""
     for node in module.nodes(ast.Continue, ast.Break):
+        # The end of the training itself depends on its counter in any case.
+        if isinstance(node, ast.Break) and loop in module.parents(node):
+            continue
         test = next((up.test for up in module.parents(node) if isinstance(up, ast.If)), None)
-        passes_over = isinstance(node, ast.Continue) or loop not in module.parents(node)
-        if test is not None and passes_over and _mentions(test, names):
+        if test is not None and _mentions(test, names):
             return True
+    return False
+
+
+def _is_given_to_loader_or_seed(module: Module, names: set[str]) -> bool:
+    """Is one of these names given to what makes or seeds the batches?"""
     for call in module.nodes(ast.Call):
         name = ast.unparse(call.func)
         is_of_data = LOADERS.search(name) or "seed" in name or name in ("next", "iter")
-        if not is_of_data or RESUMES.search(name) or name.rpartition(".")[2] in STATE_LOADS:
-            continue
-        if any(_mentions(one, names) for one in call.args):
+        is_of_resume = RESUMES.search(name) or name.rpartition(".")[2] in STATE_LOADS
+        if is_of_data and not is_of_resume and any(_mentions(one, names) for one in call.args):
             return True
-    # for _ in range(step): next(batches)
+    return False
+
+
+def _draws_batches_before(module: Module, loop: ast.For, names: set[str]) -> bool:
+    """Does a loop before the training draw as many batches: `for _ in range(step): next(batches)`?"""
     return any(
         _mentions(other.iter, names) and "next(" in ast.unparse(other)
         for other in module.nodes(ast.For)

@@ -1,4 +1,4 @@
-"""Finds schedules that step at each micro-batch of an inner loop, behind which their optimizer steps.
+"""Finds schedules that step at each micro-batch of an inner loop, after which their optimizer steps.
 
 How it works: where the loops around `scheduler.step()` are those around `optimizer.step()` and more,
 the schedule is the faster of the two. That is right where its length counts micro-batches, so the
@@ -148,15 +148,17 @@ def _counts_groups_of_batches(module: Module, total: ast.expr, steps: MicroBatch
     )
     texts = {ast.unparse(one) for one in groups}
     values = {value for one in groups if isinstance(value := module.flow.value(one), int)} - {1}
+    return any(
+        ast.unparse(part) in texts or module.flow.value(part) in values
+        for part in _divisor_parts(module, total)
+    )
+
+
+def _divisor_parts(module: Module, total: ast.expr) -> Iterator[ast.expr]:
+    """The expressions in what a number is divided by."""
     for node in expressions_of_number(module, total):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.FloorDiv):
-            continue
-        for part in ast.walk(node.right):
-            if isinstance(part, ast.expr) and (
-                ast.unparse(part) in texts or module.flow.value(part) in values
-            ):
-                return True
-    return False
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv):
+            yield from (part for part in ast.walk(node.right) if isinstance(part, ast.expr))
 
 
 def _numbers_of_grouping(module: Module, steps: MicroBatchSteps) -> Iterator[ast.expr]:
