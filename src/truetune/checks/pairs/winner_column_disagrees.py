@@ -214,21 +214,24 @@ class WinnerColumnDisagrees(PairRule):
         if self.are_named_by_rank and (tally.is_scale or tally.share < SCORE_SHARE):
             yield from self._findings_on_marks(name, tally)
             return
-        if tally.share < _turned_share_needed_for_finding(tally):
-            return
+        if tally.share >= _turned_share_needed_for_finding(tally):
+            yield self._finding_on_turned_pairs(name, tally)
+
+    def _finding_on_turned_pairs(self, name: str, tally: Tally) -> Finding:
+        """The finding on a column that names the rejected side in some pairs."""
         ((chosen, rejected), _), *others = self.taken.most_common(2)
-        readable_name = name.replace("*", "...").replace(" ", "_") if "*" in name else name
+        readable_name = _readable_column_name(name)
         says = "is better for" if tally.is_score else "names"
         at_least = "" if tally.is_sure else "at least "
-        yield self.finding(
+        is_one_column_chosen = not others and not self.are_named_by_rank
+        why = (
+            f": {chosen} is taken as chosen in every row, whatever the column says"
+            if is_one_column_chosen
+            else ""
+        )
+        return self.finding(
             f"`{readable_name}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
-            f" {tally.decided:,} pairs ({tally.share:.0%})"
-            + (
-                ""
-                if others or self.are_named_by_rank
-                else f": {chosen} is taken as chosen in every row, whatever the column says"
-            )
-            + _effect_of_turned_pairs(tally.share),
+            f" {tally.decided:,} pairs ({tally.share:.0%}){why}{_effect_of_turned_pairs(tally.share)}",
             _remedy_of(tally, readable_name, chosen, rejected),
             severity="error" if tally.share >= ERROR_SHARE else "warning",
             evidence=list(_evidence_of(tally, readable_name)),
@@ -247,19 +250,25 @@ class WinnerColumnDisagrees(PairRule):
             if as_text
             else ""
         )
+        readable_name = _readable_column_name(name)
         yield self.finding(
-            f"`{name.replace('*', '...').replace(' ', '_')}` is better for the rejected side in"
+            f"`{readable_name}` is better for the rejected side in"
             f" {tally.against:,} of {tally.decided:,} pairs ({tally.share:.0%}){why};"
             " these pairs teach the worse answer",
             "compare the marks as numbers, and write the pairs again"
             if as_text
             else "read five of these pairs: exchange their sides where the marks are right, or drop them",
             severity="error" if as_text or tally.share >= SCORE_SHARE else "warning",
-            evidence=list(_evidence_of(tally, name)),
+            evidence=list(_evidence_of(tally, readable_name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
             total=tally.decided,
         )
+
+
+def _readable_column_name(name: str) -> str:
+    """A column's name for a message; `* score`, the key of the scores of both sides, is `..._score`."""
+    return name.replace("*", "...").replace(" ", "_") if "*" in name else name
 
 
 def _turned_share_needed_for_finding(tally: Tally) -> float:
