@@ -82,7 +82,12 @@ class Loop:
                 self.save()
 """
 ENUMERATED = PLAIN.replace("for batch in loader", "for i, batch in enumerate(tqdm(loader))")
+BEST = 'torch.save(model.state_dict(), "best.pt")'
+WHOLE = 'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, "last.pt")'
 FAULTY = {
+    "in two files": PLAIN.replace(
+        WHOLE, BEST + '\n            torch.save(optimizer.state_dict(), "optimizer.pt")'
+    ),
     "torch": PLAIN,
     "accelerate": ACCELERATE,
     "a function": TAKEN_UP,
@@ -115,6 +120,13 @@ SOUND = {
     "another order": PLAIN.replace("for epoch in", "torch.manual_seed(step)\nfor epoch in", 1),
     "saves at the end of epochs": PLAIN.replace(SAVE, "\n" + SAVE.replace("\n    ", "\n")),
     "saves at the last batch": ENUMERATED.replace("if step % 100 == 0", "if i == len(loader) - 1"),
+    "saves the best weights on the way": PLAIN.replace(WHOLE, BEST) + "\n    " + WHOLE,
+    "saves weights by a name": PLAIN.replace(
+        WHOLE, 'best = model.state_dict()\n            torch.save(best, "best.pt")'
+    ),
+    "draws rows at random": PLAIN.replace(
+        "shuffle=True", "sampler=torch.utils.data.RandomSampler(rows, replacement=True)"
+    ),
     "weights alone": PLAIN.replace('    optimizer.load_state_dict(saved["optimizer"])\n', ""),
     "steps begin again": PLAIN.replace('    step, first = saved["step"], saved["epoch"]\n', ""),
     "never resumed": HEAD + LOOP,

@@ -37,6 +37,8 @@ BRINGS_DATA_FORWARD = re.compile(
 """Names of what begins a loader at another place than its first batch"""
 LOADERS = re.compile(r"load|sampl|data", re.I)
 """Names of loaders, samplers and data sets"""
+DRAWS_EACH_ROW_AT_RANDOM = re.compile(r"^(replacement|WeightedRandomSampler)$")
+"""Names of samplers without an order, which a resumed run can neither begin again nor continue"""
 
 
 class ResumedLoop(NamedTuple):
@@ -81,13 +83,15 @@ def _restores_optimizer(module: Module) -> bool:
     for call in module.methods(*STATE_LOADS):
         if call.method != "load_state_dict" and call.method != "load":
             return True
-        owner = call.receiver
-        if owner is None:
-            continue
-        is_optimizer = "optimizer" in module.flow.types(owner)
-        if is_optimizer or re.search(r"opt|fabric", ast.unparse(owner), re.I):
+        if call.receiver is not None and _is_optimizer_or_fabric(module, call.receiver):
             return True
     return False
+
+
+def _is_optimizer_or_fabric(module: Module, owner: ast.expr) -> bool:
+    """Is an object an optimizer, or what holds one?"""
+    is_optimizer = "optimizer" in module.flow.types(owner)
+    return is_optimizer or bool(re.search(r"opt|fabric", ast.unparse(owner), re.I))
 
 
 def _names_what_brings_data_forward(module: Module) -> bool:
@@ -96,7 +100,7 @@ def _names_what_brings_data_forward(module: Module) -> bool:
         for node in part.nodes(ast.Name, ast.Attribute, ast.keyword, ast.arg, ast.alias):
             name = getattr(node, "id", None) or getattr(node, "attr", None)
             name = name or getattr(node, "arg", None) or getattr(node, "name", None)
-            if name and BRINGS_DATA_FORWARD.search(name):
+            if name and (BRINGS_DATA_FORWARD.search(name) or DRAWS_EACH_ROW_AT_RANDOM.match(name)):
                 return True
         for call in part.methods("load_state_dict"):
             if call.receiver is not None and LOADERS.search(ast.unparse(call.receiver)):
@@ -105,16 +109,33 @@ def _names_what_brings_data_forward(module: Module) -> bool:
 
 
 def _save_between_batches(module: Module, loop: ast.For) -> ast.Call | None:
-    """A call in a loop that writes a checkpoint, but at its last batch alone."""
+    """A call in a loop that writes a checkpoint; one at its last batch alone, or of weights alone, is none."""
     for call in ast.walk(loop):
         if not isinstance(call, ast.Call):
             continue
         name = ast.unparse(call.func).rpartition(".")[2]
         tests = [up.test for up in module.parents(call) if isinstance(up, ast.If)]
         is_at_end = any("len(" in ast.unparse(test) for test in tests)
-        if SAVES.search(name) and not is_at_end:
+        if SAVES.search(name) and not is_at_end and not _saves_weights_alone(module, call):
             return call
     return None
+
+
+def _saves_weights_alone(module: Module, call: ast.Call) -> bool:
+    """Is the state of a model all that a call saves: `torch.save(model.state_dict(), "best.pt")`?
+
+    A run is not resumed from it.
+    """
+    saved = call.args[0] if call.args else None
+    origins = module.flow.origins(saved) if isinstance(saved, ast.Name) else ()
+    states = [origin.node for origin in origins] or [saved]
+    return all(
+        isinstance(state, ast.Call)
+        and isinstance(state.func, ast.Attribute)
+        and state.func.attr == "state_dict"
+        and not _is_optimizer_or_fabric(module, state.func.value)
+        for state in states
+    )
 
 
 def _restored_counters(module: Module, loop: ast.For) -> Iterator[ast.Assign]:
