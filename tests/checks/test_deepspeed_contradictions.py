@@ -65,6 +65,10 @@ FAULTY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 HEALTHY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no word of it": (FACTORY, schedule("WarmupLR")),
     "the same": ({**TRL, "lr_scheduler_type": "linear"}, schedule("WarmupDecayLR")),
+    "a polynomial of power 1": (
+        {**TRL, "lr_scheduler_type": "polynomial"},
+        schedule("WarmupDecayLR"),
+    ),
     "cosine": ({**AXOLOTL, "lr_scheduler": "cosine"}, schedule("WarmupCosineLR")),
     "constant": ({**FACTORY, "lr_scheduler_type": "constant_with_warmup"}, schedule("WarmupLR")),
     "fused": ({**TRL, "optim": "adamw_torch_fused"}, optimizer("AdamW", lr="auto")),
@@ -110,6 +114,16 @@ def test_another_word_is_found(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_the_same_word_is_fine(name: str, tmp_path: Path) -> None:
     assert not _found(*HEALTHY[name], tmp_path)
+
+
+def test_a_half_without_a_block_gets_one(tmp_path: Path) -> None:
+    (tmp_path / "zero.json").write_text(json.dumps({"fp16": {"enabled": True}}), encoding="utf-8")
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        yaml.safe_dump({**TRL, "bf16": True, "deepspeed": "zero.json"}), encoding="utf-8"
+    )
+    (found,) = [one for one in truetune.check(path).findings if one.code == RULE]
+    assert 'bf16 and fp16 both need a block with enabled: "auto"' in found.remedy
 
 
 SCRIPT = "from transformers import Trainer, TrainingArguments\nTrainer(model, parse())\n"

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 
 SCHEDULES: Mapping[str, tuple[str, ...]] = {
     "WarmupLR": ("constant",),
-    "WarmupDecayLR": ("linear",),
+    "WarmupDecayLR": (
+        "linear",
+        "polynomial",
+    ),  # the Trainer's polynomial has the power 1 unless told otherwise
     "WarmupCosineLR": ("cosine",),
     "OneCycle": ("one_cycle", "onecycle"),
     "LRRangeTest": (),

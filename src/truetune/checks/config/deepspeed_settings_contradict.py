@@ -78,6 +78,8 @@ NUMBERS: tuple[tuple[tuple[str, ...], str], ...] = (
 BETAS = ("optimizer", "params", "betas")
 BETA_NAMES = ("adam_beta1", "adam_beta2")
 HALVES = ("bf16", "fp16")
+# The Trainer fills in what is "auto" and adds no missing block, so a half precision without one stays off.
+ADVICE_ON_PRECISION = '; bf16 and fp16 both need a block with enabled: "auto"'
 # Chosen to read: two fit a line of a terminal; the cases hold all of them.
 MAX_TOLD = 2
 
@@ -150,10 +152,8 @@ class DeepspeedSettingsContradict(ConfigRule):
         self, settings: DeepspeedSettings
     ) -> Iterator[Finding]:
         """Findings on numbers and precisions that the Trainer compares."""
-        found = [
-            *_differing_numbers(self.subject, settings),
-            *_differing_precisions(self.subject, settings),
-        ]
+        precisions = list(_differing_precisions(self.subject, settings))
+        found = [*_differing_numbers(self.subject, settings), *precisions]
         if not found:
             return
         texts = [f"{one.deepspeed.text} beside {one.run.text}" for one in found[:MAX_TOLD]]
@@ -162,7 +162,7 @@ class DeepspeedSettingsContradict(ConfigRule):
             f"{settings.name} says something else than the run: {'; '.join(texts)}{more};"
             " the Trainer stops there",
             f'write "auto" for {"it" if len(found) == 1 else "each of them"} in {settings.name}:'
-            " the Trainer fills in its own",
+            f" the Trainer fills in its own{ADVICE_ON_PRECISION if precisions else ''}",
             severity="error",
             cases=[case for one in found for case in one],
         )
