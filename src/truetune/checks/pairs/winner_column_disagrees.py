@@ -244,21 +244,24 @@ class WinnerColumnDisagrees(PairRule):
         """Findings on marks of a scale that are better for the rejected side in some pairs."""
         if not tally.is_scale or tally.share < SCALE_SHARE:
             return
-        as_text = tally.is_ordered_as_text
-        why = (
-            ": the marks were compared as texts, by which the chosen one is never below the other"
-            if as_text
-            else ""
-        )
+        if tally.is_ordered_as_text:
+            effect = (
+                ": the marks were compared as texts, by which the chosen one is never below the other;"
+                " these pairs teach the worse answer"
+            )
+            remedy = "compare the marks as numbers, and write the pairs again"
+        else:
+            # People may have chosen the sides, and a model given the marks.
+            effect = "; where the marks are right, these pairs teach the worse answer"
+            remedy = "read five of these pairs: exchange their sides where the marks are right, or drop them"
         readable_name = _readable_column_name(name)
         yield self.finding(
             f"`{readable_name}` is better for the rejected side in"
-            f" {tally.against:,} of {tally.decided:,} pairs ({tally.share:.0%}){why};"
-            " these pairs teach the worse answer",
-            "compare the marks as numbers, and write the pairs again"
-            if as_text
-            else "read five of these pairs: exchange their sides where the marks are right, or drop them",
-            severity="error" if as_text or tally.share >= SCORE_SHARE else "warning",
+            f" {tally.against:,} of {tally.decided:,} pairs ({tally.share:.0%}){effect}",
+            remedy,
+            severity="error"
+            if tally.is_ordered_as_text or tally.share >= SCORE_SHARE
+            else "warning",
             evidence=list(_evidence_of(tally, readable_name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
