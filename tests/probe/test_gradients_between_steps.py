@@ -24,7 +24,7 @@ class Watched:
         self.model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         self.between = GradientsBetweenSteps()
-        self.between.watch(self.optimizer, lambda note: note)
+        self.between.watch(self.optimizer, lambda weight, note: weight.register_hook(note))
 
     def loss(self) -> Any:
         """The loss of one forward pass on new inputs."""

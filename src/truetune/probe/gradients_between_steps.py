@@ -44,13 +44,14 @@ class GradientsBetweenSteps:
         self._value: torch.Tensor | None = None
 
     def watch(
-        self, optimizer: Any, listen: Callable[[Callable[..., None]], Callable[..., Any]]
+        self, optimizer: Any, listen: Callable[[Any, Callable[[torch.Tensor], None]], Any]
     ) -> None:
         """Watch one weight of an optimizer from now on.
 
         Args:
             optimizer: the one whose steps are noted.
-            listen: contains a function that autograd calls.
+            listen: given a weight and a function, registers the function for the weight's
+                gradients, and returns the handle that removes it.
         """
         weights = [
             weight
@@ -60,7 +61,7 @@ class GradientsBetweenSteps:
         ]
         if weights and self._handle is None:
             self._weight = min(weights, key=lambda weight: int(weight.numel()))
-            self._handle = self._weight.register_hook(listen(self.note_backward))
+            self._handle = listen(self._weight, self.note_backward)
 
     def stop(self) -> None:
         """Watch no weight any more."""

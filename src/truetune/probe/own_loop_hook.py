@@ -93,7 +93,7 @@ class OwnLoop:
         if self._model is None:
             return None
         self._taken.note(optimizer, args, kwargs)
-        self._taken.between.watch(optimizer, self._contain_listener)
+        self._taken.between.watch(optimizer, self._listen_to_gradient)
         # All micro-batches of one step at least; then as many as were asked for.
         if not self._batches or len(self._batches) < self.orders["batches"]:
             return None
@@ -143,15 +143,19 @@ class OwnLoop:
                 + CALL_INSTEAD
             ) from None
 
-    def _contain_listener(self, note: Callable[..., None]) -> Callable[..., Any]:
-        """A function for a hook of autograd, in which nothing can fail and which changes no gradient."""
+    def _listen_to_gradient(self, weight: Any, note: Callable[..., None]) -> Any:
+        """Have a function told of each gradient of a weight: the handle of torch's hook.
+
+        Nothing can fail in the hook, and it changes no gradient. It is made and registered in one place: autograd
+        would call whatever else is handed over in its stead, outside of the boundary.
+        """
         seconds = float(Limits.of(self.orders).step)
 
         def before_accumulation(gradient: Any) -> None:
             if not self.over:
                 run_contained(note, gradient, on_failure=self.lose, seconds=seconds)
 
-        return before_accumulation
+        return weight.register_hook(before_accumulation)
 
     def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Note one forward pass: keep its tensors, copied, as a loop may change them in place afterwards."""

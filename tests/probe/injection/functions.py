@@ -27,7 +27,7 @@ ENTRY_POINTS = frozenset({
     ("truetune.probe.trainer_hook", "patch_trainer.on_train_begin"),
     ("truetune.probe.own_loop_hook", "watch_optimizers.before_step"),
     ("truetune.probe.own_loop_hook", "OwnLoop._watch_forward.after_forward"),
-    ("truetune.probe.own_loop_hook", "OwnLoop._contain_listener.before_accumulation"),
+    ("truetune.probe.own_loop_hook", "OwnLoop._listen_to_gradient.before_accumulation"),
     ("truetune.probe.find_trainers_and_their_datasets", "NewTrainer.__call__"),
     ("truetune.probe.follow_canary_through_maps", "_wrap_constructor.call"),
     ("truetune.probe.follow_canary_through_maps", "_wrap_method.call"),

@@ -33,6 +33,7 @@ CANARY = (
 )
 OWN_LOOP = (
     "truetune.probe.own_loop_hook",
+    "truetune.probe.count_optimizer_steps_in_own_loop",
     "truetune.probe.gradients_between_steps",
     "truetune.probe.live_objects",
     "truetune.probe.observe_loop",
