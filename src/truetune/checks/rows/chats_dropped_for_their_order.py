@@ -1,7 +1,7 @@
 """Chats whose turns do not alternate are dropped whole by the trainer.
 
 ## What it does
-For rows that LLaMA-Factory trains: counts chats that do not begin with the user's turn (behind a system turn), or in
+For rows that LLaMA-Factory trains: counts chats that do not begin with the user's turn (after a system turn), or in
 which two turns of one side follow each other. Results of tools count as the user's side, calls of functions as the
 assistant's. Several results in a row are left alone where the rows are in OpenAI's form, for its reader joins them.
 Chats that only lack their last answer are `row-ends-without-answer`'s, roles that are not known `role-alias-dropped`'s.
@@ -63,7 +63,7 @@ SIDES = {
 }
 """Role -> the side that it stands for"""
 RESULTS = ("tool", "function", "ipython")
-# Chosen: a few odd chats stand in most logs; a twentieth of the data is worth a stop.
+# Chosen: most logs have a few odd chats; a twentieth of the data is worth a stop.
 ERROR_ONE_IN = 20
 """Share of the chats, as 1 in so many, from which it is an error"""
 

@@ -1,7 +1,7 @@
 """An answer is rendered as a chat of its own, and the template opens it like a new conversation.
 
 ## What it does
-Follows `apply_chat_template` of an answer's turn alone to where it stands behind a prompt: as `chosen`, `rejected` or
+Follows `apply_chat_template` of an answer's turn alone to where it comes after a prompt: as `chosen`, `rejected` or
 `completion` of a row, or added to a rendered prompt. It speaks where the template of the model that the script loads is
 known to open every chat with BOS or with a default system prompt.
 

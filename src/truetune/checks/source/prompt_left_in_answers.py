@@ -2,15 +2,14 @@
 
 ## What it does
 Follows texts that hold their prompt to where they are used as answers: given to a metric, compared with a reference,
-kept under a name such as `prediction` or `response`, or searched for a word that stands in the prompt itself, also
-after case, punctuation and spaces were made alike. Such
-texts are `decode` or `batch_decode` of all that a causal model generated, `generated_text` of a pipeline that is given
-texts and no `return_full_text=False`, and completions with `echo=True`. What the handler of a web server or of a demo's
-page gives back is an answer too, where its prompt holds a chat or an instruction; so is what a function called `answer`
-or `ask` returns, and, as a note, what is printed as `answer`. It also finds replies that go back into the history of a
-chat with their prompt, or with the special tokens that the template writes around each turn. Silent where anything that
-holds the text is cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of
-the file.
+kept under a name such as `prediction` or `response`, or searched for a word that is in the prompt itself, also after
+case, punctuation and spaces were made alike. Such texts are `decode` or `batch_decode` of all that a causal model
+generated, `generated_text` of a pipeline that is given texts and no `return_full_text=False`, and completions with
+`echo=True`. What the handler of a web server or of a demo's page gives back is an answer too, where its prompt holds a
+chat or an instruction; so is what a function called `answer` or `ask` returns, and, as a note, what is printed as
+`answer`. It also finds replies that go back into the history of a chat with their prompt, or with the special tokens
+that the template writes around each turn. Silent where anything that holds the text is cut: the ids after the prompt,
+or the text by `split`, `replace`, a slice, a pattern or a function of the file.
 
 ## Why it is bad
 `generate` of a causal model returns prompt and answer. A metric that gets both compares the question with the

@@ -17,7 +17,7 @@ AUTO = "auto"
 
 
 class DeepspeedSettings(NamedTuple):
-    """DeepSpeed's settings of a run, and the file in which they stand."""
+    """DeepSpeed's settings of a run, and the file that holds them."""
 
     value: Mapping[str, Any]
     document: LocatedDocument | None

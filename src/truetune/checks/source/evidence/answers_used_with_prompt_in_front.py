@@ -543,17 +543,20 @@ def _prompt_may_be_cut(trace: Trace, value: Value) -> bool:
 def _use_may_cut_text(trace: Trace, part: Value, use: Value | Event) -> bool:
     """May a use take a part of a text away?"""
     if isinstance(use, CallEvent):
-        if splits_at_spaces(use):
-            return False
-        return not _only_shows_or_trims(use) and text_kept_by_call(use) is None
+        keeps = splits_at_spaces(use) or text_kept_by_call(use) is not None
+        return not keeps and not _only_shows_or_trims(use)
     if isinstance(use, Result) and splits_at_spaces(use.call):
-        joined = [one for one in trace.uses(use) if isinstance(one, CallEvent)]
-        others = [one for one in trace.uses(use) if not isinstance(one, CallEvent | Result)]
-        return bool(others) or any(text_kept_by_call(one) is None for one in joined)
+        return _may_lose_words(trace, use)
     if not isinstance(use, Item) or use.base is not part:
         return False
     # What is not constant may be a slice, or the number of a row: `texts[i]`.
     return isinstance(use.key, Slice)
+
+
+def _may_lose_words(trace: Trace, words: Result) -> bool:
+    """May the words of a text be used otherwise than all of them joined again?"""
+    uses = [use for use in trace.uses(words) if not isinstance(use, Result)]
+    return any(not isinstance(use, CallEvent) or text_kept_by_call(use) is None for use in uses)
 
 
 def _same_texts_of_use(trace: Trace, use: Value | Event) -> Iterator[Value]:
