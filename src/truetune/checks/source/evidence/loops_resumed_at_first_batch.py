@@ -126,7 +126,9 @@ def _saves_weights_alone(module: Module, call: ast.Call) -> bool:
 
     A run is not resumed from it.
     """
-    saved = call.args[0] if call.args else None
+    if not call.args:
+        return False
+    saved = call.args[0]
     origins = module.flow.origins(saved) if isinstance(saved, ast.Name) else ()
     states = [origin.node for origin in origins] or [saved]
     return all(
