@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -84,7 +83,7 @@ def _run(command: str, folder: Path) -> Output:
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
         # Wide lines, so that a name is never broken in two, and no colours.
         surroundings = os.environ | QUIET | {"COLUMNS": "400", "NO_COLOR": "1", "PATH": path}
-        line = re.sub(re.escape(PLACE_OF_PARTS), str(place_of_parts()), command)
+        line = command.replace(PLACE_OF_PARTS, str(place_of_parts()))
         try:
             ended = subprocess.run(
                 ["bash", "-c", line],

@@ -281,3 +281,85 @@ def test_a_tokenizer_that_adds_eos_to_prompts_is_found(model: Path) -> None:
     select = ("prompts-end-in-eos-by-tokenizer",)
     findings = truetune.check(tokenizer=str(model), select=select).findings
     assert [one.rule for one in findings] == list(select)
+
+
+def severities(model: Path, rows: list[dict[str, Any]], rule: str) -> list[str]:
+    """What one rule finds in rows and a folder."""
+    path = model.parent / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    report = truetune.check(data=str(path), tokenizer=str(model), select=(rule,))
+    return [finding.severity for finding in report.findings]
+
+
+def chat(*contents: str) -> dict[str, Any]:
+    roles = ("user", "assistant")
+    return {
+        "messages": [
+            {"role": roles[number % 2], "content": content}
+            for number, content in enumerate(contents)
+        ]
+    }
+
+
+WORDS = "one two three four five six seven eight nine ten"
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (chat("?", WORDS), []),
+        (chat("?", WORDS, "?", WORDS, "?", WORDS), []),
+        (chat(f"{WORDS} {WORDS} {WORDS}?", WORDS), []),
+        ({"text": f"{WORDS} {WORDS} {WORDS}"}, []),
+        (chat("?", f"{WORDS} {WORDS}"), ["warning"]),
+        (chat("?", "no", "?", f"{WORDS} {WORDS}", "?", "yes"), ["warning"]),
+    ],
+)
+def test_each_answer_is_held_against_the_limit_alone(
+    row: dict[str, Any], found: list[str], model: Path
+) -> None:
+    generation(max_new_tokens=12)(model)
+    assert severities(model, [row, chat("?", "no")], "rows-longer-than-saved-limits") == found
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule", "found"),
+    [
+        (generation(bos_token_id=1), "special-id-is-ordinary-text", ["warning"]),
+        (generation(eos_token_id=2, bos_token_id=1), "special-id-is-ordinary-text", ["error"]),
+        (generation(suppress_tokens=[END_OF_TEXT]), "stop-token-is-suppressed", ["info"]),
+        (generation(suppress_tokens=[IM_END]), "stop-token-is-suppressed", ["error"]),
+        (edit_added_token("<|im_end|>", normalized=True), "added-tokens-disagree", ["info"]),
+        (edit_added_token("<|im_end|>", rstrip=True), "added-tokens-disagree", ["warning"]),
+        (remove_added_token("<|im_end|>"), "added-tokens-disagree", ["error"]),
+    ],
+)
+def test_what_does_little_harm_is_no_error(
+    edit: Edit, rule: str, found: list[str], model: Path
+) -> None:
+    edit(model)
+    assert severities(model, [chat(QUESTION, ANSWER)], rule) == found
+
+
+def test_a_vocabulary_that_loses_capitals_by_design_is_not_judged(tmp_path: Path) -> None:
+    words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", *"abcdefghijklmnopqrstuvwxyz", "the", "##s"]
+    model = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {word: id for id, word in enumerate(words)},
+    }
+    whole = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "Lowercase"},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": model,
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "[PAD]"}', encoding="utf-8")
+    report = truetune.check(tokenizer=str(tmp_path), select=("tokenizer-loses-text",))
+    assert report.findings == ()
+    assert [part.what for part in report.not_judged] == ["tokenizer-loses-text"]

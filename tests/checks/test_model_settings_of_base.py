@@ -24,6 +24,19 @@ SAME = {
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
         {"rope_scaling": {"type": "linear", "factor": 2.0}},
     ),
+    "theta and scaling by kinds of layers": (
+        {
+            "rope_parameters": {
+                "full_attention": {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0},
+                "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+            }
+        },
+        {"rope_theta": 1e6, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    ),
+    "a default of the scaling is written out": (
+        {"rope_parameters": {"rope_theta": 5e5, **LLAMA3, "attention_factor": 1.0}},
+        {"rope_theta": 5e5, "rope_scaling": LLAMA3},
+    ),
     "no scaling by its default type": (
         {"rope_scaling": None},
         {"rope_scaling": {"type": "default"}},

@@ -58,6 +58,26 @@ def test_healthy_runs_are_silent(record: dict[str, Any]) -> None:
     assert not run_of(record, 1, 10)
 
 
+@pytest.mark.parametrize(
+    ("name", "mean", "records", "is_found"),
+    [
+        ("format_reward", 0.0, 20, True),
+        ("format_reward", 0.0, 19, False),
+        ("format_reward", 0.02, 20, False),
+        ("length_penalty", 0.0, 20, False),
+    ],
+)
+def test_a_function_that_gives_nothing_beside_one_that_does(
+    name: str, mean: float, records: int, is_found: bool
+) -> None:
+    findings = run_of(GRPO | {f"rewards/{name}/mean": mean}, records)
+    assert set(findings) == ({"no-reward-signal"} if is_found else set())
+    if is_found:
+        finding = findings["no-reward-signal"]
+        assert (finding.severity, finding.count, finding.total) == ("warning", 1, 2)
+        assert name in finding.message
+
+
 def test_equal_rewards_are_one_finding() -> None:
     findings = run_of(GRPO | DEAD_REWARD | {"grad_norm": 0.0, "kl": 0.0})
     assert set(findings) == {"no-reward-signal"}

@@ -61,6 +61,7 @@ COMPARED_KEYS = (
 )
 """Compared where both name them: releases drop and rename others, which then have their default"""
 ROPE_THETA, ROPE_SCALING = "rope_theta", "rope_scaling"
+FULL_ATTENTION = "full_attention"
 PLAIN_ROPE = ("default", None)
 """Types of rotary positions that scale nothing"""
 
@@ -124,19 +125,23 @@ def _comparable_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rotary_positions(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
-    """Theta and scaling: transformers 5 writes both into `rope_parameters`, releases before it into two keys."""
+    """Theta and scaling: transformers 5 writes both into `rope_parameters`, releases before it into two keys.
+
+    Where layers differ (Gemma 3), the entry of full attention is what the two keys were about.
+    """
     parameters = first_set_text_model_setting(config, "rope_parameters")
+    if isinstance(parameters, Mapping):
+        parameters = parameters.get(FULL_ATTENTION, parameters)
     scaling = first_set_text_model_setting(config, "rope_scaling")
     merged = dict(scaling) if isinstance(scaling, Mapping) else {}
     merged |= parameters if isinstance(parameters, Mapping) else {}
     theta = merged.pop("rope_theta", None)
     if theta is None:
-        theta = first_set_text_model_setting(config, "rope_theta")
-    kind = merged.pop("rope_type", None) or merged.pop("type", None)
-    merged.pop("type", None)
-    # One entry for each kind of layer (Gemma 3): nested, and compared as it stands.
-    is_plain = kind in PLAIN_ROPE and not any(isinstance(one, Mapping) for one in merged.values())
-    return theta, None if is_plain else {"rope_type": kind, **merged}
+        theta = first_set_text_model_setting(config, ROPE_THETA)
+    # The key's name of before, which some files hold beside the new one.
+    former_kind = merged.pop("type", None)
+    kind = merged.pop("rope_type", former_kind)
+    return theta, None if kind in PLAIN_ROPE else {"rope_type": kind, **merged}
 
 
 def _is_changed(name: str, before: Any, own: Mapping[str, Any]) -> bool:
@@ -144,6 +149,14 @@ def _is_changed(name: str, before: Any, own: Mapping[str, Any]) -> bool:
     if name not in own:
         return name in (ROPE_THETA, ROPE_SCALING)
     now = own[name]
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        # Releases write out defaults of a scaling that others leave out.
+        return any(_are_other_values(before[key], now[key]) for key in before.keys() & now.keys())
+    return _are_other_values(before, now)
+
+
+def _are_other_values(before: Any, now: Any) -> bool:
+    """Are two values different, numbers by more than their rounding?"""
     if isinstance(before, (int, float)) and isinstance(now, (int, float)):
         return not math.isclose(before, now, rel_tol=1e-6)
     return bool(before != now)

@@ -38,13 +38,13 @@ A shorter limit cuts or drops rows: `truetune check` with the data counts them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.positions_of_model import positions_of_model, scales_positions
 from truetune.checks.rule import ConfigRule
 
 SCALING_KEYS = (
@@ -70,37 +70,22 @@ class LengthBeyondTheModel(ConfigRule):
         """
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if isinstance(self._max_positions(), int) else NO_MODEL
+        return NO_MODEL if self._positions() is None else None
 
     def figure(self) -> str:
         """What was measured: the settings that were compared, and the positions that the model knows."""
-        return f"{self.compared()}; the model knows {self._max_positions():,} positions"
+        return f"{self.compared()}; the model knows {self._positions():,} positions"
 
-    def _max_positions(self) -> Any:
+    def _positions(self) -> int | None:
         """How many positions the model knows by its config.json; None where that is not here."""
-        found = model_config(self.subject)
-        inner = found.get("text_config")
-        part = inner if isinstance(inner, dict) else found
-        return part.get("max_position_embeddings") or part.get("n_positions")
+        return positions_of_model(model_config(self.subject))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        limit, found = config.spec.max_length, model_config(config)
-        inner = found.get("text_config")
-        part = inner if isinstance(inner, dict) else found
-        known = self._max_positions()
-        scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALING_KEYS)
-        rope = part.get("rope_parameters")
-        scaled = scaled or (
-            isinstance(rope, dict) and rope.get("rope_type", "default") != "default"
-        )
-        if (
-            not limit
-            or not isinstance(known, int)
-            or limit <= known
-            or scaled
-            or config.spec.training.packing
-        ):
+        limit, known = config.spec.max_length, self._positions()
+        if not limit or known is None or limit <= known or config.spec.training.packing:
+            return
+        if scales_positions(model_config(config)) or any(map(config.raw.get, SCALING_KEYS)):
             return
         yield self.finding(
             f"examples may have {limit:,} tokens, and the model knows {known:,} positions",

@@ -44,6 +44,7 @@ class ChatTemplatesDisagree(DataRule):
     code = "TPL014"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
+    moot_where = ("chat-template-missing-or-old-in-checkpoint",)
     judges_saved_file = True
     judges_without_rows = True
 

@@ -38,6 +38,7 @@ Safe: it changes prompts, and no text that is trained.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from truetune.checks.data_unmet_reasons import NO_TEMPLATE
@@ -64,17 +65,17 @@ class GenerationPromptWithoutHeader(DataRule):
         """Unmet without a template, or where the served prompt is no beginning of the trained text."""
         if self.probes.template is None:
             return NO_TEMPLATE
-        if self._probe() is None:
+        if self._probe is None:
             return Unmet("it is about prompts that trained texts begin with, and here they do not")
         return None
 
     def figure(self) -> str:
         """What the template writes between a served prompt and its answer."""
-        probe = self._probe()
+        probe = self._probe
         return f"between a prompt and its answer comes {probe.before_answer if probe else ''!r}"
 
     def findings(self) -> Iterator[Finding]:
-        probe = self._probe()
+        probe = self._probe
         if probe is None:
             return
         header = self._opening_token(probe)
@@ -82,12 +83,13 @@ class GenerationPromptWithoutHeader(DataRule):
             return
         yield self.finding(
             f"the served prompt ends without the answer's header: {probe.before_answer!r} comes"
-            " before each answer in training, and add_generation_prompt writes nothing",
+            " before each answer in training, and add_generation_prompt does not write it",
             "write the header where the template ends: {% if add_generation_prompt %}"
             f"{probe.before_answer.strip()}{{% endif %}}",
             evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
         )
 
+    @cached_property
     def _probe(self) -> ServedAndTrained | None:
         """A question as it is served and as it is trained; None where the one is no beginning of the other."""
         served = self.probes.text(alternating_chat(QUESTION), add_generation_prompt=True)

@@ -123,10 +123,15 @@ class GenerationTagsOffTheTurn(DataRule):
             return
         self.compared = True
         missed = tagged.text[max(tagged.end, tagged.turn.start) : tagged.turn.end].strip()
-        is_masked_by_tags = self.spec.mask_by == "generation-tags"
         if missed:
+            is_masked_by_tags = self.spec.mask_by == "generation-tags"
             yield self.finding(
-                "the generation tags close before the turn ends: its stop token is not supervised",
+                "the generation tags close before the turn ends: "
+                + (
+                    "its stop token is not supervised"
+                    if is_masked_by_tags
+                    else "a trainer that masks by them does not supervise its stop token"
+                ),
                 "move {% endgeneration %} after the stop token",
                 severity=None if is_masked_by_tags else "warning",
                 evidence=[f"not in the tags: {missed!r}"],
@@ -138,7 +143,7 @@ class GenerationTagsOffTheTurn(DataRule):
         if header:
             yield self.finding(
                 "the generation tags open before the answer: what the generation prompt supplies is"
-                " supervised",
+                " supervised by a trainer that masks by them",
                 "move {% generation %} after the role header",
                 severity="warning",
                 evidence=[f"in the tags: {header!r}"],

@@ -40,6 +40,7 @@ Write contents as they are. A model that was trained with the template has learn
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from truetune.checks.data_unmet_reasons import NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
@@ -70,18 +71,18 @@ class TemplateChangesContents(DataRule):
         """Unmet without a template, or where it renders none of the probes."""
         if self.probes.template is None:
             return NO_TEMPLATE
-        if self._render_probe() is None:
+        if self._render_probe is None:
             return Unmet("it is about chats of user and assistant, and the template renders none")
         return None
 
     def figure(self) -> Measurement:
         """The number of turns whose content is changed, none."""
-        probe = self._render_probe()
+        probe = self._render_probe
         turns = len(probe[0]) if probe else 0
         return count_measurement("long contents that the template changes", 0, turns)
 
     def findings(self) -> Iterator[Finding]:
-        probe = self._render_probe()
+        probe = self._render_probe
         if probe is None:
             return
         messages, text = probe
@@ -104,6 +105,7 @@ class TemplateChangesContents(DataRule):
             total=len(messages),
         )
 
+    @cached_property
     def _render_probe(self) -> tuple[list[Message], str] | None:
         """A chat of long turns with its rendering; without the system turn where the template refuses one."""
         for roles in (("system", "user", "assistant", "user", "assistant"), ("user", "assistant")):

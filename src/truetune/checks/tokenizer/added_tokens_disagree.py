@@ -43,11 +43,14 @@ from typing import Any, NamedTuple
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.rule import DataRule
+from truetune.checks.rule import DataRule, Setup
+from truetune.render.tokenizer import Tokenizer
 from truetune.render.tokenizer_folder import read_json
+from truetune.settings.run_spec import Severity
 
 CONFIG_FILE = "tokenizer_config.json"
 ADDED_FILE = "added_tokens.json"
+GRAVEST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 FLAGS = ("special", "lstrip", "rstrip", "normalized", "single_word")
 
 
@@ -56,7 +59,7 @@ class Disagreement(NamedTuple):
 
     file: str
     text: str
-    is_of_ids: bool
+    severity: Severity
 
 
 class AddedTokensDisagree(DataRule):
@@ -65,54 +68,45 @@ class AddedTokensDisagree(DataRule):
     severity = "error"
     judges_saved_file = True
     judges_without_rows = True
-    compared = 0
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.listed = _listed_tokens(setup.tokenizer)
+        self.ids_of_added_file = _ids_of_added_file(setup.tokenizer)
 
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer.json is the only file that lists added tokens."""
-        if not self.tokenizer.added_in_file or not (self._listed() or self._ids_of_added_file()):
+        if not self.tokenizer.added_in_file or not (self.listed or self.ids_of_added_file):
             return Unmet("it is about added tokens that two files list, and one file alone does")
         return None
 
     def figure(self) -> Measurement:
         """The number of tokens that two files give differently, none."""
-        compared = len(self._listed()) + len(self._ids_of_added_file())
+        compared = len(self.listed) + len(self.ids_of_added_file)
         return count_measurement("added tokens that two files give differently", 0, compared)
 
     def findings(self) -> Iterator[Finding]:
         found = [*self._compare_listed(), *self._compare_added_file()]
         if not found:
             return
-        # Other ids change what a text is encoded to; a flag only what happens beside the token.
-        found.sort(key=lambda one: not one.is_of_ids)
+        found.sort(key=lambda one: GRAVEST_FIRST.index(one.severity))
         first = found[0]
         yield self.finding(
             f"tokenizer.json and {first.file} differ on {len(found):,} added tokens: {first.text}",
             "take both files from one place: as they were published, or as save_pretrained wrote"
             " them together",
-            severity="error" if first.is_of_ids else "warning",
+            severity=first.severity,
             cases=[Case(one.text, file=one.file) for one in found],
             count=len(found),
         )
 
-    def _listed(self) -> dict[int, dict[str, Any]]:
-        """The tokens of `added_tokens_decoder` by id."""
-        listed = self.tokenizer.config.get("added_tokens_decoder")
-        if not isinstance(listed, dict):
-            return {}
-        return {int(id): token for id, token in listed.items() if isinstance(token, dict)}
-
-    def _ids_of_added_file(self) -> dict[str, int]:
-        """added_tokens.json: token -> id."""
-        path = self.tokenizer.folder / ADDED_FILE
-        return {token: id for token, id in (read_json(path) or {}).items() if isinstance(id, int)}
-
     def _compare_listed(self) -> Iterator[Disagreement]:
         """Disagreements of tokenizer_config.json."""
         ids = {token.content: id for id, token in self.tokenizer.added_in_file.items()}
-        for id, listed in self._listed().items():
+        for id, listed in self.listed.items():
             content = str(listed.get("content"))
             if text := self._describe_other_id(content, id, ids):
-                yield Disagreement(CONFIG_FILE, text, is_of_ids=True)
+                yield Disagreement(CONFIG_FILE, text, "error")
             elif id in self.tokenizer.added_in_file:
                 own = self.tokenizer.added_in_file[id]
                 flags = [
@@ -122,14 +116,14 @@ class AddedTokensDisagree(DataRule):
                     text = f"{content} ({id}): " + ", ".join(
                         f"{flag} is {getattr(own, flag)} and {listed[flag]}" for flag in flags
                     )
-                    yield Disagreement(CONFIG_FILE, text, is_of_ids=False)
+                    yield Disagreement(CONFIG_FILE, text, _severity_of_flags(flags))
 
     def _compare_added_file(self) -> Iterator[Disagreement]:
         """Disagreements of added_tokens.json."""
         ids = {token.content: id for id, token in self.tokenizer.added_in_file.items()}
-        for content, id in self._ids_of_added_file().items():
+        for content, id in self.ids_of_added_file.items():
             if text := self._describe_other_id(content, id, ids):
-                yield Disagreement(ADDED_FILE, text, is_of_ids=True)
+                yield Disagreement(ADDED_FILE, text, "error")
 
     def _describe_other_id(self, content: str, id: int, ids: dict[str, int]) -> str:
         """What differs between the id that another file gives a token and that of tokenizer.json; "" for nothing.
@@ -151,3 +145,22 @@ class AddedTokensDisagree(DataRule):
                 f"{content} is {id} there, and {own} once tokenizer.json, which lacks it, is loaded"
             )
         return "" if own == id else f"{content} is {own} in tokenizer.json, and {id} there"
+
+
+def _severity_of_flags(flags: list[str]) -> Severity:
+    """`normalized` alone matters only to a token whose own text the normalizer would change."""
+    return "info" if flags == ["normalized"] else "warning"
+
+
+def _listed_tokens(tokenizer: Tokenizer) -> dict[int, dict[str, Any]]:
+    """The tokens of `added_tokens_decoder` by id."""
+    listed = tokenizer.config.get("added_tokens_decoder")
+    if not isinstance(listed, dict):
+        return {}
+    return {int(id): token for id, token in listed.items() if isinstance(token, dict)}
+
+
+def _ids_of_added_file(tokenizer: Tokenizer) -> dict[str, int]:
+    """added_tokens.json: token -> id."""
+    values = read_json(tokenizer.folder / ADDED_FILE) or {}
+    return {token: id for token, id in values.items() if isinstance(id, int)}

@@ -2,12 +2,12 @@
 
 ## What it does
 Compares the lengths of the rows, in tokens, with `model_max_length` of tokenizer_config.json and with the positions
-that config.json gives the model, and the lengths of the answers with `max_new_tokens` of generation_config.json.
+that config.json gives the model, and the longest answer of each chat with `max_new_tokens` of generation_config.json.
 
 ## Why it is bad
-Each limit cuts in silence somewhere: `tokenizer(text, truncation=True)` and vLLM take `model_max_length`, positions
-beyond those of config.json were never trained, and engines end every answer at `max_new_tokens`. The model is trained
-on texts, or has learned answers, that it is later not given or may not finish.
+Each limit cuts in silence somewhere: `tokenizer(text, truncation=True)` cuts at `model_max_length`, and vLLM takes no
+longer request; positions beyond those of config.json were never trained; engines end every answer at
+`max_new_tokens`. The model is trained on texts, or has learned answers, that it is later not given or may not finish.
 
 ## Example
 ```yaml
@@ -48,31 +48,54 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.positions_of_model import positions_of_model, scales_positions
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
+from truetune.render.rendering import Source
 from truetune.render.tokenizer import Tokenizer
 
 # transformers writes a number like 1e30 where no limit is known; no model reaches ten million positions.
 LARGEST_REAL_LIMIT = 10_000_000
+ANSWERS = "answers"
+ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
+"""What an assistant's turn holds that the model generates"""
 
 
 @dataclass
 class SavedLimit:
-    """A length that a file states, and the rows that are longer."""
+    """A length that a file states, and what is longer."""
 
     file: str
     key: str
     tokens: int
-    is_of_answers: bool
     consequence: str
+    remedy: str
+    subject: str = "rows"
+    """What it limits: rows, or answers"""
     count: int = 0
     longest: int = 0
     cases: list[Case] = field(default_factory=list)
 
     @property
-    def subject(self) -> str:
-        """What is longer."""
-        return "answers" if self.is_of_answers else "rows"
+    def is_of_answers(self) -> bool:
+        """Does it limit what is generated, and not what is read?"""
+        return self.subject == ANSWERS
+
+    def count_longer(self, batch: Batch, lengths: NDArray[np.int64]) -> None:
+        """Count the examples of a batch whose length is beyond it, and keep where.
+
+        Args:
+            batch: some rows.
+            lengths: (examples,) of what it limits, in tokens.
+        """
+        for index, length in enumerate(lengths.tolist()):
+            if length <= self.tokens:
+                continue
+            self.count += 1
+            self.longest = max(self.longest, length)
+            if len(self.cases) < MAX_CASES:
+                origin = batch.examples[index].row.origin
+                self.cases.append(Case(f"{length:,} tokens", origin))
 
 
 class RowsLongerThanSavedLimits(DataRule):
@@ -86,10 +109,10 @@ class RowsLongerThanSavedLimits(DataRule):
     )
     severity = "warning"
     judges_saved_file = True
+    examples = 0
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.examples = 0
         run_limit = setup.spec.max_length
         self.limits = [
             limit
@@ -101,9 +124,9 @@ class RowsLongerThanSavedLimits(DataRule):
     def batch(self, batch: Batch) -> None:
         """Count the examples and answers that are longer than each limit."""
         self.examples += len(batch.examples)
-        answers = batch.per_example(batch.supervised)
         for limit in self.limits:
-            _count_longer(limit, batch, answers if limit.is_of_answers else batch.lengths)
+            lengths = longest_answers(batch) if limit.is_of_answers else batch.lengths
+            limit.count_longer(batch, lengths)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no file states a length, or no row was encoded."""
@@ -124,68 +147,69 @@ class RowsLongerThanSavedLimits(DataRule):
         for limit in self.limits:
             if not limit.count:
                 continue
+            what = "rows have an answer that is" if limit.is_of_answers else "rows are"
             yield self.finding(
-                f"{limit.count:,} of {self.examples:,} {limit.subject} are longer than the {limit.tokens:,}"
+                f"{limit.count:,} of {self.examples:,} {what} longer than the {limit.tokens:,}"
                 f" tokens of {limit.key} in {limit.file} (the longest has {limit.longest:,}):"
                 f" {limit.consequence}",
-                f"raise {limit.key} in {limit.file}, or shorten the {limit.subject}",
+                limit.remedy,
                 cases=limit.cases,
                 count=limit.count,
                 total=self.examples,
             )
 
 
+def longest_answers(batch: Batch) -> NDArray[np.int64]:
+    """(examples,) tokens of the longest answer in each: of what an assistant says without a break.
+
+    A text that is learned whole has none: nobody generates it in one go.
+    """
+    begins = batch.offsets[:-1]
+    is_answer = np.isin(batch.source, ANSWER_SOURCES)
+    # One token that is no answer before each example, so that no answer runs over into the next one.
+    separated = np.insert(is_answer, begins, False)
+    is_separator = np.insert(np.zeros_like(is_answer), begins, True)
+    example = np.cumsum(is_separator) - 1
+    padded = np.append(separated, False)
+    starts = np.flatnonzero(padded[1:] & ~padded[:-1]) + 1
+    ends = np.flatnonzero(padded[:-1] & ~padded[1:]) + 1
+    longest = np.zeros(len(batch.examples), dtype=np.int64)
+    np.maximum.at(longest, example[starts], ends - starts)
+    return longest
+
+
 def _list_saved_limits(tokenizer: Tokenizer) -> Iterator[SavedLimit]:
     """The lengths that files of the tokenizer and of the model state."""
-    candidates: tuple[tuple[str, str, Any, bool, str], ...] = (
-        (
+    longest_text = _limit_or_none(tokenizer.config.get("model_max_length"))
+    if longest_text is not None:
+        yield SavedLimit(
             "tokenizer_config.json",
             "model_max_length",
-            tokenizer.config.get("model_max_length"),
-            False,
-            "calls with truncation=True cut them there, and so does vLLM",
-        ),
-        (
+            longest_text,
+            "calls with truncation=True cut them there, and vLLM takes no longer request",
+            "raise model_max_length to the positions of the model, or shorten the rows",
+        )
+    longest_answer = _limit_or_none((tokenizer.generation_config or {}).get("max_new_tokens"))
+    if longest_answer is not None:
+        yield SavedLimit(
             "generation_config.json",
             "max_new_tokens",
-            (tokenizer.generation_config or {}).get("max_new_tokens"),
-            True,
+            longest_answer,
             "engines end every answer there",
-        ),
-    )
-    for file, key, value, is_of_answers, consequence in candidates:
-        if isinstance(value, int) and 0 < value < LARGEST_REAL_LIMIT:
-            yield SavedLimit(file, key, value, is_of_answers, consequence)
-    positions = _positions_of_model(tokenizer.model_config)
-    if positions is not None:
+            "raise max_new_tokens in generation_config.json, or leave it out",
+            ANSWERS,
+        )
+    positions = positions_of_model(tokenizer.model_config)
+    if positions is not None and not scales_positions(tokenizer.model_config):
         yield SavedLimit(
             "config.json",
             "max_position_embeddings",
             positions,
-            False,
             "the model has learned no position beyond it",
+            f"set max_length to {positions:,}, or scale the positions and train with that",
         )
 
 
-def _positions_of_model(config: dict[str, Any]) -> int | None:
-    """How many positions the model knows; None where config.json does not say, or scales them."""
-    inner = config.get("text_config")
-    part = inner if isinstance(inner, dict) else config
-    rope = part.get("rope_parameters")
-    is_scaled = bool(part.get("rope_scaling")) or (
-        isinstance(rope, dict) and rope.get("rope_type", "default") != "default"
-    )
-    positions = part.get("max_position_embeddings") or part.get("n_positions")
-    return positions if isinstance(positions, int) and not is_scaled else None
-
-
-def _count_longer(limit: SavedLimit, batch: Batch, lengths: NDArray[np.int64]) -> None:
-    """Count what is longer than a limit, and keep where."""
-    longer = [index for index, length in enumerate(lengths.tolist()) if length > limit.tokens]
-    if not longer:
-        return
-    limit.count += len(longer)
-    limit.longest = max(limit.longest, *(int(lengths[index]) for index in longer))
-    for index in longer[: MAX_CASES - len(limit.cases)]:
-        origin = batch.examples[index].row.origin
-        limit.cases.append(Case(f"{lengths[index]:,} tokens", origin))
+def _limit_or_none(value: Any) -> int | None:
+    """A length that limits something; None for none."""
+    return value if isinstance(value, int) and 0 < value < LARGEST_REAL_LIMIT else None

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks up each id that generation_config.json and config.json give for BOS, EOS, pad, and forced tokens in the
-tokenizer's vocabulary, and reports those that are no added token there, or that the vocabulary does not have.
+tokenizer's vocabulary, and reports those that are no added token there, or that the vocabulary does not have. It is a
+warning where only BOS, pad, or the token that is forced at a limit is wrong.
 
 ## Why it is bad
 The files give tokens by number. A number of another vocabulary (`2` is EOS in Llama 2, and `#` in Qwen) ends answers
@@ -67,14 +68,16 @@ class SpecialIdIsOrdinaryText(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         stated = list(list_token_id_statements(self.tokenizer))
-        wrong = [statement for statement in stated if not self._is_special(statement.id)]
+        special = self._special_ids()
+        wrong = [statement for statement in stated if statement.id not in special]
         if not wrong:
             return
-        first = wrong[0]
+        first = min(wrong, key=lambda one: one.key.severity != "error")
         yield self.finding(
             f"{first.key.name} of {first.file} is {first.id:,}, {self._describe(first.id)}:"
             f" {first.key.consequence}",
             f"write the id of this tokenizer's token into {first.file}{self._own_id(first)}",
+            severity=first.key.severity,
             cases=[
                 Case(f"{one.key.name} {one.id}: {self._describe(one.id)}", file=one.file)
                 for one in wrong
@@ -83,10 +86,10 @@ class SpecialIdIsOrdinaryText(DataRule):
             total=len(stated),
         )
 
-    def _is_special(self, id: int) -> bool:
-        """Is it the id of an added token, or of one that the tokenizer names (`<s>` of older vocabularies)?"""
+    def _special_ids(self) -> set[int]:
+        """The ids of added tokens, and of those that the tokenizer names (`<s>` of older vocabularies)."""
         named = {token.id for token in self.tokenizer.special.values()}
-        return id in named or id in self.tokenizer.backend.get_added_tokens_decoder()
+        return named | self.tokenizer.backend.get_added_tokens_decoder().keys()
 
     def _describe(self, id: int) -> str:
         """What the id is in this vocabulary."""

@@ -72,11 +72,11 @@ class StopTokenIsSuppressed(DataRule):
         first = self._first_of_template(suppressed)
         key = banned[first.id]
         yield self.finding(
-            f"{first.token} ({first.id}) ends turns, and {key} of {GENERATION_FILE} forbids it:"
-            " answers run on to their length limit",
+            f"{first.token} ({first.id}) is a stop token, and {key} of {GENERATION_FILE} forbids it:"
+            " an answer can't end with it",
             f"take {first.id} out of {key}",
-            # Another stop token that may still be written ends the answer all the same.
-            severity="error" if len(suppressed) == len(self.probes.stops) else None,
+            # Where the template ends turns with another token, that one ends the answer all the same.
+            severity="error" if self._ends_no_turn(suppressed) else "info",
             cases=[
                 Case(f"{banned[stop.id]} holds {stop.id}", file=GENERATION_FILE)
                 for stop in suppressed
@@ -87,6 +87,11 @@ class StopTokenIsSuppressed(DataRule):
             ],
             count=len(suppressed),
         )
+
+    def _ends_no_turn(self, suppressed: list[StopToken]) -> bool:
+        """Is the token that the template writes suppressed, or each stop token?"""
+        is_of_template = any("template" in stop.origins for stop in suppressed)
+        return is_of_template or len(suppressed) == len(self.probes.stops)
 
     def _first_of_template(self, stops: list[StopToken]) -> StopToken:
         """The one that the chat template writes, else the first."""

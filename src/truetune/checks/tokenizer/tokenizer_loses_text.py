@@ -2,7 +2,7 @@
 
 ## What it does
 Encodes and decodes short texts (capitals, white space, line breaks, accents, digits, code, other scripts) and reports
-those that come back changed. Where a token stands in for any unknown text, that counts too.
+those that come back changed. It judges vocabularies that have a token for each byte, and so lose nothing by design.
 
 ## Why it is bad
 What is lost before the model sees it can be neither learned nor answered: a tokenizer that lowers letters never writes
@@ -37,6 +37,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule
 
+BYTE_TOKENS = (("\u010a", "\u0120", "A"), ("<0x0A>", "<0x20>", "<0x41>"))
+"""A line break, a blank and a letter, as byte-level vocabularies and those that fall back to bytes write them"""
 # Each text holds one thing that tokenizers are known to lose; all are in normal form C, which many apply.
 PROBE_TEXTS = {
     "capital letters": "Ask Anna about the NASA report.",
@@ -61,9 +63,11 @@ class TokenizerLosesText(DataRule):
     judges_without_rows = True
 
     def unmet(self) -> Unmet | None:
-        """Unmet where single bytes stand for the tokens of a tokenizer that is not available."""
+        """Unmet where the tokenizer is not available, or its vocabulary does not spell every text."""
         if self.setup.are_tokens_single_bytes:
             return Unmet("it is about the tokenizer, and it is not available")
+        if not self._has_token_for_each_byte():
+            return Unmet("it is about vocabularies that have a token for each byte")
         return None
 
     def figure(self) -> Measurement:
@@ -71,6 +75,8 @@ class TokenizerLosesText(DataRule):
         return count_measurement("texts that come back changed", 0, len(PROBE_TEXTS))
 
     def findings(self) -> Iterator[Finding]:
+        if not self._has_token_for_each_byte():
+            return
         changed = {
             kind: (text, decoded)
             for kind, text in PROBE_TEXTS.items()
@@ -94,6 +100,11 @@ class TokenizerLosesText(DataRule):
             count=len(changed),
             total=len(PROBE_TEXTS),
         )
+
+    def _has_token_for_each_byte(self) -> bool:
+        """Can the vocabulary spell every text? BERT's and T5's lose capitals or line breaks by design."""
+        known = self.tokenizer.backend.token_to_id
+        return any(all(known(token) is not None for token in tokens) for tokens in BYTE_TOKENS)
 
     def _encode_and_decode(self, text: str) -> str:
         ids = self.tokenizer.backend.encode(text, add_special_tokens=False).ids

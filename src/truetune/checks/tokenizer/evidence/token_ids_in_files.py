@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.render.tokenizer import Tokenizer
+from truetune.settings.run_spec import Severity
 
 GENERATION_FILE = "generation_config.json"
 MODEL_FILE = "config.json"
@@ -25,17 +26,24 @@ class TokenIdKey:
     """`eos_token_id`"""
     consequence: str
     """What happens where it is another token than its name says"""
+    severity: Severity
 
 
 TOKEN_ID_KEYS = (
-    TokenIdKey("eos_token_id", "answers end wherever that token comes, and not at their end"),
-    TokenIdKey("bos_token_id", "generation without a prompt begins with that token"),
     TokenIdKey(
-        "pad_token_id", "answers that end before others of their batch are filled up with it"
+        "eos_token_id", "answers end wherever that token comes, and not at their end", "error"
     ),
-    TokenIdKey("decoder_start_token_id", "each answer begins with that token"),
-    TokenIdKey("forced_bos_token_id", "each answer begins with that token"),
-    TokenIdKey("forced_eos_token_id", "an answer that reaches its limit ends in that token"),
+    TokenIdKey("bos_token_id", "generation without a prompt begins with that token", "warning"),
+    TokenIdKey(
+        "pad_token_id",
+        "answers that end before others of their batch are filled up with it",
+        "warning",
+    ),
+    TokenIdKey("decoder_start_token_id", "each answer begins with that token", "error"),
+    TokenIdKey("forced_bos_token_id", "each answer begins with that token", "error"),
+    TokenIdKey(
+        "forced_eos_token_id", "an answer that reaches its limit ends in that token", "warning"
+    ),
 )
 
 
