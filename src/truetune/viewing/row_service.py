@@ -184,8 +184,7 @@ class RowService:
             self._idle.wait_for(lambda: self._closed or not self._under_way, REST_SECONDS)
 
     def close(self) -> None:
-        """Stop reading and drawing, and wait for what is under way. A thread that Python's end
-        meets inside pyarrow or tokenizers ends the process.
+        """Stop reading and drawing, and wait for what is under way.
 
         A thread that Python's end meets inside pyarrow or tokenizers ends the process.
         """
@@ -194,7 +193,9 @@ class RowService:
         self.background_count.stop()
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way)
+        # A request that was under way may have opened the files again.
         self.row_index.close()
+        self.background_count.stop()
         atexit.unregister(self.close)
 
     @contextmanager
