@@ -34,7 +34,7 @@ from truetune.viewing.read_parts_of_files import TextReader
 from truetune.viewing.row_counts import count_tokens
 from truetune.viewing.row_filter import RowFilter, select_rows
 from truetune.viewing.row_index import RowIndex
-from truetune.viewing.row_service import RowService
+from truetune.viewing.row_service import MAX_NAMED_FILES, RowService
 from truetune.viewing.view import make_row_service
 
 
@@ -146,6 +146,17 @@ def test_figures_of_files_and_a_file_alone(tmp_path: Path) -> None:
     longest = service.select(RowFilter(file=str(tmp_path / "b.jsonl"), sort="longest"))
     assert sorted(rows_of(longest)) == list(range(20, 50))
     service.close()
+
+
+def test_all_files_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
+    row = DATA.read_text(encoding="utf-8").partition("\n")[0]
+    for number in range(MAX_NAMED_FILES + 5):
+        (tmp_path / f"{number:03}.jsonl").write_text(f"{row}\n", encoding="utf-8")
+    service = counted(tmp_path)
+    totals = service.totals()
+    service.close()
+    assert totals["file_count"] == totals["rows"] == MAX_NAMED_FILES + 5
+    assert len(totals["files"]) == MAX_NAMED_FILES
 
 
 def test_a_row_with_exactly_the_share_of_a_bound_is_listed() -> None:

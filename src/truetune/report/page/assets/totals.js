@@ -26,7 +26,7 @@ truetune.parts.totals = (view) => {
     const found = new Set(cases.map(([, , rule]) => rules[rule])), hasMore = [...found].some((rule) => rule.has_more);
     one("[data-counting]").textContent = progress(totals);
     one("[data-totals]").replaceChildren(...[
-      tile("rows", number(totals.total ?? store.length), totals.total === null ? "found so far" : `in ${truetune.many(totals.files.length, "file")}`),
+      tile("rows", number(totals.total ?? store.length), totals.total === null ? "found so far" : `in ${truetune.many(totals.file_count, "file")}`),
       tile("tokens", totals.tokens ? number(totals.tokens) : "–", `in ${truetune.many(totals.rows, "row")}`),
       tile("supervised", share(totals.supervised, totals.tokens) || "–", truetune.many(totals.supervised, "token")),
       view.isChecked ? tile("rows with findings", number(marked) + (hasMore ? "+" : ""), `${hasMore ? "at least, " : ""}named by ${truetune.many(found.size, "finding")}`)
