@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from truetune.demo import BROKEN, TOKENIZER
+from truetune.editors.language_server import MAX_PLACES
 
 SCRIPT = """from transformers import AutoTokenizer, DataCollatorForLanguageModeling, Trainer
 
@@ -37,6 +39,17 @@ SLOW_SERVER = (
     "    return truetune.check(path)\n"
     "serve_over_stdio(check_slowly)",
 )
+CHANGING_SERVER = (
+    sys.executable,
+    "-c",
+    "import truetune\n"
+    "from pathlib import Path\n"
+    "from truetune.editors.language_server import serve_over_stdio\n"
+    "def check_while_another_writes(path):\n"
+    "    Path(path).write_bytes(b'# one more line\\n' + Path(path).read_bytes())\n"
+    "    return truetune.check(path)\n"
+    "serve_over_stdio(check_while_another_writes)",
+)
 TIMEOUT_S = 60
 
 
@@ -53,7 +66,8 @@ class Editor(LanguageClient):
         self.feature(types.WINDOW_LOG_MESSAGE)(lambda params: self.log.put_nowait(params.message))
 
     def open(self, path: Path) -> None:
-        text = path.read_bytes().decode("utf-8")
+        # Editors have a text without its byte order mark.
+        text = path.read_bytes().decode("utf-8-sig")
         item = types.TextDocumentItem(path.as_uri(), "any", 1, text)
         self.text_document_did_open(types.DidOpenTextDocumentParams(item))
 
@@ -79,8 +93,11 @@ class Editor(LanguageClient):
     async def next_log_line(self) -> str:
         return await asyncio.wait_for(self.log.get(), TIMEOUT_S)
 
-    async def fixes_at(self, path: Path, line: int) -> list[types.CodeAction]:
-        where = types.Range(types.Position(line, 0), types.Position(line, 0))
+    async def fixes_at(
+        self, path: Path, line: int, last_line: int | None = None
+    ) -> list[types.CodeAction]:
+        last_line = line if last_line is None else last_line
+        where = types.Range(types.Position(line, 0), types.Position(last_line, 0))
         actions = await self.text_document_code_action_async(
             types.CodeActionParams(
                 types.TextDocumentIdentifier(path.as_uri()), where, types.CodeActionContext([])
@@ -144,6 +161,8 @@ def test_a_script_is_opened_fixed_and_saved(tmp_path: Path, line_end: str) -> No
 
         assert await editor.fixes_at(script, 0) == []
         (action,) = await editor.fixes_at(script, 3)
+        (of_all_lines,) = await editor.fixes_at(script, 0, last_line=6)
+        assert of_all_lines.edit == action.edit
         assert action.kind == types.CodeActionKind.QuickFix
         fixed = apply(action, script.read_bytes().decode())
         assert fixed != script.read_bytes().decode()
@@ -224,3 +243,44 @@ def test_a_slow_check_holds_up_nothing(tmp_path: Path) -> None:
         assert editor.published.empty()
 
     in_editor(SLOW_SERVER, tmp_path, work)
+
+
+def test_a_byte_order_mark_moves_no_edit(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_bytes(SCRIPT.encode("utf-8-sig"))
+
+    async def work(editor: Editor) -> None:
+        editor.open(script)
+        await editor.next_diagnostics()
+        (action,) = await editor.fixes_at(script, 3)
+        fixed = apply(action, SCRIPT).splitlines()
+        assert fixed[3].startswith('name = "🫠"; tokenizer.pad_token = ')
+        assert "tokenizer.eos_token" not in fixed[3]
+
+    in_editor(SERVER, tmp_path, work)
+
+
+def test_a_file_that_changes_during_its_check_is_not_judged(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+
+    async def work(editor: Editor) -> None:
+        editor.open(script)
+        assert await editor.next_diagnostics() == []
+        assert "changed while it was checked" in await editor.next_log_line()
+        assert await editor.fixes_at(script, 3) == []
+
+    in_editor(CHANGING_SERVER, tmp_path, work)
+
+
+def test_a_file_of_a_megabyte_is_shown_at_its_first_places(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    row = '{"messages":[{"role":"user","content":"hi there"},{"role":"assistant","content":""}]}\n'
+    rows.write_text(row * 13_000)
+
+    async def work(editor: Editor) -> None:
+        editor.open(rows)
+        codes = Counter(one.code for one in await editor.next_diagnostics())
+        assert codes == {"answer-is-empty": MAX_PLACES, "duplicate-rows": MAX_PLACES}
+
+    in_editor((*SERVER, "-t", str(TOKENIZER)), tmp_path, work)

@@ -304,3 +304,24 @@ def _fix_agrees(path: Path, places: set[tuple[str, int, int]]) -> None:
     assert {(line["line"], line["row"]) for line in lines} <= {
         (line, row) for _, line, row in places
     }
+
+
+def test_findings_on_evaluation_rows_mark_no_row_of_the_data(tmp_path: Path) -> None:
+    held_out, data = tmp_path / "held-out.jsonl", tmp_path / "data.jsonl"
+    rows = [chat(f"Is house {i} open?", f"House {i} is open until nine.") for i in range(20)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    held_out.write_text(json.dumps(rows[7]) + "\n", encoding="utf-8")
+    result = report_as_dict(checked(data, eval_data=str(held_out)))
+    assert "train-eval-leak" in [finding["rule"] for finding in result["findings"]]
+    spec = RunSpec(data=(str(data),), tokenizer=str(TOKENIZER))
+    marks = marks_of_report_for_data(spec, result)
+    assert {case[0] for case in marks["cases"]} <= {str(data)}
+    assert "train-eval-leak" not in {marks["rules"][case[2]]["rule"] for case in marks["cases"]}
+
+
+def test_a_mark_says_that_its_finding_has_more_places() -> None:
+    case = {"file": "a.jsonl", "row": 3, "text": "x"}
+    finding = {"code": "ROW001", "rule": "r", "severity": "error", "cases": [case]}
+    counts = [{**finding, "count": 1}, {**finding, "count": 9}]
+    marks = marks_of_cited_rows({"findings": counts})
+    assert [rule["has_more"] for rule in marks["rules"]] == [False, True]

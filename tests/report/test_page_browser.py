@@ -557,7 +557,8 @@ class Rows(BaseHTTPRequestHandler):
     def totals(self, query: dict[str, str]) -> str:
         counts = {"rows": ROWS, "total": ROWS, "tokens": 2 * ROWS, "supervised": ROWS}
         return json.dumps(
-            counts | {"done": True, "failure": "<b>not</b> all", "roles": [], "files": []}
+            counts
+            | {"done": True, "failure": "<b>not</b> all", "roles": [], "file_count": 0, "files": []}
         )
 
     def search(self, query: dict[str, str]) -> str:

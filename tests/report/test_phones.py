@@ -69,6 +69,6 @@ def test_a_card_names_each_value_and_a_wide_window_has_the_table(
             "(cells) => cells.map((cell) => getComputedStyle(cell, '::before').content)"
         ) == ['"verdict"', '"measured"', '"tolerance"', '"margin"', '"what was compared"']
         assert laws.get_by_role("row").count() == laws.locator("tr").count()
-        page.set_viewport_size(DESK)  # type: ignore[arg-type]
+        page.set_viewport_size(DESK)
         page.wait_for_timeout(100)
         assert not laws.evaluate("(box) => box.classList.contains('cards')")

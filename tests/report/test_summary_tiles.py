@@ -66,6 +66,20 @@ def test_headlines(given: dict[str, Any], text: str, kind: str) -> None:
 def test_nothing_judged_has_no_nought() -> None:
     given = result(outcome="not judged", not_judged=[ASKED], examined=[])
     assert tile("errors", make_tiles(given)).value == "–"
+    rows = tile("rows with findings", make_tiles(given))
+    assert (rows.value, rows.note, rows.kind) == ("–", "not judged", "")
+
+
+def test_known_findings_are_not_passed_over() -> None:
+    given = result(known=["a"], outcome="no findings")
+    assert tile("errors", make_tiles(given)).note == "0 warnings, 1 known finding left out"
+    assert tile("rows with new findings", make_tiles(given)).value == "0"
+
+
+def test_evaluation_rows_are_not_counted_among_the_rows_of_the_data() -> None:
+    report = truetune.check(data=str(DATA), eval_data=str(BROKEN), tokenizer=str(TOKENIZER))
+    rows = tile("rows with findings", make_tiles(report_as_dict(report)))
+    assert rows.note == "in 200 rows and the evaluation data"
 
 
 def test_rows_are_those_that_errors_and_warnings_name() -> None:

@@ -31,9 +31,10 @@ from truetune.viewing import read_parts_of_files
 from truetune.viewing.count_conversation_tokens import ConversationTokenCounter
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.read_parts_of_files import TextReader
-from truetune.viewing.row_filter import RowFilter
+from truetune.viewing.row_counts import count_tokens
+from truetune.viewing.row_filter import RowFilter, select_rows
 from truetune.viewing.row_index import RowIndex
-from truetune.viewing.row_service import RowService
+from truetune.viewing.row_service import MAX_NAMED_FILES, RowService
 from truetune.viewing.view import make_row_service
 
 
@@ -145,6 +146,32 @@ def test_figures_of_files_and_a_file_alone(tmp_path: Path) -> None:
     longest = service.select(RowFilter(file=str(tmp_path / "b.jsonl"), sort="longest"))
     assert sorted(rows_of(longest)) == list(range(20, 50))
     service.close()
+
+
+def test_all_files_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
+    row = DATA.read_text(encoding="utf-8").partition("\n")[0]
+    for number in range(MAX_NAMED_FILES + 5):
+        (tmp_path / f"{number:03}.jsonl").write_text(f"{row}\n", encoding="utf-8")
+    service = counted(tmp_path)
+    totals = service.totals()
+    service.close()
+    assert totals["file_count"] == totals["rows"] == MAX_NAMED_FILES + 5
+    assert len(totals["files"]) == MAX_NAMED_FILES
+
+
+def test_a_row_with_exactly_the_share_of_a_bound_is_listed() -> None:
+    """In floating point, 100 times the share of 29 tokens of 100 is less than 29."""
+    supervised = np.arange(101, dtype=np.uint32)
+    counts = count_tokens(
+        101,
+        np.repeat(np.arange(101), 100),
+        np.zeros(101 * 100, np.uint8),
+        (np.arange(100) < supervised[:, None]).ravel(),
+    )
+    for share in range(1, 101):
+        exactly = RowFilter(min_supervised=share, max_supervised=share)
+        rows = select_rows(counts, exactly, 101, rows_by_finding={}, rows_of_file=range(101))
+        assert rows.tolist() == [share]
 
 
 def test_a_filter_of_100_000_rows_takes_a_moment(tmp_path: Path) -> None:

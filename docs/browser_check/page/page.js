@@ -13,7 +13,11 @@ function startWorker() {
   const source = `import ${JSON.stringify(new URL("worker.js", location.href).href)};`;
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   worker = new Worker(url, { type: "module" });
-  worker.onmessage = ({ data }) => (data.ready ? onReady(data.ready) : onAnswer(data));
+  worker.onmessage = ({ data }) => {
+    if (data.failure) say(data.failure, true);
+    else if (data.ready) onReady(data.ready);
+    else onAnswer(data);
+  };
   worker.onerror = (event) => say(`The worker failed: ${event.message || "it could not be loaded"}`, true);
 }
 

@@ -58,4 +58,4 @@ function showChat(pyodide, show, { files, chat, template, settings }) {
   }
 }
 
-start().catch((error) => self.postMessage({ error: `Python can't be loaded: ${error.message || error}` }));
+start().catch((error) => self.postMessage({ failure: `Python can't be loaded: ${error.message || error}` }));

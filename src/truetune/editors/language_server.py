@@ -30,6 +30,7 @@ from truetune.errors import TruetuneError, UsageError
 from truetune.package import __version__
 from truetune.report.visible_text import visible
 from truetune.settings.run_spec import Severity
+from truetune.source.decode_source_and_convert_positions import LineIndex
 
 CheckFile = Callable[[str], Report]
 """Checks the file at a path as `truetune check FILE` does. It may raise a TruetuneError."""
@@ -39,8 +40,9 @@ SEVERITIES: dict[Severity, types.DiagnosticSeverity] = {
     "warning": types.DiagnosticSeverity.Warning,
     "info": types.DiagnosticSeverity.Information,
 }
-# Lines as the protocol counts them. `str.splitlines` ends a line at a form feed and at U+2028 too.
-LINE_END = re.compile(r"\r\n|\n|\r")
+MAX_PLACES = 500
+"""Places at which one finding is shown. Chosen, not measured: with the 20,000 places of a file of 1 MB an editor gets a
+message of many megabytes, and the finding's own line says how many rows there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class FileDiagnostic:
 class CheckedFile:
     """The result of one check of a file, and the text that was checked."""
 
-    text: str
+    lines: LineIndex
+    """The text by lines, which the protocol counts as Python does"""
     diagnostics: tuple[FileDiagnostic, ...]
     log_lines: tuple[str, ...] = ()
     """What the editor writes to its log: why a file or a part of it was not judged"""
@@ -111,16 +114,24 @@ class FindingsServer(LanguageServer):
             params: the file and the range.
 
         Returns:
-            One action for each finding with edits; none where the text was changed since it was checked.
+            One action for each finding with edits; none where the text was changed since it was checked, or is not
+            UTF-8.
         """
         uri = params.text_document.uri
         checked = self._checked.get(uri)
-        if checked is None or self.workspace.get_text_document(uri).source != checked.text:
+        if checked is None or self.workspace.get_text_document(uri).source != checked.lines.text:
             return []
+        # Edits count the characters of the file's own encoding, which is none that editors and
+        # this server agree on.
+        if "\N{REPLACEMENT CHARACTER}" in checked.lines.text:
+            return []
+        # A finding has the same edits at each of its places: one action ends it at all of them.
+        shown_by_edits: dict[tuple[Edit, ...], list[FileDiagnostic]] = {}
+        for shown in checked.diagnostics:
+            if shown.edits and _do_lines_meet(shown.diagnostic.range, params.range):
+                shown_by_edits.setdefault(shown.edits, []).append(shown)
         return [
-            self._make_quick_fix(uri, checked.text, one)
-            for one in checked.diagnostics
-            if one.edits and _do_lines_meet(one.diagnostic.range, params.range)
+            self._make_quick_fix(uri, checked.lines, places) for places in shown_by_edits.values()
         ]
 
     def _check_unless_outdated(self, uri: str, path: str, number: int) -> CheckedFile | None:
@@ -128,29 +139,39 @@ class FindingsServer(LanguageServer):
         if number != self._checks_begun[uri]:
             return None
         try:
-            text = Path(path).read_bytes().decode("utf-8", "replace")
+            lines = LineIndex(_read_text(path))
+            checked = self._check_lines(path, lines)
+            is_unchanged = _read_text(path) == lines.text
         except OSError as error:
-            return CheckedFile("", (), (f"{path}: {error.strerror}",))
+            return CheckedFile(LineIndex(""), (), (f"{path}: {error.strerror}",))
+        if is_unchanged:
+            return checked
+        # The findings are of one of two texts, and their edits would be made in the other.
+        why = f"{path}: changed while it was checked; save it to check it again"
+        return CheckedFile(LineIndex(""), (), (why,))
+
+    def _check_lines(self, path: str, lines: LineIndex) -> CheckedFile:
+        """Check a file whose text was read just now."""
         try:
             report = self._check_file(path)
         except UsageError as error:
             # No kind of file that truetune judges: an editor opens many such files.
-            return CheckedFile(text, (), (str(error),))
+            return CheckedFile(lines, (), (str(error),))
         except TruetuneError as error:
-            return CheckedFile(text, (self._diagnose_unreadable_file(error, path, text),))
+            return CheckedFile(lines, (self._diagnose_unreadable_file(error, path, lines),))
         except Exception as error:
             # A defect of ours in one file must not end the server.
-            return CheckedFile(text, (), (f"{path}: {error!r}; please report it",))
+            return CheckedFile(lines, (), (f"{path}: {error!r}; please report it",))
         diagnostics = tuple(
-            self._diagnose_finding(finding, case, path, text)
+            self._diagnose_finding(finding, case, path, lines)
             for finding in report.findings
             for case in _cases_in_file(finding, path)
         )
         not_judged = [f"{path}: not judged: {part}" for part in report.requested_not_judged()]
-        return CheckedFile(text, diagnostics, tuple(not_judged))
+        return CheckedFile(lines, diagnostics, tuple(not_judged))
 
     def _diagnose_finding(
-        self, finding: Finding, case: Case | None, path: str, text: str
+        self, finding: Finding, case: Case | None, path: str, lines: LineIndex
     ) -> FileDiagnostic:
         """A finding at one of its cases; at the first line where it has none in this file."""
         detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
@@ -160,7 +181,7 @@ class FindingsServer(LanguageServer):
             detail.insert(1, _text_with_place(finding.cases[0]))
         line, column = _line_and_column(case) if case is not None else (1, 1)
         diagnostic = types.Diagnostic(
-            range=self._range_at(text, line, column),
+            range=self._range_at(lines, line, column),
             message=visible("\n".join(filter(None, detail))),
             severity=SEVERITIES[finding.severity],
             code=finding.rule,
@@ -172,47 +193,49 @@ class FindingsServer(LanguageServer):
         return FileDiagnostic(diagnostic, finding.remedy, fix.edits, fix.safe)
 
     def _diagnose_unreadable_file(
-        self, error: TruetuneError, path: str, text: str
+        self, error: TruetuneError, path: str, lines: LineIndex
     ) -> FileDiagnostic:
         """A file that can't be read as what it is, at the line that the error names."""
         named = re.search(re.escape(path) + r":(\d+)", str(error))
         diagnostic = types.Diagnostic(
-            range=self._range_at(text, int(named[1]) if named else 1, 1),
+            range=self._range_at(lines, int(named[1]) if named else 1, 1),
             message=visible(str(error)),
             severity=types.DiagnosticSeverity.Error,
             source="truetune",
         )
         return FileDiagnostic(diagnostic, "")
 
-    def _make_quick_fix(self, uri: str, text: str, fixable: FileDiagnostic) -> types.CodeAction:
+    def _make_quick_fix(
+        self, uri: str, lines: LineIndex, places: Sequence[FileDiagnostic]
+    ) -> types.CodeAction:
         """The edits of one finding as an action of the editor."""
+        finding = places[0]
         edits = []
-        for edit in fixable.edits:
-            span = types.Range(self._position(text, edit.start), self._position(text, edit.end))
+        for edit in finding.edits:
+            span = types.Range(self._position(lines, edit.start), self._position(lines, edit.end))
             edits.append(types.TextEdit(span, edit.text))
         return types.CodeAction(
-            title=fixable.remedy + ("" if fixable.is_safe else " (may change what it means)"),
+            title=finding.remedy + ("" if finding.is_safe else " (may change what it means)"),
             kind=types.CodeActionKind.QuickFix,
-            diagnostics=[fixable.diagnostic],
-            is_preferred=fixable.is_safe,
+            diagnostics=[place.diagnostic for place in places],
+            is_preferred=finding.is_safe,
             edit=types.WorkspaceEdit(changes={uri: edits}),
         )
 
-    def _range_at(self, text: str, line: int, column: int) -> types.Range:
+    def _range_at(self, lines: LineIndex, line: int, column: int) -> types.Range:
         """From a place to the end of its line; `line` and `column` count from 1."""
-        lines = LINE_END.split(text)
         line = min(line, len(lines))
-        content = lines[line - 1]
+        content = lines.line(line).rstrip("\r\n")
         begin = column - 1 if column > 1 else len(content) - len(content.lstrip())
         return types.Range(
             types.Position(line - 1, self._units(content[:begin])),
             types.Position(line - 1, self._units(content)),
         )
 
-    def _position(self, text: str, character: int) -> types.Position:
+    def _position(self, lines: LineIndex, character: int) -> types.Position:
         """The place of a character of a text."""
-        lines = LINE_END.split(text[:character])
-        return types.Position(len(lines) - 1, self._units(lines[-1]))
+        line, column = lines.place(character)
+        return types.Position(line - 1, self._units(lines.line(line)[: column - 1]))
 
     def _units(self, text: str) -> int:
         """The length of a text as the client counts it: UTF-16 code units, unless both agreed on others."""
@@ -266,10 +289,15 @@ def serve_over_stdio(check_file: CheckFile) -> None:
     make_server(check_file).start_io(stdout=protocol_output)
 
 
+def _read_text(path: str) -> str:
+    """The text of a file, without a byte order mark, as editors have it. Raises OSError."""
+    return Path(path).read_bytes().decode("utf-8-sig", "replace")
+
+
 def _cases_in_file(finding: Finding, path: str) -> Sequence[Case | None]:
-    """The cases of a finding in this file; None once where it has none there."""
+    """The first cases of a finding in this file; None once where it has none there."""
     here = [case for case in finding.cases if _is_same_file(_file_of_case(case), path)]
-    return here or [None]
+    return here[:MAX_PLACES] or [None]
 
 
 def _file_of_case(case: Case) -> str | None:

@@ -81,9 +81,12 @@ def select_rows(
     if row_filter.role:
         kind = tuple(KIND_LABELS).index(row_filter.role)
         chosen &= (counts.kinds >> kind & 1).astype(np.bool_)
-    shares = 100 * counts.shares
     chosen &= (counts.tokens >= row_filter.min_tokens) & (counts.tokens <= row_filter.max_tokens)
-    chosen &= (shares >= row_filter.min_supervised) & (shares <= row_filter.max_supervised)
+    # In whole numbers: 100 times the share of 29 tokens of 100 is a little less than 29.
+    hundredfold = 100 * counts.supervised.astype(np.int64)
+    tokens = np.maximum(counts.tokens, 1).astype(np.int64)
+    chosen &= hundredfold >= row_filter.min_supervised * tokens
+    chosen &= hundredfold <= row_filter.max_supervised * tokens
     return _sort_rows(np.flatnonzero(chosen), counts, row_filter.sort)
 
 

@@ -135,6 +135,7 @@ class RowService:
         """The figures of all rows that are counted by now, as JSON; a first call starts the count."""
         self.background_count.start()
         counts, rows_of_kind = self.background_count.counts.joined()
+        files = self.row_index.rows_of_files()
         return {
             "rows": len(counts.tokens),
             "total": self.row_index.total,
@@ -143,7 +144,8 @@ class RowService:
             "tokens": int(counts.tokens.sum(dtype=np.int64)),
             "supervised": int(counts.supervised.sum(dtype=np.int64)),
             "roles": list(_totals_of_kinds(counts, rows_of_kind)),
-            "files": list(_totals_of_files(counts, self.row_index.rows_of_files())),
+            "file_count": len(files),
+            "files": list(_totals_of_files(counts, files[:MAX_NAMED_FILES])),
         }
 
     def select(self, row_filter: RowFilter) -> dict[str, Any]:
@@ -184,8 +186,7 @@ class RowService:
             self._idle.wait_for(lambda: self._closed or not self._under_way, REST_SECONDS)
 
     def close(self) -> None:
-        """Stop reading and drawing, and wait for what is under way. A thread that Python's end
-        meets inside pyarrow or tokenizers ends the process.
+        """Stop reading and drawing, and wait for what is under way.
 
         A thread that Python's end meets inside pyarrow or tokenizers ends the process.
         """
@@ -194,7 +195,9 @@ class RowService:
         self.background_count.stop()
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way)
+        # A request that was under way may have opened the files again.
         self.row_index.close()
+        self.background_count.stop()
         atexit.unregister(self.close)
 
     @contextmanager
@@ -375,8 +378,8 @@ def _totals_of_kinds(counts: RowCounts, rows_of_kind: Ints) -> Iterator[dict[str
 def _totals_of_files(
     counts: RowCounts, files: Sequence[tuple[DataFile, range]]
 ) -> Iterator[dict[str, Any]]:
-    """The figures of the first MAX_NAMED_FILES files: name, rows, tokens, supervised."""
-    for file, rows in files[:MAX_NAMED_FILES]:
+    """The figures of files: name, rows, tokens, supervised."""
+    for file, rows in files:
         part = slice(rows.start, rows.stop)
         yield {
             "name": str(file.path),

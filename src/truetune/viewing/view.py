@@ -137,9 +137,9 @@ def marks_of_report_for_data(spec: RunSpec, result: Result) -> Marks:
             " in the same order, from the folder where the check ran"
         )
     marks = marks_of_cited_rows(result, in_page=False)
-    for case in marks["cases"]:
-        case[0] = named.get(os.path.realpath(case[0]), case[0])
-    return marks
+    cases = [(named.get(os.path.realpath(file)), *rest) for file, *rest in marks["cases"]]
+    # A finding on evaluation rows names rows of files that are not shown, by numbers of their own.
+    return {**marks, "cases": [list(case) for case in cases if case[0] is not None]}
 
 
 def rows_by_finding(marks: Marks) -> dict[str, list[int]]:

@@ -3,9 +3,10 @@
 A mark is made of a report's JSON, so that it can be drawn from a file as well. What it says of a row (all names of
 data are text, never markup):
 
-    rules     [{"code", "name", "rule", "severity", "rows", "anchor"}, ...], in the report's order:
-              `name` is the code, numbered where several findings have it; `rows` is how many the
-              finding cites, `anchor` its place in the page, null where it has none
+    rules     [{"code", "name", "rule", "severity", "rows", "has_more", "anchor"}, ...], in the report's
+              order: `name` is the code, numbered where several findings have it; `rows` is how many
+              the finding cites, `has_more` whether its count is larger, `anchor` its place in the
+              page, null where it has none
     cases     [[file, row, rule, text, turn, token, side], ...]: `rule` is a place in `rules`, `row` the row's number
               from 0 over all files, the others as in a finding's case, or null
 """
@@ -35,6 +36,7 @@ class MarkedRule(TypedDict):
     rule: str
     severity: str
     rows: int
+    has_more: bool
     anchor: str | None
 
 
@@ -69,6 +71,8 @@ def marks_of_cited_rows(
                 "rule": finding["rule"],
                 "severity": finding["severity"],
                 "rows": len(places),
+                # A finding lists the first of its cases.
+                "has_more": (finding.get("count") or 0) > len(finding["cases"]),
                 # `truetune view` draws rows without the findings: there a mark leads nowhere.
                 "anchor": anchor if in_page else None,
             }

@@ -12,11 +12,9 @@ from typing import Any
 
 from truetune.render.rendering import Source
 from truetune.report.audit_terminal import describe_loss_function
-from truetune.report.page.findings_section import findings_with_anchors
+from truetune.report.page.findings_section import SEVERITIES, findings_with_anchors
 from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.page.summary_tiles import make_headline, make_tiles
-
-SEVERITIES = ("error", "warning", "info")
 
 
 def summary_section(result: Result) -> Section:

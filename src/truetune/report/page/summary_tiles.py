@@ -9,6 +9,7 @@ again from the JSON's counts, by the same rule as the sentence
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,15 +189,24 @@ def _findings_tile(result: Result) -> Tile | None:
     if "findings" not in result:
         return None
     counts = count_severities(result)
-    outcome, _ = describe_outcome_without_findings(result)
-    # A nought where nothing was judged would be read as "all is fine".
-    if not counts.graver_than_notes and outcome in ("not judged", "failed"):
-        return Tile("errors", MISSING, outcome, "error" if outcome == "failed" else "", "#findings")
+    if open_outcome := _outcome_if_open(result, counts):
+        kind = "error" if open_outcome == "failed" else ""
+        return Tile("errors", MISSING, open_outcome, kind, "#findings")
     others = [count_noun(counts.warnings, "warning")]
     if counts.notes:
         others.append(count_noun(counts.notes, "note"))
+    # What an earlier report knows is left out of the findings, and is still there.
+    if result.get("known"):
+        others.append(f"{count_noun(len(result['known']), 'known finding')} left out")
     name = "error" if counts.errors == 1 else "errors"
     return Tile(name, f"{counts.errors:,}", ", ".join(others), counts.kind, "#findings")
+
+
+def _outcome_if_open(result: Result, counts: SeverityCounts) -> str | None:
+    """The outcome in words where a nought would be read as "all is fine" and is not; else None."""
+    outcome, _ = describe_outcome_without_findings(result)
+    is_open = outcome in ("not judged", "failed") and not counts.graver_than_notes
+    return outcome if is_open else None
 
 
 def _rows_tile(result: Result) -> Tile | None:
@@ -204,22 +214,38 @@ def _rows_tile(result: Result) -> Tile | None:
     rows = result.get("rows")
     if not rows or "findings" not in result:
         return None
+    counts = count_severities(result)
     grave = [finding for finding in result["findings"] if finding["severity"] != "info"]
-    named = {
-        (case.get("file"), case["row"])
-        for finding in grave
-        for case in finding["cases"]
-        if case.get("row") is not None
-    }
-    name = "row with findings" if len(named) == 1 else "rows with findings"
+    named = _count_named_rows(grave)
+    kind_of_findings = "new findings" if result.get("known") else "findings"
+    name = f"{'row' if named == 1 else 'rows'} with {kind_of_findings}"
+    if open_outcome := _outcome_if_open(result, counts):
+        return Tile(name, MISSING, open_outcome, "", "#findings")
     # Such findings are about settings or a template: "0 rows" would be read as "no row is hurt".
     if grave and not named:
         return Tile(name, MISSING, "the findings name no single rows", "", "#findings")
     # A finding lists the first of its cases.
     has_more = any((finding.get("count") or 0) > len(finding["cases"]) for finding in grave)
-    value = f"{len(named):,}{'+' if has_more else ''}"
-    note = f"{'at least, ' if has_more else ''}of {count_noun(rows, 'row')} judged"
-    return Tile(name, value, note, count_severities(result).kind, "#findings")
+    value = f"{named:,}{'+' if has_more else ''}"
+    note = f"{'at least, ' if has_more else ''}{_describe_judged_rows(result, rows)}"
+    return Tile(name, value, note, counts.kind, "#findings")
+
+
+def _count_named_rows(findings: Sequence[Mapping[str, Any]]) -> int:
+    """How many different rows the cases of findings are in."""
+    places = {
+        (case.get("file"), case.get("row")) for finding in findings for case in finding["cases"]
+    }
+    return sum(row is not None for _, row in places)
+
+
+def _describe_judged_rows(result: Result, rows: int) -> str:
+    """The rows among which rows with findings are counted, in words."""
+    # Findings name evaluation rows too, of which a report does not have the number: 212 "of 200
+    # rows" would be nonsense.
+    if (result.get("spec") or {}).get("eval_data"):
+        return f"in {count_noun(rows, 'row')} and the evaluation data"
+    return f"of {count_noun(rows, 'row')} judged"
 
 
 def _checks_tile(result: Result) -> Tile | None:

@@ -4,7 +4,7 @@ files, settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,27 +43,31 @@ def example_of_rows(block: Mapping[str, Any]) -> Example:
     """An example of a rule on rows: data.jsonl, the tokenizer's files, the settings and the script
     beside them.
     """
+    edits = {f"{TOKENIZER}/{name}": edit for name, edit in (block.get("files") or {}).items()}
+    data = {name: f"{name}.jsonl" for name in ("data", "eval_data") if name in block}
     files: list[ExampleFile] = []
-    notes: list[str] = []
     if "script" in block:
         files.append(ExampleFile(SCRIPT, block["script"]))
-    named = {name: f"{name}.jsonl" for name in ("data", "eval_data") if name in block}
-    for name, edit in (block.get("files") or {}).items():
-        files += _edited_file(f"{TOKENIZER}/{name}", edit)
-        notes += _notes_on_edit(f"{TOKENIZER}/{name}", edit)
-    files += [jsonl_file(path, rows_of_example(block[name])) for name, path in named.items()]
-    settings = {
-        name: value for name, value in (block.get("spec") or {}).items() if name != "ignore"
-    }
-    if settings:
-        files.append(yaml_file("truetune.yaml", {TOKENIZER: TOKENIZER, **named, **settings}))
+    for path, edit in edits.items():
+        files += _edited_file(path, edit)
+    files += [jsonl_file(path, rows_of_example(block[name])) for name, path in data.items()]
+    files += _settings_file(block.get("spec") or {}, data)
+    notes = [note for path, edit in edits.items() for note in _notes_on_edit(path, edit)]
     if "weights" in block:
-        tokens = ", ".join(f"`{token}`" for token in block["weights"]["zero"])
-        notes.append(
-            f"The rows of {tokens} in the embedding of `{TOKENIZER}/model.safetensors` are zero."
-        )
-    edited = tuple(f"{TOKENIZER}/{name}" for name in block.get("files") or ())
-    return Example(tuple(files), tuple(notes), edited)
+        notes.append(_note_on_zero_embeddings(block["weights"]["zero"]))
+    return Example(tuple(files), tuple(notes), tuple(edits))
+
+
+def _settings_file(spec: Mapping[str, Any], data: Mapping[str, str]) -> Iterator[ExampleFile]:
+    """The settings of the run with the paths of its data; none where nothing else is set."""
+    settings = {name: value for name, value in spec.items() if name != "ignore"}
+    if settings:
+        yield yaml_file("truetune.yaml", {TOKENIZER: TOKENIZER, **data, **settings})
+
+
+def _note_on_zero_embeddings(tokens: Sequence[str]) -> str:
+    rows = ", ".join(f"`{token}`" for token in tokens)
+    return f"The rows of {rows} in the embedding of `{TOKENIZER}/model.safetensors` are zero."
 
 
 def _edited_file(name: str, edit: Any) -> Iterator[ExampleFile]:
@@ -88,21 +92,11 @@ def _notes_on_edit(name: str, edit: Any) -> Iterator[str]:
 
 def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
     """An example of a rule on rows of token ids: what a Parquet file holds, column by column."""
-    edits = [edit for step in block["make"][1:] for edit in step.items()]
-    lines = ["input_ids: chats of a real tokenizer", HEALTHY_LABELS]
-    for what, how in edits:
-        if what == "drop":
-            lines = [
-                line for line in lines if not line.startswith(tuple(f"{name}:" for name in how))
-            ]
-            lines.append(f"{' and '.join(how)}: not stored")
-        elif what == "mask":
-            lines.append(f"{how}: written")
-        else:
-            changed = EDITS_OF_STORED_ROWS[what, how]
-            column = changed.partition(":")[0]
-            lines = [line for line in lines if line.partition(":")[0] != column] + [changed]
-    text = "".join(f"{line}\n" for line in lines)
+    columns = {"input_ids": "input_ids: chats of a real tokenizer", "labels": HEALTHY_LABELS}
+    for step in block["make"][1:]:
+        for what, how in step.items():
+            _edit_columns(columns, what, how)
+    text = "".join(f"{line}\n" for line in columns.values())
     files = [ExampleFile(STORED, text, is_measured=True)]
     settings = dict(block.get("settings") or {})
     if "trainer" in block:
@@ -110,3 +104,26 @@ def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
     if settings:
         files.append(measured_facts("settings of the check", settings))
     return Example(tuple(files))
+
+
+def _edit_columns(columns: dict[str, str], what: str, how: Any) -> None:
+    """Change what is said of stored columns by one edit.
+
+    Args:
+        columns: by name, the line on each.
+        what: `drop` for columns that are not stored, `mask` for one that is added, else the first
+            part of a key of EDITS_OF_STORED_ROWS.
+        how: the columns, or the second part of that key.
+    """
+    if what == "drop":
+        for name in how:
+            columns.pop(name, None)
+        line = f"{' and '.join(how)}: not stored"
+    elif what == "mask":
+        line = f"{how}: written"
+    else:
+        line = EDITS_OF_STORED_ROWS[what, how]
+    name = line.partition(":")[0]
+    # What was changed last comes last.
+    columns.pop(name, None)
+    columns[name] = line

@@ -1,6 +1,8 @@
 /* The figures of all rows, and the rows that a filter lists: worked out here of the rows in the page, or by a server. */
 truetune.figures = (() => {
   const SORTS = { longest: [(row) => row.tokens, -1], shortest: [(row) => row.tokens, 1], most: [(row) => row.share, -1], least: [(row) => row.share, 1] };
+  /* In whole numbers: 100 times the share of 29 tokens of 100 is a little less than 29. */
+  const isWithin = (hundredfold, tokens, low, high) => hundredfold >= low * tokens && hundredfold <= high * tokens;
   const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
 
   /* `marked(views)`: the names of the findings on a row. */
@@ -29,7 +31,7 @@ truetune.figures = (() => {
       const found = rows().filter((row) => (!finding || (finding === "any" ? row.findings.length : row.findings.includes(finding)))
         && (!role || row.roles.has(role)) && (!file || row.file === file)
         && row.tokens >= Number(min_tokens) && row.tokens <= Number(max_tokens)
-        && 100 * row.share >= Number(min_supervised) && 100 * row.share <= Number(max_supervised));
+        && isWithin(100 * row.supervised, Math.max(row.tokens, 1), Number(min_supervised), Number(max_supervised)));
       const [by, direction] = SORTS[sort] ?? [];
       if (by) found.sort((one, other) => direction * (by(one) - by(other)));
       return { rows: found.map((row) => row.k), tokens: sum(found, "tokens"), supervised: sum(found, "supervised"), done: true };

@@ -22,13 +22,14 @@ truetune.parts.totals = (view) => {
   }
 
   function draw(totals) {
-    const marked = view.marks.places(null).length, found = view.findings.rules.length;
+    const marked = view.marks.places(null).length, { rules, cases } = view.findings;
+    const found = new Set(cases.map(([, , rule]) => rules[rule])), hasMore = [...found].some((rule) => rule.has_more);
     one("[data-counting]").textContent = progress(totals);
     one("[data-totals]").replaceChildren(...[
-      tile("rows", number(totals.total ?? store.length), totals.total === null ? "found so far" : `in ${truetune.many(totals.files.length, "file")}`),
+      tile("rows", number(totals.total ?? store.length), totals.total === null ? "found so far" : `in ${truetune.many(totals.file_count, "file")}`),
       tile("tokens", totals.tokens ? number(totals.tokens) : "–", `in ${truetune.many(totals.rows, "row")}`),
       tile("supervised", share(totals.supervised, totals.tokens) || "–", truetune.many(totals.supervised, "token")),
-      view.isChecked ? tile("rows with findings", number(marked), `named by ${truetune.many(found, "finding")}`)
+      view.isChecked ? tile("rows with findings", number(marked) + (hasMore ? "+" : ""), `${hasMore ? "at least, " : ""}named by ${truetune.many(found.size, "finding")}`)
         : tile("rows with findings", "–", "not checked: see --check"),
     ]);
     one("[data-tables]").replaceChildren(table("role", totals.roles, totals.tokens), ...(totals.files.length > 1 ? [table("file", totals.files, totals.tokens)] : []));
