@@ -37,17 +37,29 @@ def _marks(turned: int, good: float = 8, bad: float = 3) -> Pairs:
     return [(bad, good)] * turned + [(good, bad)] * (ROWS - turned)
 
 
+def _rewards(exchanged: int) -> Pairs:
+    """Rewards of a model with margins of 0.1 to 6; every `exchanged`-th pair is the wrong way round."""
+    sound = [(2.03 + 0.02 * n, 1.93) for n in range(5 * ROWS)]
+    return [
+        (bad, good) if n % exchanged == 0 else (good, bad) for n, (good, bad) in enumerate(sound)
+    ]
+
+
 FAULTY: dict[str, tuple[Pairs, str]] = {
     "compared as texts": ([(9.0, 3.0), (3.0, 10.0), (8.5, 2.0)] * 20, "error"),
     "whole numbers as texts": ([(9, 2), (5, 10), (7, 4), (6, 1)] * 15, "error"),
     "a few rows": (_marks(6), "warning"),
     "many rows": (_marks(30), "error"),
     "all rows": (_marks(ROWS), "error"),
+    "rewards at any margin": (_rewards(5), "warning"),
 }
 HEALTHY: dict[str, Pairs] = {
     "all right": _marks(0),
     "ties": [(5, 5), (8, 3)] * 30,
     "a slip": _marks(1),
+    "rewards that disagree on close answers": [
+        (1.0, 1.0 + 0.11 * n) if n <= 12 else (1.0 + 0.11 * n, 1.0) for n in range(1, ROWS)
+    ],
     "rewards of a model": [
         (0.1 * n, 0.1 * n + (0.037 if n % 4 == 0 else -0.053)) for n in range(1, ROWS)
     ],

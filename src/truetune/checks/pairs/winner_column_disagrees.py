@@ -39,15 +39,18 @@ data:
 Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
 a warning; of scores from two fifths on, for they are not what people chose, and of numbers that may mean either side
 from a quarter on. Beside `chosen` and `rejected`, marks of a scale (1 to 10) warn from a fiftieth on; where the marks
-were compared as texts ("10.0" is below "3.0"), that is an error.
+were compared as texts ("10.0" is below "3.0"), that is an error. Other scores, such as a reward model's, warn below two
+fifths where they disagree as often at a wide margin as at a narrow one: a second opinion disagrees on close answers.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
 - LLaMA-Factory, data/README.md: `ranking`
+- Bradley and Terry 1952, doi 10.2307/2334029: the chance of a preference falls to a half as two scores come together
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,6 +59,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.pairs.evidence.disagreement_by_margin import log_odds_of_exchanged_sides
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.pairs.evidence.winner_columns import Sides, Vote, sides_of_row, votes_of_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
@@ -77,6 +81,12 @@ HALF, ALL = 0.35, 0.9
 SCALE_SHARE = 0.02
 # Chosen: 1 to 10 in halves has 19 values; the rewards of a model have nearly one for each row.
 MAX_SCALE_VALUES = 21
+# Simulated: of 300 sets of 40 to 400 pairs whose scores are merely unsure, 8 at most are above ln 10; of 50 sets of 150
+# pairs with a quarter of them exchanged, 48 are.
+MIN_LOG_ODDS, MIN_EXCHANGED = 2.3, 10
+"""Log odds, and pairs, from which scores that disagree at every margin alike are a sign of exchanged sides"""
+MAX_MARGINS = 100_000
+"""Pairs whose margins are kept: 0.8 MB, and far more than the odds need"""
 MAX_NUMBERS = 9
 """Values of a column of numbers that may name a side: -3 to 3, and some spare"""
 
@@ -101,6 +111,8 @@ class Tally:
     """Different scores, as they are written, as far as a scale of marks has"""
     is_ordered_as_text: bool = True
     """Is the chosen side's score never below the other one's, compared as texts?"""
+    margins: array[float] = field(default_factory=lambda: array("d"))
+    """Of the first pairs with scores: the better score less the worse, negative where it is the rejected side's"""
 
     @property
     def decided(self) -> int:
@@ -117,6 +129,18 @@ class Tally:
         if len(self.scale) <= MAX_SCALE_VALUES:
             self.scale.update((chosen, rejected))
         self.is_ordered_as_text = self.is_ordered_as_text and chosen >= rejected
+
+    def add_margin(self, margin: float) -> None:
+        """Note by how much the scores of a pair differ; negative where they prefer the rejected side."""
+        if margin and len(self.margins) < MAX_MARGINS:
+            self.margins.append(margin)
+
+    @property
+    def disagrees_at_any_margin(self) -> bool:
+        """Do the scores disagree as often where they are far apart as where they are close?"""
+        if self.against < MIN_EXCHANGED:
+            return False
+        return log_odds_of_exchanged_sides(self.margins) >= MIN_LOG_ODDS
 
     @property
     def is_scale(self) -> bool:
@@ -158,6 +182,8 @@ class WinnerColumnDisagrees(PairRule):
         tally = self.tallies.setdefault(vote.column, Tally(vote.is_score))
         if vote.scores is not None:
             tally.add_scores(*vote.scores)
+            distance = abs(float(vote.scores[0]) - float(vote.scores[1]))
+            tally.add_margin(distance if vote.winner == sides.chosen else -distance)
         if not vote.is_score:
             tally.winners[vote.text] += 1
         if vote.number is not None:
@@ -241,9 +267,14 @@ class WinnerColumnDisagrees(PairRule):
         )
 
     def _findings_on_marks(self, name: str, tally: Tally) -> Iterator[Finding]:
-        """Findings on marks of a scale that are better for the rejected side in some pairs."""
-        if not tally.is_scale or tally.share < SCALE_SHARE:
-            return
+        """Findings on marks that are better for the rejected side in more pairs than chance or another taste makes."""
+        if (tally.is_scale and tally.share >= SCALE_SHARE) or (
+            not tally.is_scale and tally.disagrees_at_any_margin
+        ):
+            yield self._finding_on_marks(name, tally)
+
+    def _finding_on_marks(self, name: str, tally: Tally) -> Finding:
+        """The finding on marks that are better for the rejected side in some pairs."""
         if tally.is_ordered_as_text:
             effect = (
                 ": the marks were compared as texts, by which the chosen one is never below the other;"
@@ -252,10 +283,15 @@ class WinnerColumnDisagrees(PairRule):
             remedy = "compare the marks as numbers, and write the pairs again"
         else:
             # People may have chosen the sides, and a model given the marks.
-            effect = "; where the marks are right, these pairs teach the worse answer"
+            where = (
+                ""
+                if tally.is_scale
+                else ", as often where the two are far apart as where they are close"
+            )
+            effect = f"{where}; where the marks are right, these pairs teach the worse answer"
             remedy = "read five of these pairs: exchange their sides where the marks are right, or drop them"
         readable_name = _readable_column_name(name)
-        yield self.finding(
+        return self.finding(
             f"`{readable_name}` is better for the rejected side in"
             f" {tally.against:,} of {tally.decided:,} pairs ({tally.share:.0%}){effect}",
             remedy,
