@@ -1,8 +1,12 @@
-"""Losses that are added up over accumulated batches, whose number the trainer prints at its start."""
+"""Losses that are added up over accumulated batches, whose number the trainer prints at its start, or
+a file beside the log holds.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +67,30 @@ def test_other_ratios_and_single_evaluations(
     steps: int, factor: float, evaluations: int, tmp_path: Path
 ) -> None:
     assert not _is_found(_log(tmp_path, TRANSFORMERS, steps, factor, evaluations))
+
+
+OWN = {
+    "learning_rate": 2e-4,
+    "num_train_epochs": 3,
+    "logging_steps": 5,
+    "gradient_accumulation_steps": 8,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_found"),
+    [
+        ("args.json", OWN, True),
+        ("hparams.yaml", {"data": "rows.jsonl", "training": OWN}, True),
+        ("args.json", {**OWN, "gradient_accumulation_steps": 2}, False),
+        # One name alone may mean anything, and rows are no settings.
+        ("meta.json", {"gradient_accumulation_steps": 8}, False),
+        ("rows.json", [OWN], False),
+    ],
+)
+def test_the_number_of_batches_in_the_script_s_own_file(
+    name: str, content: Any, is_found: bool, tmp_path: Path
+) -> None:
+    path = _log(tmp_path, "", 8, 7.3, 2)
+    (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    assert _is_found(path) == is_found

@@ -1,5 +1,5 @@
-"""The LoRA adapters (alpha, rank) and the precisions that the files beside a log set, whatever the
-stack: settings, scripts, saved adapters.
+"""The LoRA adapters (alpha, rank), the precisions and the accumulation that the files beside a log
+set, whatever the stack: settings, scripts, saved adapters.
 
 Settings and the arguments of scripts are read as the rules on them read them. A folder may hold the files of several
 runs; a rule takes a scale only where all files agree on it.
@@ -19,6 +19,7 @@ from truetune.checks.source.evidence.hyperparameter_arguments_out_of_range impor
     training_hyperparameter_calls,
 )
 from truetune.checks.source.evidence.models_loaded_from_adapter_folders import ADAPTER_CONFIG
+from truetune.checks.trainer_settings_in_own_files import trainer_settings_in_own_file
 from truetune.errors import TruetuneError
 from truetune.logs.facts_in_files_beside_log import (
     NOTHING_BESIDE,
@@ -45,7 +46,8 @@ MAX_BYTES = 1 << 20
 # Chosen, not measured: a folder of a run has a handful; each script is parsed whole.
 MAX_FILES = 12
 """Files of the log's own folder that are read where the log alone was named"""
-PRECISIONS = ("bf16", "fp16")
+FIELDS = ("bf16", "fp16", "gradient_accumulation_steps")
+"""Settings besides adapters that rules ask of the files beside a log that was named alone"""
 ALPHA, RANK = "training.lora.lora_alpha", "training.lora.r"
 
 
@@ -68,19 +70,23 @@ def lora_adapters_of_files(files: Iterable[Path]) -> list[AdapterBeside]:
 
 
 def adapters_and_precisions_beside_log(log: Path) -> FilesBeside:
-    """The adapters and precisions that the files in the folder of a log set, for a log that was
-    named alone.
+    """The adapters, precisions and accumulation that the files in the folder of a log set, for a log
+    that was named alone.
     """
     files = _scripts_and_settings_in(log if log.is_dir() else log.parent)
     if not files:
         return NOTHING_BESIDE
-    trainings = [_trainings_of_file(file) for file in files[:MAX_FILES]]
-    configs = (config for one in trainings for config in one.configs)
+    files = files[:MAX_FILES]
+    trainings = [_trainings_of_file(file) for file in files]
+    settings = [
+        setting for one in trainings for config in one.configs for setting in _fields_of(config)
+    ]
+    for file in files:
+        settings += schedule_lengths_of_file(file)
+        if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_BYTES:
+            settings += trainer_settings_in_own_file(file, FIELDS)
     return FilesBeside(
-        settings=(
-            *(setting for config in configs for setting in _precisions_of_config(config)),
-            *(setting for file in files[:MAX_FILES] for setting in schedule_lengths_of_file(file)),
-        ),
+        settings=tuple(settings),
         adapters=tuple(adapter for one in trainings for adapter in one.adapters),
     )
 
@@ -96,12 +102,12 @@ def _scripts_and_settings_in(folder: Path) -> list[Path]:
         return []
 
 
-def _precisions_of_config(config: Config) -> Iterator[SettingBeside]:
-    """The precisions (fp16, bf16) that settings ask for, as settings beside a log."""
-    for name in PRECISIONS:
+def _fields_of(config: Config) -> Iterator[SettingBeside]:
+    """The settings of FIELDS that a config sets, as settings beside a log."""
+    for name in FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(config.spec.training, name)
-        if place is not None and isinstance(value, bool):
+        if place is not None and isinstance(value, bool | int):
             text = f"{place.key}={value}"
             yield SettingBeside(name, value, place.file, place.line, text)
 

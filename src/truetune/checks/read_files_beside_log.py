@@ -57,6 +57,7 @@ from truetune.checks.source.model_loaded_beside_another import ModelLoadedBeside
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
+from truetune.checks.trainer_settings_in_own_files import trainer_settings_in_own_file
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
@@ -245,6 +246,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
             return [
                 *_settings_of_launcher(file),
+                *trainer_settings_in_own_file(file, TRAINING_FIELDS),
                 *_settings_of_training_config(file),
             ]
         return _settings_of_training_config(file)

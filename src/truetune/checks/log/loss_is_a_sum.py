@@ -3,8 +3,9 @@
 ## What it does
 Divides the training loss by `eval_loss` at each evaluation of the second half of the run, four evaluations in all at
 least. It fires where that ratio is constant within 8 %, and near a whole number, 2 or more, while the evaluation loss
-falls by a fifth or more over the whole run. Where the log knows `gradient_accumulation_steps`, the number must be that
-(or that times the processes); from 4 on, two evaluations are enough then, and their loss need not fall. Dropout and
+falls by a fifth or more over the whole run. Where the log or a file beside it knows `gradient_accumulation_steps`, the
+number must be that (or that times the processes); from 4 on, two evaluations are enough then, their loss need not fall,
+and the ratio may be up to an eighth below that number, for rows that are trained have the lower loss. Dropout and
 harder rows can make a training loss higher, but by no constant factor.
 
 ## Why it is bad
