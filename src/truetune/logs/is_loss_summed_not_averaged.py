@@ -21,7 +21,7 @@ leave out short runs"""
 RATIO_TOLERANCE = 0.08
 """How far the median ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated
 batches; and how far each ratio may be from the median, as a distance that shrinks is no factor"""
-# Chosen, not measured: at a quarter, a ratio of 3.4 with 4 batches would be taken for them, and may be two kinds of rows.
+# Chosen, not measured: at a quarter, a ratio of 3.4 with 4 batches would pass, and may be two kinds of rows.
 MAX_GAP_OF_KNOWN_COUNT = 0.12
 """How far the ratio may be below the number of batches that is known: rows that are trained have the lower loss"""
 MAX_REMAINING_SHARE = 0.8
