@@ -29,6 +29,7 @@ NO_TEXT_SHOWS = (
     "the tokenizer does not give back the text",
     "chats whose turns do not alternate",
     "tool calls hold the parameters of other tools",
+    "rows are the beginnings of one conversation",
     "the folder holds a single file of weights",
 )
 ASK = "print(model.generate(**ids))\n"

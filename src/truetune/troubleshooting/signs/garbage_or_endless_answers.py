@@ -585,6 +585,18 @@ _WEIGHT_SIGNS = (
         r"merge_and_unload\(|merge[-_]lora|export_dir|save_pretrained_merged\(|llamafactory-cli export",
     ),
     Sign(
+        r"^rows begin without BOS",
+        rf"\badd_bos_token{GIVEN}[Ff]alse\b|\badd_special_tokens{GIVEN}False\b",
+    ),
+    Sign(
+        r"^marks that a program looks for in answers are special",
+        r"\b(?:add_special_tokens|additional_special_tokens)\b.{0,80}</?(?:think|tool_call|answer|reasoning)>",
+    ),
+    Sign(
+        r"^prompts hold what a program prints for nothing",
+        r"\.astype\(str\)|\bstr\(\s*(?:r|row|ex|example|item)\[|\.to_dict\(\s*(?:orient\s*=\s*)?['\"]records",
+    ),
+    Sign(
         r"^prompts are longer than the model|^an adapter is trained with other positions",
         rf"\brope_scaling{GIVEN}(?!null|None|rope_type|type)[\w{{]"
         rf"|--rope-scaling|hf-overrides|VLLM_ALLOW_LONG_MAX_MODEL_LEN",

@@ -1,0 +1,117 @@
+"""Prompts hold what a program prints for nothing, as a text or as a line of its own: nan, undefined.
+
+## What it does
+Looks in the turns of system and user, and in prompts, for a text or a line that is such a word and nothing else, or a
+label with it (`Context: nan`). `None`, `null` and `N/A` are words that people write too: they count where they are a
+whole field of the row, and are a note. Code is left alone, and texts that speak of the word (of NaN in a table).
+
+## Why it is bad
+An empty cell of a table became text on its way (pandas writes `nan`, `str(None)` writes `None`). The model learns
+from prompts with such a line, which no user sends, and is asked without it when it is served.
+
+## Example
+```yaml
+data:
+  - {instruction: "When does it open?", input: nan, output: At nine.}
+  - {instruction: "Is it open?", input: nan, output: It is open.}
+  - {instruction: "Summarise it.", input: "The shop opens at nine.", output: It opens at nine.}
+```
+
+## Use instead
+```yaml
+data:
+  - {instruction: "When does it open?", input: "", output: At nine.}
+  - {instruction: "Is it open?", input: "", output: It is open.}
+  - {instruction: "Summarise it.", input: "The shop opens at nine.", output: It opens at nine.}
+```
+
+## Fix safety
+Reading the table so that empty cells stay empty (`keep_default_na=False`, or `fillna("")` before they are written)
+changes nothing but these prompts.
+A warning from a twentieth of the rows on, else a note.
+
+## References
+- unslothai/unsloth#10813, https://pandas.pydata.org/docs/user_guide/missing_data.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_text_patterns import CODE, LOOKS_LIKE_CODE
+from truetune.checks.findings import Finding
+from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
+from truetune.checks.rows.answer_is_a_null_word import CERTAIN_WORDS, NULL_WORDS
+from truetune.data.conversation import Conversation
+
+LABEL = r"(?:[#*>-]+ ?)?[^\W\d_][\w ()/-]{0,40}\**:\**[ \t]*"
+"""What may stand before a value on its line: `Context: `, `### Input: `, `**Notes:** `"""
+
+
+def _lines_of_word(words: str) -> re.Pattern[str]:
+    """Lines that are one of some words, given as a pattern, with a label before it or without."""
+    return re.compile(
+        rf"^[ \t]*(?:{LABEL})?(?P<word>{words})\.?[ \t]*$", re.IGNORECASE | re.MULTILINE
+    )
+
+
+# The longest first: `<nan>` begins with no other word, but `nan` is in it.
+CERTAIN_LINE = _lines_of_word(
+    "|".join(re.escape(word) for word in sorted(CERTAIN_WORDS, key=len, reverse=True))
+)
+MAX_WORD_CHARACTERS = 20
+
+
+class NullWordsInPrompts(RowTextRule):
+    code = "ROW070"
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    looks_for = "a word for nothing in the prompt"
+    needs_tokenizer = False
+
+    def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+        """The null word that a question holds by itself, on a line or in a field of the row."""
+        if text.is_answer:
+            return None
+        found = CERTAIN_LINE.search(text.text)
+        if found is not None and not _is_subject(text.text, found["word"]):
+            return TextFault(found["word"], f"a line of the prompt is {found[0].strip()!r}")
+        return _fault_of_field(text.text, row)
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.is_more_than_one:
+            return
+        is_certain = any(word.lower() in CERTAIN_WORDS for word in self.kinds)
+        yield self.finding(
+            f"{self.faulty_rows_of_all} hold a word for nothing in the prompt: {self.shown_kinds}",
+            "read the table so that empty cells stay empty, and leave the part out of the prompt where there"
+            " is nothing in it",
+            severity=self.severity_of() if is_certain else "info",
+            cases=self.cases,
+            count=self.faulty,
+            total=self.rows,
+        )
+
+
+def _is_subject(text: str, word: str) -> bool:
+    """Does a text use the word elsewhere than on a line of its own, or is it code or a table?"""
+    prose = CODE.sub(" ", text)
+    if LOOKS_LIKE_CODE.search(prose) or "|" in prose:
+        return True
+    uses = re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", prose, re.IGNORECASE)
+    lines = _lines_of_word(re.escape(word)).findall(prose)
+    return len(uses) > len(lines)
+
+
+def _fault_of_field(text: str, row: Conversation) -> TextFault | None:
+    """The null word that is a whole field of the row, and a line of the question."""
+    for name, value in (row.raw or {}).items():
+        if not isinstance(value, str) or len(value) > MAX_WORD_CHARACTERS:
+            continue
+        word = value.strip()
+        if word.lower() not in NULL_WORDS or not re.search(rf"(?m)^{re.escape(word)}$", text):
+            continue
+        if not _is_subject(text, word):
+            return TextFault(word, f"the column {name} is {word!r}, and is in the prompt")
+    return None

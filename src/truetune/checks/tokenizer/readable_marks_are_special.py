@@ -1,0 +1,141 @@
+"""Marks that a program looks for in answers are special tokens: decoding leaves them out.
+
+## What it does
+Looks for marks in pairs (`<think>` and `</think>`, `<tool_call>` and `</tool_call>`, `<answer>` and `</answer>`) that
+are learned in answers and are marked `special: true` in the tokenizer.
+
+## Why it is bad
+`decode(..., skip_special_tokens=True)` is what servers, pipelines and reward functions call. It leaves the marks out:
+the parser of tool calls or of reasoning finds none, and a pattern for `<answer>` never matches, though the model writes
+it each time. The tokenizers of Qwen 2.5, Qwen 3 and DeepSeek have such marks with `special: false` for that reason.
+
+## Example
+```yaml
+files:
+  tokenizer.json:
+    added_tokens:
+      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2000, content: "<think>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2001, content: "</think>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+data:
+  - {text: "Is it open?<think>It is noon.</think>It is open.<|im_end|>"}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer.json:
+    added_tokens:
+      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2000, content: "<think>", special: false, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2001, content: "</think>", special: false, single_word: false, lstrip: false, rstrip: false, normalized: false}
+data:
+  - {text: "Is it open?<think>It is noon.</think>It is open.<|im_end|>"}
+```
+
+## Fix safety
+Safe: ids stay what they are. `add_tokens([...], special_tokens=False)` adds marks so; a tokenizer of a published family
+gets its file back. Whoever decodes with `skip_special_tokens=False` may leave it.
+A warning for marks of reasoning and tools, whose parsers read text; a note for others.
+
+## References
+- vllm-project/vllm#25281
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+from truetune.render.tokenizer import Tokenizer
+
+TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)>")
+READ_BY_SERVERS = re.compile(
+    r"think(?:ing)?|reasoning|tool_?calls?|tool_?responses?|function_?calls?"
+)
+"""Names of marks that the parsers of servers look for in the text of an answer"""
+
+
+class ReadableMarksAreSpecial(DataRule):
+    code = "TOK016"
+    symptoms = ("garbage-output", "odd-metrics")
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        # `<s>` and `</s>` are a pair as well, and decoding is meant to leave them out.
+        ends = {stop.id for stop in setup.probes.stops}
+        ends.update(token.id for token in self.tokenizer.special.values())
+        self.marks = _special_marks_in_pairs(self.tokenizer, ends)
+        self.examples = self.hurt = 0
+        self.learned: set[int] = set()
+        """Ids of the marks that answers hold"""
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        """Count the examples in whose answers such a mark is learned."""
+        self.examples += len(batch.examples)
+        if not self.marks:
+            return
+        is_mark = np.isin(batch.ids, list(self.marks)) & batch.supervised
+        places = np.flatnonzero(is_mark)
+        self.learned.update(np.unique(batch.ids[places]).tolist())
+        self.hurt += int((batch.per_example(is_mark) > 0).sum())
+        room = MAX_CASES - len(self.cases)
+        for place in places[:room].tolist():
+            mark = self.marks[int(batch.ids[place])]
+            self.cases.append(case_at_token(batch, place, f"{mark} is left out by decode"))
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer has no such marks."""
+        if not self.marks:
+            return Unmet("it is about marks in pairs that are special tokens, and there are none")
+        return None
+
+    def figure(self) -> Measurement:
+        """In how many examples such a mark is learned."""
+        return count_measurement(
+            "examples that learn a mark which decoding leaves out", self.hurt, self.examples
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.hurt:
+            return
+        names = [self.marks[id] for id in sorted(self.learned)]
+        is_read = any(READ_BY_SERVERS.fullmatch(name.strip("</>").lower()) for name in names)
+        yield self.finding(
+            f"{', '.join(names)} are special tokens: decode(skip_special_tokens=True), which servers"
+            f" and pipelines call, leaves them out of the answers; {self.hurt:,} of {self.examples:,}"
+            " examples learn them",
+            'set "special": false for them in tokenizer.json and tokenizer_config.json, or add them with'
+            " add_tokens(..., special_tokens=False)",
+            severity="warning" if is_read else "info",
+            cases=self.cases,
+            count=self.hurt,
+            total=self.examples,
+        )
+
+
+def _special_marks_in_pairs(tokenizer: Tokenizer, ends: Collection[int]) -> dict[int, str]:
+    """Id -> text of the special tokens that open or close a pair, as `<think>` and `</think>` do; none of `ends`."""
+    by_name: dict[str, dict[str, int]] = {}
+    marks = tokenizer.control.difference(ends)
+    texts = {id: tokenizer.backend.id_to_token(id) for id in marks}
+    for id, text in texts.items():
+        found = TAG.fullmatch(text or "")
+        if found is not None:
+            by_name.setdefault(found[2], {})[found[1]] = id
+    pairs = [ids for ids in by_name.values() if len(ids) == 2]
+    return {id: str(texts[id]) for ids in pairs for id in ids.values()}

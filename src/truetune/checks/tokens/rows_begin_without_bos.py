@@ -1,0 +1,158 @@
+"""Rows begin without BOS, and the base was trained with it on every text.
+
+## What it does
+Recognises the families of which it is published that every text begins with BOS (Gemma, Llama 3, Mistral, DeepSeek,
+Command), by the control tokens that only they have, and counts the examples whose first token is another one.
+
+## Why it is bad
+The base has never seen a text that begins so. Gemma is hurt most: the first losses are several nats too high, and
+answers are rubbish. The others lose less, and what is learned is learned in another place than where it is asked.
+It happens where the tokenizer was edited (`add_bos_token: false`, a post-processor without BOS), where a template of
+another family replaced the model's own, or where text was encoded with `add_special_tokens=False`.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {bos_token: "<bos>"}
+  tokenizer.json:
+    added_tokens:
+      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 1, content: "<|pad|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2000, content: "<bos>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2001, content: "<start_of_turn>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+data:
+  - {text: "The shop opens at nine.<|im_end|>"}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json: {bos_token: "<bos>"}
+  tokenizer.json:
+    added_tokens:
+      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 1, content: "<|pad|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2000, content: "<bos>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - {id: 2001, content: "<start_of_turn>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+    post_processor:
+      type: TemplateProcessing
+      single: [{SpecialToken: {id: "<bos>", type_id: 0}}, {Sequence: {id: A, type_id: 0}}]
+      pair: [{Sequence: {id: A, type_id: 0}}, {Sequence: {id: B, type_id: 0}}]
+      special_tokens: {"<bos>": {id: "<bos>", ids: [2000], tokens: ["<bos>"]}}
+data:
+  - {text: "The shop opens at nine.<|im_end|>"}
+```
+
+## Fix safety
+Safe where no other BOS is written: exactly one has to stand at the beginning. Train and ask alike.
+A warning for Gemma, a note for the others, whose loss without BOS was not measured here.
+
+## References
+- unslothai/unsloth#10312, huggingface/transformers#29250 (Gemma)
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+from truetune.render.tokenizer import Tokenizer
+from truetune.settings.run_spec import Severity
+
+
+class TrainedWithBos(NamedTuple):
+    """A family whose texts all began with BOS when its base was trained."""
+
+    name: str
+    bos: str
+    mark: str
+    """Another control token, which tells the family: several have a BOS called `<s>`"""
+    severity: Severity
+
+
+FAMILIES = (
+    TrainedWithBos("Gemma", "<bos>", "<start_of_turn>", "warning"),
+    TrainedWithBos("Llama 3", "<|begin_of_text|>", "<|start_header_id|>", "info"),
+    TrainedWithBos("Mistral", "<s>", "[AVAILABLE_TOOLS]", "info"),
+    TrainedWithBos("DeepSeek", "<｜begin▁of▁sentence｜>", "<｜Assistant｜>", "info"),
+    TrainedWithBos("Command", "<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "info"),
+)
+# Chosen, not measured: a few rows without BOS are parts of longer texts.
+MIN_SHARE = 0.1
+"""Share of the examples without BOS from which something is said"""
+
+
+class RowsBeginWithoutBos(DataRule):
+    code = "LEN009"
+    symptoms = ("garbage-output", "nothing-is-learned")
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.family = _family_of(self.tokenizer)
+        self.examples = self.without = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        """Count the examples, and those that begin with another token than the family's BOS."""
+        if self.family is None:
+            return
+        bos = self.tokenizer.backend.token_to_id(self.family.bos)
+        firsts = batch.offsets[:-1][batch.lengths > 0]
+        is_without = batch.ids[firsts] != bos
+        self.examples += len(firsts)
+        self.without += int(is_without.sum())
+        room = MAX_CASES - len(self.cases)
+        examples = np.flatnonzero(batch.lengths > 0)[is_without]
+        for example in examples[:room].tolist():
+            begin = batch.examples[example].rendering.text[:30]
+            self.cases.append(case_in_example(batch, example, 0, f"begins with {begin!r}"))
+
+    def unmet(self) -> Unmet | None:
+        """Unmet for tokenizers of other families, and without an example."""
+        if self.family is None:
+            return Unmet("it is about tokenizers of families whose bases were trained with BOS")
+        return None if self.examples else NO_EXAMPLE
+
+    def figure(self) -> Measurement:
+        """How many examples begin without BOS."""
+        return count_measurement("examples that begin without BOS", self.without, self.examples)
+
+    def findings(self) -> Iterator[Finding]:
+        family = self.family
+        if family is None or self.without < max(1, MIN_SHARE * self.examples):
+            return
+        adds = "adds it to plain text" if self.tokenizer.adds_bos else "does not add it"
+        yield self.finding(
+            f"{self.without:,} of {self.examples:,} examples begin without {family.bos}, with which"
+            f" {family.name} was trained on every text",
+            "take the post-processor of the published tokenizer.json and add_bos_token: true, or begin each"
+            f" text with {family.bos} where the tokenizer adds none",
+            severity=family.severity,
+            evidence=[f"this tokenizer {adds}"],
+            cases=self.cases,
+            count=self.without,
+            total=self.examples,
+        )
+
+
+def _family_of(tokenizer: Tokenizer) -> TrainedWithBos | None:
+    """The family whose BOS and mark are both control tokens of a tokenizer; None for others."""
+    for family in FAMILIES:
+        ids = [tokenizer.backend.token_to_id(token) for token in (family.bos, family.mark)]
+        if all(id is not None and id in tokenizer.control for id in ids):
+            return family
+    return None
