@@ -1,9 +1,9 @@
 """Calls within a training step are in an order in which one of them does harm.
 
 ## What it does
-Follows GradScalers, optimizers, schedules, samplers and accelerate through the script, its functions and the files that
-it imports, and names two calls whose order is broken: gradients that are clipped before they are unscaled, a scaler that
-is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that steps before
+Follows GradScalers, optimizers, schedules, samplers and accelerate through the script, its functions and the files
+that it imports, and names two calls whose order is broken: gradients that are clipped before they are unscaled, a
+scaler that is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that steps before
 its optimizer. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a function that
 is not among the files, may change the order.
 
