@@ -39,7 +39,7 @@ trainer.train()
 There is no automatic fix: which of the two calls moves is for the author to say.
 
 ## References
-- huggingface/trl#3926, huggingface/accelerate#3520
+- huggingface/trl#3926, huggingface/accelerate#3520, lm-sys/FastChat#2124
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
 """
 

@@ -3,9 +3,9 @@
 ## What it does
 Follows GradScalers, optimizers, schedules, samplers and accelerate through the script, its functions and the files
 that it imports, and names two calls whose order is broken: gradients that are clipped before they are unscaled, a
-scaler that is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that steps before
-its optimizer. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a function that
-is not among the files, may change the order.
+scaler that is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that
+steps before its optimizer. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a
+function that is not among the files, may change the order.
 
 ## Why it is bad
 The loop runs, and its loss is a number. A limit of 1.0 on gradients that are multiplied by 65,536 cuts them to nothing,
@@ -51,7 +51,7 @@ There is no automatic fix: which of the two calls moves is for the author to say
 ## References
 - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
 - https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
-- https://huggingface.co/docs/accelerate/quicktour
+- https://huggingface.co/docs/accelerate/basic_tutorials/migration
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ MAX_PATHS = 12
 """Paths of one object that are kept. Chosen, not measured: four branches on the way of one object make eight."""
 MAX_TRAIL = 4
 """Events that a path keeps: a finding shows two, and an action that comes around is at most three back"""
+MAX_UNNAMED = 24
+"""Actions that name no object and are kept for objects that come later: a loop passed twice has a few of them"""
 COPIES = ("copy.copy", "copy.deepcopy")
 """Functions that give an object of its own, whose state no longer follows the other's"""
 KNOWN_LIBRARIES = frozenset(
@@ -139,6 +141,8 @@ class _ObjectStates:
         self._protocol = protocol
         self._objects: dict[tuple[int, int], TrackedObject] = {}
         """Identity of the frame that objects live in, and of the object -> its paths"""
+        self._unnamed: dict[int, list[Occurrence]] = {}
+        """Identity of the frame -> the actions in it that move each object, also those that come later"""
         self._done: set[str] = set()
         """Actions that the script does anywhere"""
         self._places: list[BrokenPlace] = []
@@ -177,16 +181,29 @@ class _ObjectStates:
         identities = identities_of(acted)
         scope = _scope_of_states(occurrence.event)
         for value in identities:
-            tracked = self._objects.setdefault((scope, id(value)), TrackedObject(value))
+            tracked = self._tracked_object(scope, value)
             if len(identities) == 1:
                 self._move(tracked, occurrence)
             else:
                 tracked.paths = [Path(UNKNOWN_STATE)]
 
+    def _tracked_object(self, scope: int, value: Value) -> TrackedObject:
+        """The paths of an object; a new one has been moved by the actions before it that move each object."""
+        key = (scope, id(value))
+        if key not in self._objects:
+            self._objects[key] = TrackedObject(value)
+            for earlier in self._unnamed.get(scope, ()):
+                self._move(self._objects[key], earlier)
+        return self._objects[key]
+
     def _move_unnamed(self, occurrence: Occurrence) -> None:
         """Move the object of an action that names none: the only one of the script, or each."""
         assert occurrence.event is not None
         scope = _scope_of_states(occurrence.event)
+        if occurrence.action.moves_all:
+            earlier = self._unnamed.setdefault(scope, [])
+            earlier.append(occurrence)
+            del earlier[:-MAX_UNNAMED]
         tracked = [one for (frame, _), one in self._objects.items() if frame == scope]
         for one in tracked:
             if len(tracked) == 1 or occurrence.action.moves_all:

@@ -159,6 +159,7 @@ OPTIMIZER_STATE = Protocol(
             shows_past=True,
         ),
     ),
+    silenced_by=(".state.values()", ".state.items()"),
 )
 
 WRAPPED_SAVE = Protocol(

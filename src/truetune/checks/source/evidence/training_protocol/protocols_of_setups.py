@@ -259,7 +259,7 @@ ADAPTER = Protocol(
             "prepare_model_for_kbit_training freezes every weight, and the adapter is already on the model:"
             " the adapter is frozen too, and nothing is trained",
             "call prepare_model_for_kbit_training(model) before get_peft_model(model, config)",
-            "https://github.com/huggingface/trl/issues/3926",
+            "https://huggingface.co/docs/peft/developer_guides/quantization",
             shows_past=True,
         ),
         BrokenOrder(
@@ -450,7 +450,7 @@ MODEL_CONFIGURATION = Protocol(
             "the position settings are changed after the model was loaded: its rotary embedding has computed its"
             " frequencies and never reads them again, and a later load of the saved model does",
             "change AutoConfig.from_pretrained(...), and give it to from_pretrained as config=",
-            "https://github.com/huggingface/transformers/issues/33152",
+            "https://github.com/lm-sys/FastChat/pull/2124",
             shows_past=True,
         ),
         BrokenOrder(
@@ -717,7 +717,7 @@ TRAINER_MODEL = Protocol(
             "the adapter is put on after the trainer was made: the trainer keeps the model without its wrapper, and"
             " saves whole weights under names that no loader expects",
             "call get_peft_model first, or give the trainer peft_config",
-            "https://huggingface.co/docs/peft/quicktour#train",
+            "https://huggingface.co/docs/peft/quicktour",
             shows_past=True,
         ),
     ),
@@ -762,7 +762,7 @@ ADAPTER_SWITCH = Protocol(
             "train",
             "the adapter is merged while the model trains: it takes no part in the forward pass, and gets no gradient",
             "call model.unmerge_adapter() before training continues",
-            "https://huggingface.co/docs/peft/package_reference/tuners#peft.tuners.tuners_utils.BaseTuner.merge_adapter",
+            "https://huggingface.co/docs/peft/accelerate/deepspeed",
         ),
         BrokenOrder(
             "trained-while-switched-off",
@@ -842,7 +842,7 @@ EMBEDDING_ADAPTER = Protocol(
             "the embedding is resized after modules_to_save has wrapped it: it stops with `Old embeddings are of type"
             " ModulesToSaveWrapper`",
             "call resize_token_embeddings before get_peft_model",
-            "https://huggingface.co/docs/peft/developer_guides/troubleshooting#extending-the-vocabulary",
+            "https://huggingface.co/docs/peft/developer_guides/troubleshooting",
         ),
     ),
 )
@@ -912,7 +912,7 @@ DROPPED_WRAPPER = Protocol(
             "the wrapped model is dropped and the bare one is called: on several processes the gradients are not"
             " averaged, and the copies drift apart",
             "keep what the call returns under the model's name",
-            "https://huggingface.co/docs/accelerate/quicktour#enable-distributed-training-in-your-script",
+            "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
         ),
     ),
 )
@@ -962,7 +962,7 @@ RESPONSE_MASK = Protocol(
             "end",
             "the prompts are masked after the training: the loss was on the prompts too",
             "call train_on_responses_only(trainer) before trainer.train()",
-            "https://docs.unsloth.ai/get-started/fine-tuning-llms-guide/lora-hyperparameters-guide",
+            "https://unsloth.ai/docs/get-started/fine-tuning-llms-guide/lora-hyperparameters-guide",
             shows_past=True,
         ),
         BrokenOrder(

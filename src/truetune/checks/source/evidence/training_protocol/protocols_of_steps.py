@@ -269,7 +269,7 @@ ACCELERATE_SCALE = Protocol(
             "torch clips the gradients while accelerate has them multiplied by the scale of float16: after the"
             " division by it they are far smaller than the limit",
             "call accelerator.clip_grad_norm_(model.parameters(), max_norm), which unscales them first",
-            "https://huggingface.co/docs/accelerate/quicktour#enable-distributed-training-in-your-script",
+            "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
         ),
     ),
 )
@@ -321,7 +321,7 @@ ACCELERATE_BACKWARD = Protocol(
             "the backward pass goes past accelerate, which scales the loss for float16 and divides it by"
             " gradient_accumulation_steps: neither happens",
             "call accelerator.backward(loss) in place of loss.backward()",
-            "https://huggingface.co/docs/accelerate/quicktour#enable-distributed-training-in-your-script",
+            "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
             unless_done=("its backward",),
         ),
     ),
