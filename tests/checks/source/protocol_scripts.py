@@ -8,7 +8,7 @@ HEAD = """\
 import torch
 from accelerate import Accelerator
 from datasets import load_dataset
-from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
@@ -52,8 +52,7 @@ STEP = "scaler.step(optimizer)"
 UPDATE = "scaler.update()"
 CLEAR = "optimizer.zero_grad()"
 ADAPT = "model = get_peft_model(model, LoraConfig(task_type='CAUSAL_LM'))"
-KBIT = "model = prepare_model_for_kbit_training(model)"
-FREEZE = "for weight in model.parameters():\n    weight.requires_grad = False"
+FREEZE = "model.requires_grad_(False)"
 WRAP = "model = DistributedDataParallel(model)"
 RESIZE = "model.resize_token_embeddings(len(tokenizer))"
 ADD = "tokenizer.add_tokens(['[NEW]', '[OLD]'])"
@@ -118,7 +117,6 @@ SCRIPTS: dict[str, tuple[str, str]] = {
         script("sampler = DistributedSampler(rows)", "for epoch in range(3):\n    sampler.set_epoch(0)"),
         script("sampler = DistributedSampler(rows)", "for epoch in range(3):\n    sampler.set_epoch(epoch)"),
     ),
-    "kbit-preparation-after-adapter": (script(ADAPT, KBIT, TRAIN), script(KBIT, ADAPT, TRAIN)),
     "frozen-after-adapter": (script(ADAPT, FREEZE, TRAIN), script(FREEZE, ADAPT, TRAIN)),
     "adapter-after-wrapper": (
         script(WRAP, ADAPT, OPTIMIZER, LOOP), script(ADAPT, WRAP, OPTIMIZER, LOOP)
@@ -135,10 +133,6 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "batch-norm-after-wrapper": (
         script(WRAP, "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)", OPTIMIZER, LOOP),
         script("model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)", WRAP, OPTIMIZER, LOOP),
-    ),
-    "adapter-after-compile": (
-        script("model = torch.compile(model)", ADAPT, TRAIN),
-        script(ADAPT, "model = torch.compile(model)", TRAIN),
     ),
     "positions-set-after-load": (
         script("model.config.rope_scaling = {'rope_type': 'linear', 'factor': 4.0}", TRAIN),

@@ -14,8 +14,8 @@ from tests.checks.source.protocol_scripts import (
     CLEAR,
     CLIP,
     ENCODE,
+    FREEZE,
     HEAD,
-    KBIT,
     LOOP,
     OPTIMIZER,
     PREPARE,
@@ -189,14 +189,14 @@ UNSURE = {
         ),
     ),
     "a helper that is not there": script(
-        "from helpers import finish_model", ADAPT, KBIT, "finish_model(model)", TRAIN
+        "from helpers import finish_model", ADAPT, FREEZE, "finish_model(model)", TRAIN
     ),
     "an arm that returns": script(
         "def main(model):\n"
         "    if rows.is_test:\n"
         "        model = get_peft_model(model, LoraConfig())\n"
         "        return\n"
-        "    model = prepare_model_for_kbit_training(model)\n"
+        "    model.requires_grad_(False)\n"
         "    trainer = Trainer(model=model)\n"
         "    trainer.train()\n"
         "main(model)"
@@ -204,33 +204,28 @@ UNSURE = {
     "an arm that ends the process": script(
         "import sys",
         "if rows.is_test:\n    model = get_peft_model(model, LoraConfig())\n    sys.exit()",
-        KBIT,
+        FREEZE,
         TRAIN,
     ),
     "another value of the same setting": script(
         "if rows.mode == 'lora':\n    model = get_peft_model(model, LoraConfig())",
-        "if rows.mode == 'kbit':\n    model = prepare_model_for_kbit_training(model)",
+        "if rows.mode == 'kbit':\n    model.requires_grad_(False)",
         TRAIN,
     ),
     "two models": script(
         "other = AutoModelForCausalLM.from_pretrained('other')",
         ADAPT,
-        "other = prepare_model_for_kbit_training(other)",
+        "other.requires_grad_(False)",
         TRAIN,
     ),
     "a copy that is frozen": script(
         "import copy",
         ADAPT,
         "reference = copy.deepcopy(model)",
-        "for weight in reference.parameters():\n    weight.requires_grad = False",
+        "reference.requires_grad_(False)",
         TRAIN,
     ),
-    "some weights left out": script(
-        ADAPT,
-        "for name, weight in model.named_parameters():\n    if 'lora' in name: continue\n"
-        "    weight.requires_grad = False",
-        TRAIN,
-    ),
+    "some weights left out": script(ADAPT, "model.base_model.model.lm_head.requires_grad_(False)", TRAIN),
     "two optimizers under one scaler": script(
         SCALER,
         "second = torch.optim.SGD(model.parameters(), lr=1e-3)",
@@ -293,10 +288,10 @@ def test_nothing_where_the_order_is_not_known(case: str) -> None:
 
 def test_both_places_are_named() -> None:
     """The two places are the two calls, the earlier one first."""
-    module = parse_module(script(ADAPT, KBIT, TRAIN), "train.py")
+    module = parse_module(script(ADAPT, FREEZE, TRAIN), "train.py")
     (place,) = broken_orders(module, ALL_PROTOCOLS)
     assert module.text_of(place.first.node).startswith("get_peft_model(")
-    assert module.text_of(place.second.node).startswith("prepare_model_for_kbit_training(")
+    assert module.text_of(place.second.node).startswith("model.requires_grad_(")
 
 
 def test_order_in_a_helper_is_reported_in_its_file(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ from truetune.checks.source.evidence.resume_skips_never_reset import epoch_loops
 
 class ResumeSkipNeverReset(SourceRule):
     code = "SRC443"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("loops over epochs", epoch_loops)
 

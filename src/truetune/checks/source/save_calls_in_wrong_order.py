@@ -55,6 +55,7 @@ from truetune.checks.source.evidence.training_protocol.protocols_of_saves import
 
 class SaveCallsInWrongOrder(ProtocolRule):
     code = "SRC442"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     protocols = PROTOCOLS_OF_SAVES
     looks_at = calls_of_protocols("calls that save or resume a run", PROTOCOLS_OF_SAVES)

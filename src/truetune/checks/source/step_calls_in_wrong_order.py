@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.training_protocol.protocols_of_steps import
 
 class StepCallsInWrongOrder(ProtocolRule):
     code = "SRC441"
-    symptoms = ("nothing-is-learned", "loss-spikes")
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     protocols = PROTOCOLS_OF_STEPS
     looks_at = calls_of_protocols("calls of a training step", PROTOCOLS_OF_STEPS)

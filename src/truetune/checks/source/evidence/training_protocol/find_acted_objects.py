@@ -299,19 +299,12 @@ def enabled_scaler(value: Value | None) -> Value | None:
 
 
 def frozen_whole_model(event: Event) -> ActedObject:
-    """The model all of whose weights are frozen by a loop without a condition, or by one call."""
-    if isinstance(event, CallEvent):
-        given = event.argument(0, "requires_grad")
-        is_off = given is not None and constant_of(given) is False
-        return event.receiver if is_off else None
-    if not isinstance(event, StoreEvent) or constant_of(event.value) is not False:
+    """The model all of whose weights one call freezes."""
+    if not isinstance(event, CallEvent):
         return None
-    loop = next(event.frames(), None)
-    if loop is None or loop.kind != "loop":
-        return None
-    # `if "lora" in name: continue` in the loop leaves some weights out.
-    chooses = any(isinstance(part, ast.If | ast.Try) for part in ast.walk(loop.node))
-    return None if chooses else owner_of_part(event.base)
+    given = event.argument(0, "requires_grad")
+    is_off = given is not None and constant_of(given) is False
+    return event.receiver if is_off else None
 
 
 def unfrozen_part(event: Event) -> ActedObject:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from truetune.checks.source.evidence.training_protocol.compare_branches import can_follow
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
@@ -143,6 +142,8 @@ class _ObjectStates:
         """Identity of the frame that objects live in, and of the object -> its paths"""
         self._unnamed: dict[int, list[Occurrence]] = {}
         """Identity of the frame -> the actions in it that move each object, also those that come later"""
+        self._actions_by_call: dict[tuple[tuple[str, ...], str | None], tuple[Action, ...]] = {}
+        """Kept, for a run calls the same names thousands of times"""
         self._done: set[str] = set()
         """Actions that the script does anywhere"""
         self._places: list[BrokenPlace] = []
@@ -160,7 +161,7 @@ class _ObjectStates:
     def _take_event(self, event: Event) -> None:
         """Move the objects that an event acts on."""
         is_action = False
-        for action in _actions_by_sign(self._protocol, event):
+        for action in self._possible_actions(event):
             acted = action.find_object(event)
             if acted is None:
                 continue
@@ -172,8 +173,21 @@ class _ObjectStates:
                 self._move_one(acted, occurrence)
             else:
                 self._move_unnamed(occurrence)
-        if not is_action and isinstance(event, CallEvent) and not _is_known_call(event):
-            self._forget_arguments(event)
+        is_other_call = not is_action and isinstance(event, CallEvent)
+        if isinstance(event, CallEvent) and not is_action and self._objects:
+            if not _is_known_call(event):
+                self._forget_arguments(event)
+
+    def _possible_actions(self, event: Event) -> tuple[Action, ...]:
+        """The actions that an event may be, by the name of what it calls or sets."""
+        if isinstance(event, CallEvent):
+            key = (event.names, event.method)
+            if key not in self._actions_by_call:
+                self._actions_by_call[key] = _actions_called(self._protocol, *key)
+            return self._actions_by_call[key]
+        if isinstance(event, StoreEvent):
+            return tuple(one for one in self._protocol.actions if event.key in one.attributes)
+        return ()
 
     def _move_one(self, acted: Value, occurrence: Occurrence) -> None:
         """Move the object that an action names; one that may be several objects is forgotten."""
@@ -270,27 +284,16 @@ def identities_of(value: Value) -> list[Value]:
     return found
 
 
-def _actions_by_sign(protocol: Protocol, event: Event) -> list[Action]:
-    """The actions of a protocol that an event may be, by the name of what it calls or sets."""
-    if isinstance(event, CallEvent):
-        called = _actions_called(protocol.name, protocol.actions, event.names, event.method)
-        return list(called)
-    if isinstance(event, StoreEvent):
-        return [one for one in protocol.actions if event.key in one.attributes]
-    return []
-
-
-@lru_cache(maxsize=4096)
 def _actions_called(
-    name: str, actions: tuple[Action, ...], names: tuple[str, ...], method: str | None
+    protocol: Protocol, names: tuple[str, ...], method: str | None
 ) -> tuple[Action, ...]:
-    """The actions that a call may be. Kept, for a run calls the same names thousands of times."""
-    found = []
-    for action in actions:
-        by_name = any(fnmatchcase(one, sign) for one in names for sign in action.functions)
-        if by_name or method in action.methods:
-            found.append(action)
-    return tuple(found)
+    """The actions of a protocol that a call may be, by what is called."""
+    return tuple(
+        action
+        for action in protocol.actions
+        if method in action.methods
+        or any(fnmatchcase(one, sign) for one in names for sign in action.functions)
+    )
 
 
 def _is_known_call(event: CallEvent) -> bool:

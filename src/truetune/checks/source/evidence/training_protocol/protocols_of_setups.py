@@ -45,7 +45,6 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
     Transition,
 )
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent
 from truetune.source.symbolic_execution.values_of_run import Attribute, Value
 
@@ -79,19 +78,6 @@ TORCH_DDP = (
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
 )
 TRANSFORMERS_EMBEDDINGS = "https://huggingface.co/docs/transformers/main_classes/model#transformers.PreTrainedModel.resize_token_embeddings"
-
-
-def _adapted_compiled_model(event: Event) -> ActedObject:
-    """The compiled model that gets an adapter."""
-    model = argument_of(event, 0, "model")
-    ways = [] if model is None else lineages(model)
-    is_compiled = bool(ways) and all(way.has_step("torch.compile") for way in ways)
-    return model if is_compiled else None
-
-
-def _compiled_module(event: Event) -> ActedObject:
-    """The model that `torch.compile(model)` is given."""
-    return argument_of(event, 0, "model")
 
 
 def _prepared_model(event: Event) -> ActedObject:
@@ -216,23 +202,15 @@ ADAPTER = Protocol(
     about="a model",
     states=(
         State("adapted", "an adapter is on it, and trains"),
-        State("prepared late", "it was prepared for k-bit training after that"),
         State("frozen late", "all of its weights were frozen after that"),
     ),
     actions=(
         _ADAPT,
         Action(
-            "prepare for k-bit",
-            "prepare_model_for_kbit_training(model)",
-            argument(0, "model"),
-            functions=("peft.prepare_model_for_kbit_training",),
-        ),
-        Action(
             "freeze all",
-            "for p in model.parameters(): p.requires_grad = False",
+            "model.requires_grad_(False)",
             frozen_whole_model,
             methods=("requires_grad_",),
-            attributes=("requires_grad",),
         ),
         Action(
             "unfreeze",
@@ -246,22 +224,11 @@ ADAPTER = Protocol(
     ),
     transitions=(
         Transition("put adapter on", "adapted"),
-        Transition("prepare for k-bit", "prepared late", ("adapted",)),
         Transition("freeze all", "frozen late", ("adapted",)),
-        Transition("unfreeze", "adapted", ("prepared late", "frozen late")),
-        Transition("set adapter", "adapted", ("prepared late", "frozen late")),
+        Transition("unfreeze", "adapted", ("frozen late",)),
+        Transition("set adapter", "adapted", ("frozen late",)),
     ),
     broken_orders=(
-        BrokenOrder(
-            "kbit-preparation-after-adapter",
-            "prepared late",
-            "train",
-            "prepare_model_for_kbit_training freezes every weight, and the adapter is already on the model:"
-            " the adapter is frozen too, and nothing is trained",
-            "call prepare_model_for_kbit_training(model) before get_peft_model(model, config)",
-            "https://huggingface.co/docs/peft/developer_guides/quantization",
-            shows_past=True,
-        ),
         BrokenOrder(
             "frozen-after-adapter",
             "frozen late",
@@ -269,7 +236,7 @@ ADAPTER = Protocol(
             "all weights of the model are frozen after its adapter is on: the adapter is frozen too, and"
             " nothing is trained",
             "freeze the base before get_peft_model, which does it by itself, or leave the adapter's weights out",
-            "https://huggingface.co/docs/peft/developer_guides/troubleshooting",
+            "https://huggingface.co/docs/peft/quicktour",
             shows_past=True,
         ),
     ),
@@ -361,36 +328,6 @@ WRAPPER = Protocol(
             "the layers of batch norm are replaced after the model was wrapped: the wrapper holds the old ones",
             "call convert_sync_batchnorm before the model is wrapped",
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html",
-        ),
-    ),
-)
-
-COMPILED_MODEL = Protocol(
-    name="compiled-model",
-    title="A compiled model and its adapter",
-    family="setup",
-    about="a model",
-    states=(State("compiled", "`torch.compile` has wrapped it"),),
-    actions=(
-        Action("compile", "torch.compile(model)", _compiled_module, functions=("torch.compile",)),
-        Action(
-            "put adapter on",
-            "get_peft_model(compiled, config)",
-            _adapted_compiled_model,
-            functions=("peft.get_peft_model",),
-        ),
-    ),
-    transitions=(Transition("compile", "compiled"),),
-    broken_orders=(
-        BrokenOrder(
-            "adapter-after-compile",
-            "compiled",
-            "put adapter on",
-            "the adapter is put on a compiled model: its weights are saved under names with `_orig_mod.`, and a model"
-            " that is not compiled loads none of them",
-            "call get_peft_model first, and torch.compile what it returns",
-            "https://huggingface.co/docs/peft/developer_guides/torch_compile",
-            severity="warning",
         ),
     ),
 )
@@ -981,7 +918,6 @@ RESPONSE_MASK = Protocol(
 PROTOCOLS_OF_SETUPS = (
     ADAPTER,
     WRAPPER,
-    COMPILED_MODEL,
     MODEL_CONFIGURATION,
     VOCABULARY,
     WRITTEN_ROWS,
