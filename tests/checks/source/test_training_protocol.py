@@ -30,6 +30,7 @@ from tests.checks.source.protocol_scripts import (
     loop,
     script,
 )
+from tests.protocol_page import PAGE, page
 from truetune.checks.source.evidence.training_protocol.all_protocols import ALL_PROTOCOLS
 from truetune.checks.source.evidence.training_protocol.follow_object_states import broken_orders
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
@@ -347,3 +348,8 @@ def test_table_refuses_unknown_names() -> None:
 def test_ordinary_loop_breaks_nothing() -> None:
     """A plain loop is in order."""
     assert orders_of_text(script(OPTIMIZER, LOOP, "model.save_pretrained('out')")) == set()
+
+
+def test_page_lists_the_protocols_of_today() -> None:
+    """`python -m tests.protocol_page` was run after the last change of the table."""
+    assert PAGE.read_text(encoding="utf-8") == page()
