@@ -56,9 +56,11 @@ UNNAMED = frozenset(
         "margin-prefers-the-rejected",
         "score-over-the-fields-given",
         "metric-sides-exchanged",
+        "setup-calls-in-wrong-order",
+        "save-calls-in-wrong-order",
     )
 )
-"""What ends them is no name: brackets, a comma, another indent, another place, another number"""
+"""What ends them is no name: brackets, a comma, another indent, another place or order, another number"""
 SETS = re.compile(
     r"\b(?:give|set|with) (?P<name>\w+)=(?P<value>\"[^\"]*\"|lambda .*?\)|\w+)(?=$|,| )"
 )

@@ -31,6 +31,11 @@ NO_TEXT_SHOWS = (
     "tool calls hold the parameters of other tools",
     "rows are the beginnings of one conversation",
     "the folder holds a single file of weights",
+    # The order of several statements shows these, never one of them.
+    "calls that set up a training are in an order",
+    "calls within a training step are in an order",
+    "calls that save or resume a run are in an order",
+    "the batches that a resumed run skips are skipped again",
 )
 ASK = "print(model.generate(**ids))\n"
 TRAIN = "trainer.train()\n"

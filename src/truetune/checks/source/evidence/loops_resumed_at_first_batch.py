@@ -150,11 +150,11 @@ def _restored_counters(module: Module, loop: ast.For) -> Iterator[ast.Assign]:
         parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         if not counters & set(targets) or all(isinstance(one, ast.Constant) for one in parts):
             continue
-        if loop not in module.parents(node) and _is_set_by_resume(module, node):
+        if loop not in module.parents(node) and is_set_by_resume(module, node):
             yield node
 
 
-def _is_set_by_resume(module: Module, node: ast.Assign) -> bool:
+def is_set_by_resume(module: Module, node: ast.Assign) -> bool:
     """Is a name set where a run is resumed: under such a condition, in such a function, or from a
     file that is loaded?
     """

@@ -1,0 +1,208 @@
+"""Finds batches that a resumed run skips in the epoch that was interrupted, and in each later epoch too.
+
+How it works: a loop over epochs holds the loop that trains. In it, something skips the first rows or batches (a slice,
+`islice`, `skip_first_batches`, a condition on the batch's number), as many as a name says that is set where the run is
+resumed. Then the name must be set again in the loop over epochs, or the skip must depend on the epoch.
+
+The trade-off: a name that is set anywhere in the loop over epochs counts as reset, and a condition that names the epoch
+counts as right, whatever it asks.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
+from truetune.checks.source.evidence.loops_resumed_at_first_batch import is_set_by_resume
+from truetune.source.name_bindings_in_scopes import FUNCTIONS
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
+
+SKIPPING_ARGUMENT = {"skip_first_batches": (1, "num_batches"), "islice": (1, ""), "skip": (0, "n")}
+"""What skips the first items of what it is given -> where it gets how many"""
+
+
+class SkipNeverReset(NamedTuple):
+    """A skip that each epoch makes again."""
+
+    skip: ast.expr
+    """The place that skips"""
+    restored: ast.Assign
+    """What sets how much is skipped, where the run is resumed"""
+    epochs: ast.For
+    """The loop over epochs"""
+
+
+def skips_never_reset(module: Module) -> Iterator[SkipNeverReset]:
+    """The skips of a resumed run that later epochs make too.
+
+    Args:
+        module: A file that is judged.
+
+    Yields:
+        Each skip once.
+    """
+    for epochs in epoch_loops(module):
+        for skip, count in _skips_in(module, epochs):
+            name = ast.unparse(count)
+            restored = _restored_before(module, epochs, name)
+            if restored is None or _is_set_in(epochs, name):
+                continue
+            if not _depends_on_epoch(module, epochs, skip):
+                yield SkipNeverReset(skip, restored, epochs)
+
+
+def epoch_loops(module: Module) -> Iterator[ast.For]:
+    """The loops that hold a loop which makes backward passes, in the file or in a function that is called there."""
+    for loop in module.nodes(ast.For):
+        if isinstance(loop.target, ast.Name) and any(
+            _trains_in(module, part) for part in loop.body
+        ):
+            yield loop
+
+
+def _trains_in(module: Module, statement: ast.stmt) -> bool:
+    """Does a statement hold a loop with a backward pass, or call a function that does?"""
+    inner = [part for part in ast.walk(statement) if isinstance(part, ast.For | ast.While)]
+    if any(is_backward_call(part) for loop in inner for part in ast.walk(loop)):
+        return True
+    called = (part for part in ast.walk(statement) if isinstance(part, ast.Call))
+    functions = (module.flow.function_called(call.func) for call in called)
+    return any(is_backward_call(part) for one in functions if one for part in ast.walk(one))
+
+
+def _skips_in(module: Module, epochs: ast.For) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What skips in a loop over epochs, each with the name that says how much."""
+    for statement in epochs.body:
+        for part in ast.walk(statement):
+            skip = _skipped_count(module, part)
+            if skip is not None and isinstance(part, ast.expr):
+                yield part, skip
+            elif isinstance(part, ast.Call):
+                yield from _skips_in_called_function(module, part)
+
+
+def _skips_in_called_function(
+    module: Module, call: ast.Call
+) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The call of a function that skips as many as it is given, with what it is given."""
+    function = module.flow.function_called(call.func)
+    if function is None or isinstance(function, ast.Lambda):
+        return
+    for part in ast.walk(function):
+        count = _skipped_count(module, part)
+        if not isinstance(count, ast.Name):
+            continue
+        for binding in module.scopes.bindings_that_reach(count):
+            given = _argument_for(call, function, binding.node)
+            if isinstance(given, ast.Name | ast.Attribute):
+                yield call, given
+
+
+def _argument_for(
+    call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.AST
+) -> ast.expr | None:
+    """What a call gives for a parameter of a function; None where it gives nothing that is seen."""
+    parameters = [one for one in function.args.args if one.arg not in ("self", "cls")]
+    if parameter not in parameters:
+        return None
+    position = parameters.index(parameter)
+    named = (one.value for one in call.keywords if one.arg == parameters[position].arg)
+    given = next(named, None)
+    if given is not None:
+        return given
+    return call.args[position] if position < len(call.args) else None
+
+
+def _skipped_count(module: Module, node: ast.AST) -> ast.expr | None:
+    """The name that says how many items a place skips; None where it skips none."""
+    count: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        count = node.slice.lower if node.slice.upper is None else None
+    elif isinstance(node, ast.Call) and last_name_of_called(node) in SKIPPING_ARGUMENT:
+        position, name = SKIPPING_ARGUMENT[last_name_of_called(node)]
+        count = module.flow.call(node).argument(position, name)
+    elif isinstance(node, ast.Compare):
+        count = _count_compared_with_batch_number(module, node)
+    return count if isinstance(count, ast.Name | ast.Attribute) else None
+
+
+def _count_compared_with_batch_number(module: Module, node: ast.Compare) -> ast.expr | None:
+    """The name in `if number < skip: continue`, where `enumerate` gives the number of the batch."""
+    test = module.scopes.parent.get(node)
+    goes_on = isinstance(test, ast.If) and isinstance(test.body[-1], ast.Continue)
+    if not goes_on or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Lt | ast.LtE):
+        return None
+    loop = next((up for up in module.parents(node) if isinstance(up, ast.For)), None)
+    if (
+        loop is None
+        or not isinstance(loop.target, ast.Tuple)
+        or not isinstance(loop.iter, ast.Call)
+    ):
+        return None
+    is_numbered = last_name_of_called(loop.iter) == "enumerate"
+    is_number = ast.unparse(node.left) == ast.unparse(loop.target.elts[0])
+    return node.comparators[0] if is_numbered and is_number else None
+
+
+def _restored_before(module: Module, epochs: ast.For, name: str) -> ast.Assign | None:
+    """The assignment outside of the loop over epochs that sets a name where a run is resumed."""
+    for node in module.nodes(ast.Assign):
+        is_named = any(name in _names_set(target) for target in node.targets)
+        is_plain = isinstance(node.value, ast.Constant)
+        if not is_named or is_plain or epochs in module.parents(node):
+            continue
+        if _function_around(module, node) is _function_around(module, epochs):
+            if is_set_by_resume(module, node):
+                return node
+    return None
+
+
+def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
+    """The function that a place is in; None at the top of the file."""
+    return next((up for up in module.parents(node) if isinstance(up, FUNCTIONS)), None)
+
+
+def _names_set(target: ast.expr) -> list[str]:
+    """The names that a target of an assignment sets, as text."""
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    return [ast.unparse(part) for part in parts]
+
+
+def _is_set_in(loop: ast.For, name: str) -> bool:
+    """Is a name set anywhere in a loop?"""
+    for part in ast.walk(loop):
+        is_store = isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)
+        if is_store and isinstance(part, ast.expr) and ast.unparse(part) == name:
+            return True
+    return False
+
+
+def _depends_on_epoch(module: Module, epochs: ast.For, skip: ast.expr) -> bool:
+    """Does a condition around a skip ask for the epoch, or for something that the loop changes?"""
+    changed = {
+        ast.unparse(part)
+        for part in ast.walk(epochs)
+        if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store)
+    }
+    for around in module.parents(skip):
+        if around is epochs:
+            return False
+        test = getattr(around, "test", None)
+        if isinstance(test, ast.expr) and _asks_for(test, changed, skip):
+            return True
+        if isinstance(around, ast.BoolOp) and _asks_for(around, changed, skip):
+            return True
+    return False
+
+
+def _asks_for(test: ast.expr, names: set[str], skip: ast.expr) -> bool:
+    """Does a test, apart from the skip itself, hold one of these names?"""
+    inside = {id(part) for part in ast.walk(skip)}
+    return any(
+        ast.unparse(part) in names
+        for part in ast.walk(test)
+        if isinstance(part, ast.Name | ast.Attribute) and id(part) not in inside
+    )

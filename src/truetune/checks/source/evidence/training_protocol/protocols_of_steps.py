@@ -1,0 +1,464 @@
+"""Protocols of the steps of a training loop: scaled gradients, clipping, schedules, samplers."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.checks.source.evidence.training_protocol.find_acted_objects import (
+    ACCELERATORS,
+    DISTRIBUTED_SAMPLERS,
+    OPTIMIZERS,
+    SCHEDULERS,
+    argument_of,
+    clips_gradients,
+    enabled_scaler,
+    every_object,
+    is_made_by,
+    load_of,
+    optimizer_steps,
+    receiver_made_by,
+    result,
+    scaler_of_backward,
+    unless_receiver_made_by,
+)
+from truetune.checks.source.evidence.training_protocol.protocol_records import (
+    EVERY_OBJECT,
+    START,
+    ActedObject,
+    Action,
+    BrokenOrder,
+    Protocol,
+    Releases,
+    State,
+    Transition,
+)
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event
+from truetune.source.symbolic_execution.values_of_run import Value
+
+CLIPPING_FUNCTIONS = (
+    "torch.nn.utils.clip_grad_norm_",
+    "torch.nn.utils.clip_grad_value_",
+    "torch.nn.utils.clip_grad_norm",
+    "torch.nn.utils.clip_grad.clip_grad_*",
+)
+CLIPPING_METHODS = ("clip_grad_norm_", "clip_grad_value_")
+GRADIENTS_SCALED_BY_HAND = (
+    "grad.div_(",
+    "grad.mul_(",
+    "grad /=",
+    "grad *=",
+    "_foreach_",
+    "inv_scale",
+)
+"""Code that divides gradients by their scale itself"""
+AMP_EXAMPLES = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
+
+
+def _scaler_receiver(event: Event) -> ActedObject:
+    """The GradScaler whose method is called."""
+    return enabled_scaler(event.receiver) if isinstance(event, CallEvent) else None
+
+
+def _scaled_optimizer(event: Event) -> ActedObject:
+    """The optimizer that a GradScaler is given."""
+    if not isinstance(event, CallEvent) or enabled_scaler(event.receiver) is None:
+        return None
+    return argument_of(event, 0, "optimizer")
+
+
+def _plain_step(event: Event) -> ActedObject:
+    """Each scaler, at the step of an optimizer that no scaler makes."""
+    receiver = event.receiver if isinstance(event, CallEvent) else None
+    return EVERY_OBJECT if is_made_by(receiver, OPTIMIZERS) else None
+
+
+def _any_step(event: Event) -> ActedObject:
+    """Each schedule, at the step of any optimizer."""
+    return None if optimizer_steps(event) is None else EVERY_OBJECT
+
+
+def _half_precision_accelerator(event: Event) -> ActedObject:
+    """The accelerator whose gradients are scaled: it is made with `mixed_precision="fp16"`."""
+    receiver = event.receiver if isinstance(event, CallEvent) else None
+    return receiver if _takes_half_precision(_maker_of_accelerator(receiver)) else None
+
+
+def _maker_of_accelerator(value: Value | None) -> CallEvent | None:
+    """The call that made an accelerator."""
+    made = load_of(value)
+    return made if made is not None and made.named(*ACCELERATORS) else None
+
+
+def _takes_half_precision(made: CallEvent | None) -> bool:
+    """Is an accelerator made for float16?"""
+    given = None if made is None else made.argument(-1, "mixed_precision")
+    return given is not None and constant_of(given) == "fp16"
+
+
+def _accelerator_that_scales_losses(event: Event) -> ActedObject:
+    """The accelerator that scales losses: for float16, or by its accumulation steps."""
+    if not isinstance(event, CallEvent):
+        return None
+    given = event.keywords.get("gradient_accumulation_steps")
+    steps = None if given is None else constant_of(given)
+    accumulates = isinstance(steps, int) and steps > 1
+    return event.result if accumulates or _takes_half_precision(event) else None
+
+
+def _sampler_with_fixed_epoch(event: Event) -> ActedObject:
+    """The sampler whose `set_epoch` gets a number that is written in the loop."""
+    if not isinstance(event, CallEvent) or not isinstance(event.node, ast.Call):
+        return None
+    given = [*event.node.args, *(keyword.value for keyword in event.node.keywords)]
+    is_fixed = len(given) == 1 and isinstance(given[0], ast.Constant)
+    in_loop = any(True for _ in event.frames("loop"))
+    is_sampler = is_made_by(event.receiver, DISTRIBUTED_SAMPLERS)
+    return event.receiver if is_fixed and in_loop and is_sampler else None
+
+
+GRADIENT_SCALE = Protocol(
+    name="gradient-scale",
+    title="Gradients under a GradScaler",
+    family="step",
+    about="a `GradScaler` of torch",
+    states=(
+        State("scaled", "the gradients are multiplied by the scale"),
+        State("unscaled", "the gradients have their own size"),
+        State("stepped", "the optimizer has used them"),
+    ),
+    actions=(
+        Action(
+            "scaled backward",
+            "scaler.scale(loss).backward()",
+            scaler_of_backward,
+            methods=("backward",),
+        ),
+        Action("unscale", "scaler.unscale_(optimizer)", _scaler_receiver, methods=("unscale_",)),
+        Action("scaled step", "scaler.step(optimizer)", _scaler_receiver, methods=("step",)),
+        Action("update", "scaler.update()", _scaler_receiver, methods=("update",)),
+        Action(
+            "clip",
+            "clip_grad_norm_(model.parameters(), 1.0)",
+            clips_gradients,
+            functions=CLIPPING_FUNCTIONS,
+            methods=CLIPPING_METHODS,
+        ),
+        Action("plain step", "optimizer.step()", _plain_step, methods=("step",)),
+    ),
+    transitions=(
+        Transition("scaled backward", "scaled"),
+        Transition("unscale", "unscaled", ("scaled",)),
+        Transition("scaled step", "stepped", ("scaled", "unscaled")),
+        Transition("update", START),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "clip-before-unscale",
+            "scaled",
+            "clip",
+            "the gradients are clipped while they are multiplied by the GradScaler's scale: after the"
+            " division by it they are far smaller than the limit, and hardly anything is learned",
+            "call scaler.unscale_(optimizer) after the last backward pass and before the gradients are clipped",
+            f"{AMP_EXAMPLES}#gradient-clipping",
+        ),
+        BrokenOrder(
+            "scaled-gradients-stepped",
+            "scaled",
+            "plain step",
+            "the optimizer steps with gradients that are multiplied by the GradScaler's scale, and"
+            " infinite ones are not skipped",
+            "call scaler.step(optimizer) and scaler.update() in place of optimizer.step()",
+            f"{AMP_EXAMPLES}#typical-mixed-precision-training",
+            unless_done=("scaled step", "unscale"),
+        ),
+    ),
+    silenced_by=GRADIENTS_SCALED_BY_HAND,
+)
+
+SCALED_OPTIMIZER = Protocol(
+    name="scaled-optimizer",
+    title="An optimizer under a GradScaler",
+    family="step",
+    about="an optimizer whose steps a `GradScaler` makes",
+    states=(
+        State("unscaled", "`unscale_` has divided its gradients"),
+        State("stepped", "it has stepped, and the scaler was not updated"),
+    ),
+    actions=(
+        Action("unscale", "scaler.unscale_(optimizer)", _scaled_optimizer, methods=("unscale_",)),
+        Action("scaled step", "scaler.step(optimizer)", _scaled_optimizer, methods=("step",)),
+        Action("update", "scaler.update()", every_object, methods=("update",), moves_all=True),
+    ),
+    transitions=(
+        Transition("unscale", "unscaled"),
+        Transition("scaled step", "stepped"),
+        Transition("update", START),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "unscaled-twice",
+            "unscaled",
+            "unscale",
+            "the gradients are unscaled a second time before the scaler is updated: it stops with"
+            " `unscale_() has already been called on this optimizer`",
+            "call scaler.unscale_(optimizer) once for each step, after the last backward pass",
+            "https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.unscale_",
+        ),
+        BrokenOrder(
+            "unscaled-after-step",
+            "stepped",
+            "unscale",
+            "the scaler was not updated since its last step: it stops with `unscale_() is being called"
+            " after step()`",
+            "call scaler.update() after scaler.step(optimizer)",
+            "https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",
+        ),
+        BrokenOrder(
+            "stepped-without-update",
+            "stepped",
+            "scaled step",
+            "the scaler steps a second time, and was not updated between: it stops with `step() has"
+            " already been called since the last update()`",
+            "call scaler.update() after scaler.step(optimizer)",
+            "https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",
+        ),
+    ),
+)
+
+ACCELERATE_SCALE = Protocol(
+    name="accelerate-scale",
+    title="Gradients that accelerate scales for float16",
+    family="step",
+    about='an `Accelerator(mixed_precision="fp16")`',
+    states=(
+        State("scaled", "the gradients are multiplied by the scale"),
+        State("unscaled", "the gradients have their own size"),
+    ),
+    actions=(
+        Action(
+            "scaled backward",
+            "accelerator.backward(loss)",
+            _half_precision_accelerator,
+            methods=("backward",),
+        ),
+        Action(
+            "unscale",
+            "accelerator.clip_grad_norm_(...)",
+            _half_precision_accelerator,
+            methods=(*CLIPPING_METHODS, "unscale_gradients"),
+        ),
+        Action(
+            "clip",
+            "torch.nn.utils.clip_grad_norm_(...)",
+            clips_gradients,
+            functions=CLIPPING_FUNCTIONS,
+        ),
+        Action("step", "optimizer.step()", _plain_step, methods=("step",)),
+    ),
+    transitions=(
+        Transition("scaled backward", "scaled"),
+        Transition("unscale", "unscaled", ("scaled",)),
+        Transition("step", START),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "clip-beside-accelerate",
+            "scaled",
+            "clip",
+            "torch clips the gradients while accelerate has them multiplied by the scale of float16: after the"
+            " division by it they are far smaller than the limit",
+            "call accelerator.clip_grad_norm_(model.parameters(), max_norm), which unscales them first",
+            "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
+        ),
+    ),
+)
+
+ACCELERATE_BACKWARD = Protocol(
+    name="accelerate-backward",
+    title="The backward pass under accelerate",
+    family="step",
+    about="an `Accelerator` that scales losses (float16, or several accumulation steps)",
+    states=(
+        State("made", "it is made"),
+        State("prepared", "it has prepared a model or an optimizer"),
+    ),
+    actions=(
+        Action(
+            "make",
+            "Accelerator(gradient_accumulation_steps=4)",
+            _accelerator_that_scales_losses,
+            functions=ACCELERATORS,
+        ),
+        Action(
+            "prepare",
+            "accelerator.prepare(...)",
+            receiver_made_by(ACCELERATORS),
+            methods=("prepare",),
+        ),
+        Action(
+            "its backward",
+            "accelerator.backward(loss)",
+            receiver_made_by(ACCELERATORS),
+            methods=("backward",),
+        ),
+        Action(
+            "plain backward",
+            "loss.backward()",
+            unless_receiver_made_by(ACCELERATORS),
+            methods=("backward",),
+        ),
+    ),
+    transitions=(
+        Transition("make", "made"),
+        Transition("prepare", "prepared", ("made",)),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "backward-beside-accelerate",
+            "prepared",
+            "plain backward",
+            "the backward pass goes past accelerate, which scales the loss for float16 and divides it by"
+            " gradient_accumulation_steps: neither happens",
+            "call accelerator.backward(loss) in place of loss.backward()",
+            "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
+            unless_done=("its backward",),
+        ),
+    ),
+)
+
+GRADIENTS_OF_STEP = Protocol(
+    name="gradients-of-a-step",
+    title="Gradients between the backward pass and the step",
+    family="step",
+    about="an optimizer",
+    states=(
+        State("cleared", "`zero_grad` has cleared its gradients"),
+        State("filled", "a backward pass has filled them"),
+        State("clipped empty", "they were clipped before a backward pass filled them"),
+        State("stepped", "it has used them"),
+    ),
+    actions=(
+        Action(
+            "clear", "optimizer.zero_grad()", receiver_made_by(OPTIMIZERS), methods=("zero_grad",)
+        ),
+        Action(
+            "backward",
+            "loss.backward()",
+            every_object,
+            functions=("torch.autograd.*",),
+            methods=("backward", "manual_backward"),
+            attributes=("grad",),
+            moves_all=True,
+        ),
+        Action(
+            "clip",
+            "clip_grad_norm_(model.parameters(), 1.0)",
+            clips_gradients,
+            functions=CLIPPING_FUNCTIONS,
+            methods=CLIPPING_METHODS,
+        ),
+        Action("step", "optimizer.step()", optimizer_steps, methods=("step",)),
+    ),
+    transitions=(
+        Transition("clear", "cleared"),
+        Transition("backward", "filled"),
+        Transition("clip", "clipped empty", ("cleared",)),
+        Transition("step", "stepped", ("filled",)),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "clip-after-step",
+            "stepped",
+            "clip",
+            "the gradients are clipped after the optimizer has used them: the step takes them at full size",
+            "clip between the backward pass and optimizer.step()",
+            "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
+            in_one_pass=True,
+        ),
+        BrokenOrder(
+            "clip-before-backward",
+            "clipped empty",
+            "backward",
+            "the gradients are clipped before the backward pass fills them: the step takes them at full size",
+            "clip between the backward pass and optimizer.step()",
+            "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
+            in_one_pass=True,
+        ),
+    ),
+)
+
+LEARNING_RATE_SCHEDULE = Protocol(
+    name="learning-rate-schedule",
+    title="A schedule and its optimizer",
+    family="step",
+    about="a schedule of the learning rate",
+    states=(
+        State("early", "it has stepped before the optimizer did"),
+        State("running", "the optimizer has stepped"),
+    ),
+    actions=(
+        Action(
+            "schedule step", "scheduler.step()", receiver_made_by(SCHEDULERS), methods=("step",)
+        ),
+        Action("optimizer step", "optimizer.step()", _any_step, methods=("step",), moves_all=True),
+    ),
+    transitions=(
+        Transition("schedule step", "early", (START,)),
+        Transition("optimizer step", "running"),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "schedule-before-optimizer",
+            "early",
+            "optimizer step",
+            "the schedule steps before the optimizer in each pass: the first learning rate of the schedule"
+            " is skipped, and each step takes that of the next one",
+            "call scheduler.step() after optimizer.step()",
+            "https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
+            severity="warning",
+            releases=Releases("torch", first="1.1"),
+            in_one_pass=True,
+        ),
+    ),
+)
+
+SAMPLER_EPOCHS = Protocol(
+    name="sampler-epochs",
+    title="A DistributedSampler and its epochs",
+    family="step",
+    about="a `DistributedSampler`",
+    states=(State("made", "it draws its order from its seed and its epoch"),),
+    actions=(
+        Action("make", "DistributedSampler(rows)", result, functions=DISTRIBUTED_SAMPLERS),
+        Action(
+            "set fixed epoch",
+            "sampler.set_epoch(0)",
+            _sampler_with_fixed_epoch,
+            methods=("set_epoch",),
+        ),
+    ),
+    transitions=(Transition("make", "made"),),
+    broken_orders=(
+        BrokenOrder(
+            "epoch-of-the-sampler-fixed",
+            "made",
+            "set fixed epoch",
+            "set_epoch gets the same number in each epoch: each process sees the same rows in the same order"
+            " every time",
+            "call sampler.set_epoch(epoch) with the number of the epoch",
+            "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
+            severity="warning",
+        ),
+    ),
+)
+
+PROTOCOLS_OF_STEPS = (
+    GRADIENT_SCALE,
+    SCALED_OPTIMIZER,
+    ACCELERATE_SCALE,
+    ACCELERATE_BACKWARD,
+    GRADIENTS_OF_STEP,
+    LEARNING_RATE_SCHEDULE,
+    SAMPLER_EPOCHS,
+)

@@ -1,0 +1,87 @@
+"""The batches that a resumed run skips are skipped again in each later epoch.
+
+## What it does
+Looks at loops over epochs that skip the first rows or batches (`order[skip:]`, `islice`, `skip_first_batches`, a
+condition on the number of the batch), as many as a name says that is set where a run is resumed. It speaks where the
+loop never sets the name again and no condition asks for the epoch.
+
+## Why it is bad
+Only the epoch that was interrupted has rows that are trained already. Each later epoch leaves out as many, ends early,
+and the schedule never reaches its end.
+
+## Example
+```python
+import torch
+from torch.utils.data import DataLoader
+
+first, skip = 0, 0
+if args.resume:
+    saved = torch.load(args.resume)
+    model.load_state_dict(saved["model"])
+    first, skip = divmod(saved["rows"], len(rows))
+for epoch in range(first, 3):
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(epoch)).tolist()
+    for batch in DataLoader(rows.select(order[skip:]), batch_size=8):
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from torch.utils.data import DataLoader
+
+first, skip = 0, 0
+if args.resume:
+    saved = torch.load(args.resume)
+    model.load_state_dict(saved["model"])
+    first, skip = divmod(saved["rows"], len(rows))
+for epoch in range(first, 3):
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(epoch)).tolist()
+    for batch in DataLoader(rows.select(order[skip:]), batch_size=8):
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    skip = 0
+```
+
+## Fix safety
+There is no automatic fix. A run that was resumed before trains more rows with it.
+
+## References
+- allenai/open-instruct#681
+- https://huggingface.co/docs/accelerate/usage_guides/checkpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.resume_skips_never_reset import epoch_loops, skips_never_reset
+
+
+class ResumeSkipNeverReset(SourceRule):
+    code = "SRC443"
+    symptoms = ("nothing-is-learned",)
+    severity = "error"
+    looks_at = CodePlaces("loops over epochs", epoch_loops)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in skips_never_reset(module):
+            yield self.finding(
+                "the rows that a resumed run skips are skipped in each later epoch too: what says how many is never"
+                " reset",
+                "set it to 0 at the end of the first epoch, or skip only where the epoch is the one that was"
+                " interrupted",
+                cases=[
+                    case_of_node(module, found.skip),
+                    case_of_node(module, found.restored),
+                    case_of_node(module, found.epochs),
+                ],
+            )

@@ -1,0 +1,62 @@
+"""Calls that set up a training are in an order in which one of them undoes, or misses, the other.
+
+## What it does
+Follows models, tokenizers, samplers and trainers through the script, its functions and the files that it imports, and
+names two calls whose order is broken: an embedding that is resized before the tokens are added, rope settings that
+change after the model was loaded, rows that are encoded before the tokenizer is complete, a sampler that accelerate
+divides again. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a function that
+is not among the files, may change the order.
+
+## Why it is bad
+Each call works by itself, and the run goes through. What the later call should have seen is not there: adapters stay
+frozen, new tokens have no row or are in no row, the model keeps positions of another length.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+model.resize_token_embeddings(len(tokenizer))
+tokenizer.add_tokens(["<call>", "</call>"])
+trainer = Trainer(model=model, train_dataset=rows)
+trainer.train()
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+tokenizer.add_tokens(["<call>", "</call>"])
+model.resize_token_embeddings(len(tokenizer))
+trainer = Trainer(model=model, train_dataset=rows)
+trainer.train()
+```
+
+## Fix safety
+There is no automatic fix: which of the two calls moves is for the author to say.
+
+## References
+- huggingface/accelerate#3520, lm-sys/FastChat#2124
+- https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
+"""
+
+from __future__ import annotations
+
+from truetune.checks.source.evidence.training_protocol.protocol_rule import (
+    ProtocolRule,
+    calls_of_protocols,
+)
+from truetune.checks.source.evidence.training_protocol.protocols_of_setups import (
+    PROTOCOLS_OF_SETUPS,
+)
+
+
+class SetupCallsInWrongOrder(ProtocolRule):
+    code = "SRC440"
+    symptoms = ("nothing-is-learned", "several-gpus", "garbage-output")
+    severity = "error"
+    protocols = PROTOCOLS_OF_SETUPS
+    looks_at = calls_of_protocols("calls that set up a training", PROTOCOLS_OF_SETUPS)

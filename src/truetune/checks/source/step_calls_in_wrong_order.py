@@ -1,0 +1,71 @@
+"""Calls within a training step are in an order in which one of them does harm.
+
+## What it does
+Follows GradScalers, optimizers, schedules, samplers and accelerate through the script, its functions and the files
+that it imports, and names two calls whose order is broken: gradients that are clipped before they are unscaled, a
+scaler that is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that
+steps before its optimizer. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a
+function that is not among the files, may change the order.
+
+## Why it is bad
+The loop runs, and its loss is a number. A limit of 1.0 on gradients that are multiplied by 65,536 cuts them to nothing,
+a scaler that is never updated stops at the second step, and a schedule that comes first leaves out its first learning
+rate.
+
+## Example
+```python
+import torch
+
+scaler = torch.amp.GradScaler("cuda")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(**batch).loss
+    scaler.scale(loss).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+
+scaler = torch.amp.GradScaler("cuda")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(**batch).loss
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+There is no automatic fix: which of the two calls moves is for the author to say.
+
+## References
+- https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
+- https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
+- https://huggingface.co/docs/accelerate/basic_tutorials/migration
+"""
+
+from __future__ import annotations
+
+from truetune.checks.source.evidence.training_protocol.protocol_rule import (
+    ProtocolRule,
+    calls_of_protocols,
+)
+from truetune.checks.source.evidence.training_protocol.protocols_of_steps import PROTOCOLS_OF_STEPS
+
+
+class StepCallsInWrongOrder(ProtocolRule):
+    code = "SRC441"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "error"
+    protocols = PROTOCOLS_OF_STEPS
+    looks_at = calls_of_protocols("calls of a training step", PROTOCOLS_OF_STEPS)
