@@ -10,13 +10,20 @@ Such a model loads without a word: its first layers are tuned, its last ones are
 
 ## Example
 ```yaml
-tensors:
-  model.layers.0.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
-  model.layers.0.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
 shards:
+  model-00001-of-00002.safetensors:
+    model.layers.0.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
+    model.layers.0.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
   model-00002-of-00002.safetensors:
     model.layers.1.self_attn.q_proj.weight: {shape: [16, 16]}
     model.layers.1.self_attn.k_proj.weight: {shape: [16, 16]}
+files:
+  model.safetensors.index.json:
+    weight_map:
+      model.layers.0.self_attn.q_proj.weight: model-00001-of-00002.safetensors
+      model.layers.0.self_attn.k_proj.weight: model-00001-of-00002.safetensors
+      model.layers.1.self_attn.q_proj.weight: model-00002-of-00002.safetensors
+      model.layers.1.self_attn.k_proj.weight: model-00002-of-00002.safetensors
 base:
   tensors:
     model.layers.0.self_attn.q_proj.weight: {shape: [16, 16]}
@@ -27,13 +34,20 @@ base:
 
 ## Use instead
 ```yaml
-tensors:
-  model.layers.0.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
-  model.layers.0.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
 shards:
+  model-00001-of-00002.safetensors:
+    model.layers.0.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
+    model.layers.0.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
   model-00002-of-00002.safetensors:
     model.layers.1.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
     model.layers.1.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
+files:
+  model.safetensors.index.json:
+    weight_map:
+      model.layers.0.self_attn.q_proj.weight: model-00001-of-00002.safetensors
+      model.layers.0.self_attn.k_proj.weight: model-00001-of-00002.safetensors
+      model.layers.1.self_attn.q_proj.weight: model-00002-of-00002.safetensors
+      model.layers.1.self_attn.k_proj.weight: model-00002-of-00002.safetensors
 base:
   tensors:
     model.layers.0.self_attn.q_proj.weight: {shape: [16, 16]}
