@@ -1,0 +1,132 @@
+"""DeepSpeed's settings hold a key that nothing reads.
+
+## What it does
+Looks in the DeepSpeed settings of a run for keys that are known to belong into a block (`zero_optimization`, `fp16`,
+`activation_checkpointing`) and are at the top level, where DeepSpeed ignores what it doesn't know. It also fires on an
+`activation_checkpointing` block where the run itself has no gradient checkpointing: models of transformers never call
+DeepSpeed's.
+
+## Why it is bad
+No error says so, and the default is in force: `stage3_gather_16bit_weights_on_model_save` at the top level leaves the
+weights of ZeRO-3 ungathered, and the saved model is empty; `offload_optimizer` there offloads nothing.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  learning_rate: 0.00001
+  deepspeed:
+    zero_optimization: {stage: 3}
+    stage3_gather_16bit_weights_on_model_save: true
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  learning_rate: 0.00001
+  deepspeed:
+    zero_optimization: {stage: 3, stage3_gather_16bit_weights_on_model_save: true}
+```
+
+## Fix safety
+The setting is then in force for the first time: an offload makes steps slower, and a gathered save takes time.
+
+## References
+- ymcui/Chinese-LLaMA-Alpaca-2#141
+- https://www.deepspeed.ai/docs/config-json/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from truetune.checks.config.evidence.deepspeed_settings_of_run import (
+    DeepspeedSettings,
+    deepspeed_settings_of_run,
+)
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+
+KEYS_OF_BLOCKS: Mapping[str, frozenset[str]] = {
+    "zero_optimization": frozenset(
+        (
+            "stage", "offload_optimizer", "offload_param", "overlap_comm", "contiguous_gradients", "reduce_scatter",
+            "reduce_bucket_size", "allgather_partitions", "allgather_bucket_size", "round_robin_gradients",
+            "sub_group_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold",
+            "stage3_max_live_parameters", "stage3_max_reuse_distance", "zero_hpz_partition_size",
+            "stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save",
+            "zero_quantized_weights", "zero_quantized_gradients",
+        )
+    ),
+    "fp16": frozenset(
+        ("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale", "auto_cast")
+    ),
+    "activation_checkpointing": frozenset(
+        (
+            "partition_activations", "cpu_checkpointing", "contiguous_memory_optimization", "number_checkpoints",
+            "synchronize_checkpoint_boundary",
+        )
+    ),
+}  # fmt: skip
+"""Block -> keys that DeepSpeed's page of settings has in it, and nowhere else"""
+OWN_CHECKPOINTING = ("partition_activations", "cpu_checkpointing", "number_checkpoints")
+"""Keys by which a block asks for checkpointing of DeepSpeed's own"""
+
+
+class DeepspeedKeyNotRead(ConfigRule):
+    code = "CFG163"
+    symptoms = ("out-of-memory", "several-gpus")
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        """Also unmet where the run has no DeepSpeed settings."""
+        if not self.subject.raw.get("deepspeed"):
+            return Unmet("it is about runs with DeepSpeed settings")
+        return super().unmet()
+
+    def figure(self) -> str:
+        """How many keys are at the top level."""
+        settings = deepspeed_settings_of_run(self.subject)
+        count = 0 if settings is None else len(settings.value)
+        return f"{count} keys at the top level, none of which belongs into a block"
+
+    def findings(self) -> Iterator[Finding]:
+        settings = deepspeed_settings_of_run(self.subject)
+        if settings is None:
+            return
+        for block, keys in KEYS_OF_BLOCKS.items():
+            yield from self._findings_on_keys(settings, block, keys)
+        yield from self._findings_on_unused_checkpointing(settings)
+
+    def _findings_on_keys(
+        self, settings: DeepspeedSettings, block: str, keys: frozenset[str]
+    ) -> Iterator[Finding]:
+        """The finding on keys of a block that are at the top level."""
+        misplaced = [key for key in settings.value if key in keys]
+        if misplaced:
+            yield self.finding(
+                f"{settings.name} has {', '.join(misplaced)} at its top level, where DeepSpeed"
+                f" doesn't look for it: it is read inside of {block} alone",
+                f"move it into the block {block}",
+                cases=[settings.case(key) for key in misplaced],
+            )
+
+    def _findings_on_unused_checkpointing(self, settings: DeepspeedSettings) -> Iterator[Finding]:
+        """The finding on a block for activations where the run keeps all of them."""
+        block = settings.get("activation_checkpointing")
+        if not isinstance(block, Mapping) or not any(block.get(key) for key in OWN_CHECKPOINTING):
+            return
+        if self.subject.spec.training.gradient_checkpointing is not False:
+            return
+        yield self.finding(
+            f"the activation_checkpointing block of {settings.name} does nothing: models of transformers"
+            " never call DeepSpeed's checkpointing, and the run's own is off",
+            "set gradient_checkpointing: true in the run's settings, and take the block out",
+            cases=[settings.case("activation_checkpointing")],
+        )
