@@ -366,6 +366,21 @@ def tokenizer_that_writes_rows(event: Event) -> ActedObject:
     return event.receiver if in_map or kinds & {"loop", "comprehension"} else None
 
 
+def tokenizer_that_pads(event: Event) -> ActedObject:
+    """The tokenizer that pads a batch."""
+    if not isinstance(event, CallEvent) or not is_made_by(event.receiver, TOKENIZERS):
+        return None
+    padding = event.keywords.get("padding")
+    pads = event.method == "pad" or (padding is not None and constant_of(padding) is not False)
+    return event.receiver if pads else None
+
+
+def generates(event: Event) -> ActedObject:
+    """Each tokenizer, at a generation of a loaded model."""
+    receiver = event.receiver if isinstance(event, CallEvent) else None
+    return EVERY_OBJECT if is_loaded_model(receiver) else None
+
+
 def tokenizer_of_trainer(event: Event) -> ActedObject:
     """The tokenizer that a trainer is made with."""
     return argument_of(event, -1, "processing_class", "tokenizer")

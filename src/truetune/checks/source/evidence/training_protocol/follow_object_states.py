@@ -173,7 +173,6 @@ class _ObjectStates:
                 self._move_one(acted, occurrence)
             else:
                 self._move_unnamed(occurrence)
-        is_other_call = not is_action and isinstance(event, CallEvent)
         if isinstance(event, CallEvent) and not is_action and self._objects:
             if not _is_known_call(event):
                 self._forget_arguments(event)
