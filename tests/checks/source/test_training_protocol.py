@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from pathlib import Path
 from textwrap import indent
 
@@ -348,6 +349,27 @@ def test_table_refuses_unknown_names() -> None:
 def test_ordinary_loop_breaks_nothing() -> None:
     """A plain loop is in order."""
     assert orders_of_text(script(OPTIMIZER, LOOP, "model.save_pretrained('out')")) == set()
+
+
+def scripts_of_package(package: str, folder: str) -> list[Path]:
+    """The scripts in a folder of an installed package; none where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    return sorted(path for place in places for path in (Path(place) / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("package", "folder"),
+    [("trl", "scripts"), ("accelerate", "test_utils/scripts"), ("peft", "optimizers")],
+)
+def test_scripts_of_the_libraries_are_in_order(package: str, folder: str) -> None:
+    """The libraries' own training code breaks no order."""
+    scripts = scripts_of_package(package, folder)
+    if not scripts:
+        pytest.skip(f"{package} is not installed")
+    assert {path.name: orders_of(read_module(path)) for path in scripts} == {
+        path.name: set() for path in scripts
+    }
 
 
 def test_page_lists_the_protocols_of_today() -> None:

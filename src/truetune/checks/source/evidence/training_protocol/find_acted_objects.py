@@ -375,6 +375,15 @@ def tokenizer_that_pads(event: Event) -> ActedObject:
     return event.receiver if pads else None
 
 
+def tokenizer_that_gets_left_side(event: Event) -> ActedObject:
+    """The tokenizer that is set to pad on the left."""
+    if not isinstance(event, StoreEvent) or constant_of(event.value) != "left":
+        return None
+    load = load_of(event.base)
+    was_left = load is not None and "padding_side" in load.keywords
+    return None if was_left else changed_tokenizer(event)
+
+
 def generates(event: Event) -> ActedObject:
     """Each tokenizer, at a generation of a loaded model."""
     receiver = event.receiver if isinstance(event, CallEvent) else None

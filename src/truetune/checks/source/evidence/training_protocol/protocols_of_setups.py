@@ -29,6 +29,7 @@ from truetune.checks.source.evidence.training_protocol.find_acted_objects import
     sampler_of_prepared_loader,
     tokenizer_of_length,
     tokenizer_of_trainer,
+    tokenizer_that_gets_left_side,
     tokenizer_that_pads,
     tokenizer_that_writes_rows,
     tokenizer_whose_pad_id_is_taken,
@@ -601,8 +602,9 @@ PADDING_SIDE = Protocol(
     family="setup",
     about="a tokenizer",
     states=(
-        State("padded", "it has padded a batch"),
-        State("side late", "it got another padding side after that"),
+        State("left", "it pads on the left"),
+        State("padded", "it has padded a batch, and not on the left"),
+        State("left late", "it got the left as its padding side after that"),
     ),
     actions=(
         Action(
@@ -612,26 +614,29 @@ PADDING_SIDE = Protocol(
             methods=("__call__", "batch_encode_plus", "pad"),
         ),
         Action(
-            "set side",
+            "set left",
             'tokenizer.padding_side = "left"',
-            changed_tokenizer,
+            tokenizer_that_gets_left_side,
             attributes=("padding_side",),
         ),
         Action("generate", "model.generate(**batch)", generates, methods=("generate",)),
     ),
     transitions=(
-        Transition("pad", "padded"),
-        Transition("set side", "side late", ("padded",)),
+        Transition("set left", "left", (START,)),
+        Transition("pad", "padded", (START,)),
+        Transition("pad", "left", ("left late",)),
+        Transition("set left", "left late", ("padded",)),
     ),
     broken_orders=(
         BrokenOrder(
             "padding-side-set-after-batch",
-            "side late",
+            "left late",
             "generate",
             "the padding side is set after the batch was padded: the model generates from the batch as it was padded"
             " before",
             "set tokenizer.padding_side before the texts are encoded",
             "https://huggingface.co/docs/transformers/llm_tutorial",
+            severity="warning",
             shows_past=True,
         ),
     ),
