@@ -288,6 +288,23 @@ def test_nothing_where_the_order_is_not_known(case: str) -> None:
     assert orders_of_text(UNSURE[case]) == set()
 
 
+def test_scaler_that_may_be_none() -> None:
+    """A scaler that is None without half precision is a scaler where it is used."""
+    text = script(
+        OPTIMIZER,
+        "scaler = torch.amp.GradScaler('cuda') if rows.is_half else None",
+        loop(
+            f"if scaler is not None:\n        {SCALED}\n    else:\n        loss.backward()",
+            CLIP,
+            f"if scaler is not None:\n        {STEP}\n        {UPDATE}\n    else:\n        optimizer.step()",
+            CLEAR,
+        ),
+    )
+    assert orders_of_text(text) == {"clip-before-unscale"}
+    unscaled = text.replace(CLIP, f"if scaler:\n        {UNSCALE}\n    {CLIP}")
+    assert orders_of_text(unscaled) == set()
+
+
 def test_both_places_are_named() -> None:
     """The two places are the two calls, the earlier one first."""
     module = parse_module(script(ADAPT, FREEZE, TRAIN), "train.py")

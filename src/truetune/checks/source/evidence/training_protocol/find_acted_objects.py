@@ -16,8 +16,13 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
     ActedObject,
 )
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
-from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    StoreEvent,
+    is_constant_none,
+)
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Constant,
@@ -104,13 +109,23 @@ def is_made_by(value: Value | None, makers: tuple[str, ...]) -> bool:
     if value is None:
         return False
     names = NAMES_OF_PARAMETERS.get(makers, ())
-    for way in lineages(value):
+    for way in ways_to_objects(value):
         if isinstance(way.origin, Parameter):
             if way.origin.name not in names:
                 return False
         elif way.load is None or not _is_named_maker(way.load, makers):
             return False
     return True
+
+
+def ways_to_objects(value: Value) -> list[Lineage]:
+    """The ways back from a value to what it may be; without None, which has no methods that are called.
+
+    `scaler = GradScaler() if half else None` is a scaler wherever it is used.
+    """
+    ways = lineages(value)
+    objects = [way for way in ways if not is_constant_none(way.origin)]
+    return objects or ways
 
 
 def _is_named_maker(made: CallEvent, makers: tuple[str, ...]) -> bool:
@@ -176,7 +191,7 @@ def unless_receiver_made_by(*makers: tuple[str, ...]) -> FindObject:
 
 def load_of(value: Value | None) -> CallEvent | None:
     """The one call that an object comes from; None where there are several, or none is known."""
-    ways = [] if value is None else lineages(value)
+    ways = [] if value is None else ways_to_objects(value)
     return ways[0].load if len(ways) == 1 else None
 
 

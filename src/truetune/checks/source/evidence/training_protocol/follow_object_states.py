@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from truetune.checks.source.evidence.training_protocol.compare_branches import can_follow
+from truetune.checks.source.evidence.training_protocol.find_acted_objects import ways_to_objects
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
     START,
     Action,
@@ -26,7 +27,6 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -275,7 +275,7 @@ def _may_run(module: Module, order: BrokenOrder) -> bool:
 def identities_of(value: Value) -> list[Value]:
     """The objects that a value may be, each as the value that stands for it however it is wrapped."""
     found: list[Value] = []
-    for way in lineages(value):
+    for way in ways_to_objects(value):
         copies = [step.result for step in way.steps if step.named(*COPIES)]
         one = copies[0] if copies else way.origin
         if not any(one is other for other in found):
