@@ -12,6 +12,7 @@ import pytest
 from tests.checks.source.protocol_scripts import (
     ACCELERATOR,
     ADAPT,
+    ADD,
     CLEAR,
     CLIP,
     ENCODE,
@@ -303,6 +304,28 @@ def test_scaler_that_may_be_none() -> None:
     assert orders_of_text(text) == {"clip-before-unscale"}
     unscaled = text.replace(CLIP, f"if scaler:\n        {UNSCALE}\n    {CLIP}")
     assert orders_of_text(unscaled) == set()
+
+
+CHOSEN = (
+    "if rows.is_small:\n    tokenizer = AutoTokenizer.from_pretrained('small')\n"
+    "    model = AutoModelForCausalLM.from_pretrained('small')\n"
+    "elif rows.is_new:\n    tokenizer = AutoTokenizer.from_pretrained('new')\n"
+    "    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained('new'))"
+)
+
+
+def test_object_that_one_of_several_branches_makes() -> None:
+    """What the branches make under one name is one object after them."""
+    assert orders_of_text(script(CHOSEN, RESIZE, ADD, TRAIN)) == {"resized-before-tokens"}
+    assert orders_of_text(script(CHOSEN, ADD, RESIZE, TRAIN)) == set()
+    late = "if rows.is_small:\n    model.requires_grad_(False)"
+    assert orders_of_text(script(CHOSEN, ADAPT, late, TRAIN)) == {"frozen-after-adapter"}
+    one_arm = CHOSEN.replace(
+        "from_pretrained('small')\nelif", f"from_pretrained('small')\n    {ADAPT}\nelif"
+    )
+    assert orders_of_text(script(one_arm, "model.requires_grad_(False)", TRAIN)) == {
+        "frozen-after-adapter"
+    }
 
 
 def test_both_places_are_named() -> None:

@@ -34,6 +34,7 @@ from truetune.source.symbolic_execution.values_of_run import (
     Result,
     Sequence,
     Value,
+    options_of_choice,
     parts_of_value,
 )
 
@@ -197,7 +198,12 @@ def load_of(value: Value | None) -> CallEvent | None:
 
 def is_loaded_model(value: Value | None) -> bool:
     """Was a model loaded with `from_pretrained`?"""
-    load = load_of(value)
+    loads = [] if value is None else [way.load for way in ways_to_objects(value)]
+    return bool(loads) and all(map(_loads_model, loads))
+
+
+def _loads_model(load: CallEvent | None) -> bool:
+    """Is it a call that loads a model?"""
     return load is not None and load.named(*MODEL_LOADS) and not load.named(*NO_MODELS)
 
 
@@ -298,10 +304,11 @@ def clips_gradients(event: Event) -> ActedObject:
 
 def scaler_of_backward(event: Event) -> ActedObject:
     """The scaler of `scaler.scale(loss).backward()`."""
-    scaled = event.receiver if isinstance(event, CallEvent) else None
-    if not isinstance(scaled, Result) or scaled.call.method != "scale":
-        return None
-    return enabled_scaler(scaled.call.receiver)
+    receiver = event.receiver if isinstance(event, CallEvent) else None
+    options = () if receiver is None else options_of_choice(receiver)
+    # An object of the script may stand for the scaler where there is no half precision: it gives the loss back.
+    scaled = [one for one in options if isinstance(one, Result) and one.call.method == "scale"]
+    return enabled_scaler(scaled[0].call.receiver) if len(scaled) == 1 else None
 
 
 def enabled_scaler(value: Value | None) -> Value | None:
@@ -334,14 +341,16 @@ def unfrozen_part(event: Event) -> ActedObject:
 
 
 def tokenizer_with_new_tokens(event: Event) -> ActedObject:
-    """The tokenizer that gets tokens which are certainly written in the script, and new."""
+    """The tokenizer that gets new tokens, as far as the script says it."""
     if not isinstance(event, CallEvent) or not is_made_by(event.receiver, TOKENIZERS):
         return None
     given = argument_of(event, 0, "new_tokens", "special_tokens_dict")
     texts = [] if given is None else list(_texts_in(given))
     # Published vocabularies hold tokens in reserve that are called `<|...|>`: those may be there already.
-    is_new = any(not text.startswith("<|") for text in texts)
-    return event.receiver if is_new else None
+    has_new = any(not text.startswith("<|") for text in texts)
+    # Whoever adds plain tokens wants new ones; a role may be given to a token that is there.
+    adds_unknown = event.method == "add_tokens" and not texts
+    return event.receiver if has_new or adds_unknown else None
 
 
 def _texts_in(value: Value) -> Iterator[str]:
