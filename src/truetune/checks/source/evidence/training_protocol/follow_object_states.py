@@ -199,6 +199,10 @@ class _ObjectStates:
         assert occurrence.event is not None
         key = key_of_object(acted)
         scope = _scope_of_states(occurrence.event)
+        # Every layer of a model is called: what no action has moved yet, and this one does not, needs no state.
+        starts = _transition(self._protocol, START, occurrence.action.name) is not None
+        if not starts and not self._unnamed.get(scope) and not self._overlapping(scope, key):
+            return
         tracked = self._tracked_object(scope, key)
         for other in self._overlapping(scope, key):
             if other is not tracked:
