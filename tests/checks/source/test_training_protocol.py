@@ -268,6 +268,9 @@ UNSURE = {
     "the wrapper taken off again": script(
         "model = DistributedDataParallel(model)", "score = model(**rows[0])", "model = model.module", ADAPT, TRAIN
     ),
+    "an embedding that only starts checkpointing": script(
+        "model = DistributedDataParallel(model)", "model.module.embed_tokens.requires_grad_(True)", OPTIMIZER, LOOP
+    ),
     "code of the checkpoint": script(
         "model = AutoModelForCausalLM.from_pretrained('model', trust_remote_code=True)",
         "model.config.rope_theta = 1e6",

@@ -340,6 +340,20 @@ def unfrozen_part(event: Event) -> ActedObject:
     return None
 
 
+def unfrozen_part_but_embedding(event: Event) -> ActedObject:
+    """The model of which a part is unfrozen that is no embedding.
+
+    Embeddings get a gradient only to start reentrant checkpointing, and no optimizer holds them.
+    """
+    part = event.base if isinstance(event, StoreEvent) else None
+    part = event.receiver if isinstance(event, CallEvent) else part
+    for _ in range(MAX_DEPTH):
+        if isinstance(part, Attribute) and "embed" in part.name:
+            return None
+        part = None if part is None else _one_part_out(part)
+    return unfrozen_part(event)
+
+
 def tokenizer_with_new_tokens(event: Event) -> ActedObject:
     """The tokenizer that gets new tokens, as far as the script says it."""
     if not isinstance(event, CallEvent) or not is_made_by(event.receiver, TOKENIZERS):

@@ -36,6 +36,7 @@ from truetune.checks.source.evidence.training_protocol.find_acted_objects import
     tokenizer_with_new_tokens,
     training_begins,
     unfrozen_part,
+    unfrozen_part_but_embedding,
     when_length_was_read,
 )
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
@@ -274,7 +275,7 @@ WRAPPER = Protocol(
         Action(
             "unfreeze",
             "p.requires_grad = True",
-            unfrozen_part,
+            unfrozen_part_but_embedding,
             methods=("requires_grad_",),
             attributes=("requires_grad",),
         ),
