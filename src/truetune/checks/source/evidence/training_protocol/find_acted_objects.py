@@ -347,11 +347,18 @@ def unfrozen_part_but_embedding(event: Event) -> ActedObject:
     """
     part = event.base if isinstance(event, StoreEvent) else None
     part = event.receiver if isinstance(event, CallEvent) else part
+    options = () if part is None else options_of_choice(part)
+    return None if any(map(_is_in_embedding, options)) else unfrozen_part(event)
+
+
+def _is_in_embedding(part: Value) -> bool:
+    """Is a weight or module inside an embedding, by the names of what holds it?"""
+    inner: Value | None = part
     for _ in range(MAX_DEPTH):
-        if isinstance(part, Attribute) and "embed" in part.name:
-            return None
-        part = None if part is None else _one_part_out(part)
-    return unfrozen_part(event)
+        if isinstance(inner, Attribute) and "embed" in inner.name:
+            return True
+        inner = None if inner is None else _one_part_out(inner)
+    return False
 
 
 def tokenizer_with_new_tokens(event: Event) -> ActedObject:
