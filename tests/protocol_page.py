@@ -14,8 +14,10 @@ from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.source.evidence.training_protocol.all_protocols import ALL_PROTOCOLS
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
     START,
+    BrokenOrder,
     Protocol,
     ProtocolFamily,
+    State,
 )
 from truetune.checks.source.evidence.training_protocol.protocol_rule import ProtocolRule
 
@@ -47,29 +49,35 @@ def rule_of(protocol: Protocol) -> str:
 
 def lines_of(protocol: Protocol) -> Iterator[str]:
     """The section of one protocol."""
-    yield f"#### {protocol.title}"
-    yield ""
-    yield f"The object: {protocol.about}."
-    yield ""
+    texts = {action.name: action.text for action in protocol.actions}
+    yield from (f"#### {protocol.title}", "", f"The object: {protocol.about}.", "")
     yield "| state | what it means | from | by |"
     yield "|---|---|---|---|"
-    texts = {action.name: action.text for action in protocol.actions}
     for state in protocol.states:
-        leading = [one for one in protocol.transitions if one.to == state.name]
-        sources = {source for one in leading for source in one.sources or ("any",)}
-        names = ", ".join(sorted(sources)).replace(START, "the start")
-        calls = ", ".join(dict.fromkeys(f"`{texts[one.action]}`" for one in leading))
-        yield f"| {state.name} | {state.meaning} | {names} | {_in_cell(calls)} |"
+        yield _line_of_state(protocol, state, texts)
     yield ""
     yield "| broken order | in the state | this call breaks it | severity | releases | what it does | source |"
     yield "|---|---|---|---|---|---|---|"
     for order in protocol.broken_orders:
-        call = texts[order.action]
-        shown = f"`{call}`" if "(" in call or "=" in call else call
-        yield (
-            f"| {order.name} | {order.state} | {_in_cell(shown)} | {order.severity} | {order.releases or 'all'}"
-            f" | {_in_cell(order.message)}. Instead: {_in_cell(order.remedy)} | [documented]({order.source}) |"
-        )
+        yield _line_of_order(order, texts[order.action])
+
+
+def _line_of_state(protocol: Protocol, state: State, texts: dict[str, str]) -> str:
+    """The line of a state, with the states and actions that lead to it."""
+    leading = [one for one in protocol.transitions if one.to == state.name]
+    sources = {source for one in leading for source in one.sources or ("any",)}
+    names = ", ".join(sorted(sources)).replace(START, "the start")
+    calls = ", ".join(dict.fromkeys(f"`{texts[one.action]}`" for one in leading))
+    return f"| {state.name} | {state.meaning} | {names} | {_in_cell(calls)} |"
+
+
+def _line_of_order(order: BrokenOrder, call: str) -> str:
+    """The line of a broken order."""
+    shown = f"`{call}`" if "(" in call or "=" in call else call
+    return (
+        f"| {order.name} | {order.state} | {_in_cell(shown)} | {order.severity} | {order.releases or 'all'}"
+        f" | {_in_cell(order.message)}. Instead: {_in_cell(order.remedy)} | [documented]({order.source}) |"
+    )
 
 
 def _in_cell(text: str) -> str:

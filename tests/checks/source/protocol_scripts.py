@@ -17,6 +17,7 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
 from unsloth.chat_templates import train_on_responses_only
 rows = load_dataset("json", data_files="rows.jsonl", split="train")
 tokenizer = AutoTokenizer.from_pretrained("model")
@@ -176,6 +177,21 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "trained-while-switched-off": (
         script(ADAPT, "model.disable_adapter_layers()", TRAIN),
         script(ADAPT, "model.disable_adapter_layers()", "model.enable_adapter_layers()", TRAIN),
+    ),
+    "trained-in-inference-mode": (
+        script(OPTIMIZER, "FastLanguageModel.for_inference(model)", LOOP),
+        script(OPTIMIZER, "FastLanguageModel.for_inference(model)",
+               "FastLanguageModel.for_training(model)", LOOP),
+    ),
+    "padding-side-set-after-batch": (
+        script("batch = tokenizer(['Hi', 'Good day'], padding=True, return_tensors='pt')",
+               "tokenizer.padding_side = 'left'", "answers = model.generate(**batch, max_new_tokens=200)"),
+        script("tokenizer.padding_side = 'left'",
+               "batch = tokenizer(['Hi', 'Good day'], padding=True, return_tensors='pt')",
+               "answers = model.generate(**batch, max_new_tokens=200)"),
+    ),
+    "compiled-model-dropped": (
+        script(OPTIMIZER, "torch.compile(model)", LOOP), script(OPTIMIZER, "model = torch.compile(model)", LOOP)
     ),
     "second-adapter-not-active": (
         script(ADAPT, "model.add_adapter('second', LoraConfig(task_type='CAUSAL_LM'))", TRAIN),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from pathlib import Path
 from textwrap import indent
 
@@ -11,6 +12,7 @@ import pytest
 from tests.checks.source.protocol_scripts import (
     ACCELERATOR,
     ADAPT,
+    ADD,
     CLEAR,
     CLIP,
     ENCODE,
@@ -266,6 +268,9 @@ UNSURE = {
     "the wrapper taken off again": script(
         "model = DistributedDataParallel(model)", "score = model(**rows[0])", "model = model.module", ADAPT, TRAIN
     ),
+    "an embedding that only starts checkpointing": script(
+        "model = DistributedDataParallel(model)", "model.module.embed_tokens.requires_grad_(True)", OPTIMIZER, LOOP
+    ),
     "code of the checkpoint": script(
         "model = AutoModelForCausalLM.from_pretrained('model', trust_remote_code=True)",
         "model.config.rope_theta = 1e6",
@@ -285,6 +290,45 @@ UNSURE = {
 def test_nothing_where_the_order_is_not_known(case: str) -> None:
     """No order is named that another arm, object or helper makes right."""
     assert orders_of_text(UNSURE[case]) == set()
+
+
+def test_scaler_that_may_be_none() -> None:
+    """A scaler that is None without half precision is a scaler where it is used."""
+    text = script(
+        OPTIMIZER,
+        "scaler = torch.amp.GradScaler('cuda') if rows.is_half else None",
+        loop(
+            f"if scaler is not None:\n        {SCALED}\n    else:\n        loss.backward()",
+            CLIP,
+            f"if scaler is not None:\n        {STEP}\n        {UPDATE}\n    else:\n        optimizer.step()",
+            CLEAR,
+        ),
+    )
+    assert orders_of_text(text) == {"clip-before-unscale"}
+    unscaled = text.replace(CLIP, f"if scaler:\n        {UNSCALE}\n    {CLIP}")
+    assert orders_of_text(unscaled) == set()
+
+
+CHOSEN = (
+    "if rows.is_small:\n    tokenizer = AutoTokenizer.from_pretrained('small')\n"
+    "    model = AutoModelForCausalLM.from_pretrained('small')\n"
+    "elif rows.is_new:\n    tokenizer = AutoTokenizer.from_pretrained('new')\n"
+    "    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained('new'))"
+)
+
+
+def test_object_that_one_of_several_branches_makes() -> None:
+    """What the branches make under one name is one object after them."""
+    assert orders_of_text(script(CHOSEN, RESIZE, ADD, TRAIN)) == {"resized-before-tokens"}
+    assert orders_of_text(script(CHOSEN, ADD, RESIZE, TRAIN)) == set()
+    late = "if rows.is_small:\n    model.requires_grad_(False)"
+    assert orders_of_text(script(CHOSEN, ADAPT, late, TRAIN)) == {"frozen-after-adapter"}
+    one_arm = CHOSEN.replace(
+        "from_pretrained('small')\nelif", f"from_pretrained('small')\n    {ADAPT}\nelif"
+    )
+    assert orders_of_text(script(one_arm, "model.requires_grad_(False)", TRAIN)) == {
+        "frozen-after-adapter"
+    }
 
 
 def test_both_places_are_named() -> None:
@@ -348,6 +392,27 @@ def test_table_refuses_unknown_names() -> None:
 def test_ordinary_loop_breaks_nothing() -> None:
     """A plain loop is in order."""
     assert orders_of_text(script(OPTIMIZER, LOOP, "model.save_pretrained('out')")) == set()
+
+
+def scripts_of_package(package: str, folder: str) -> list[Path]:
+    """The scripts in a folder of an installed package; none where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    return sorted(path for place in places for path in (Path(place) / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("package", "folder"),
+    [("trl", "scripts"), ("accelerate", "test_utils/scripts"), ("peft", "optimizers")],
+)
+def test_scripts_of_the_libraries_are_in_order(package: str, folder: str) -> None:
+    """The libraries' own training code breaks no order."""
+    scripts = scripts_of_package(package, folder)
+    if not scripts:
+        pytest.skip(f"{package} is not installed")
+    assert {path.name: orders_of(read_module(path)) for path in scripts} == {
+        path.name: set() for path in scripts
+    }
 
 
 def test_page_lists_the_protocols_of_today() -> None:

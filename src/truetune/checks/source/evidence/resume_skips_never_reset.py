@@ -65,12 +65,17 @@ def epoch_loops(module: Module) -> Iterator[ast.For]:
 
 def _trains_in(module: Module, statement: ast.stmt) -> bool:
     """Does a statement hold a loop with a backward pass, or call a function that does?"""
-    inner = [part for part in ast.walk(statement) if isinstance(part, ast.For | ast.While)]
-    if any(is_backward_call(part) for loop in inner for part in ast.walk(loop)):
+    if _has_training_loop(statement):
         return True
     called = (part for part in ast.walk(statement) if isinstance(part, ast.Call))
     functions = (module.flow.function_called(call.func) for call in called)
-    return any(is_backward_call(part) for one in functions if one for part in ast.walk(one))
+    return any(function is not None and _has_training_loop(function) for function in functions)
+
+
+def _has_training_loop(node: ast.AST) -> bool:
+    """Is there a loop with a backward pass inside?"""
+    loops = (part for part in ast.walk(node) if isinstance(part, ast.For | ast.While))
+    return any(is_backward_call(part) for loop in loops for part in ast.walk(loop))
 
 
 def _skips_in(module: Module, epochs: ast.For) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -133,18 +138,19 @@ def _count_compared_with_batch_number(module: Module, node: ast.Compare) -> ast.
     """The name in `if number < skip: continue`, where `enumerate` gives the number of the batch."""
     test = module.scopes.parent.get(node)
     goes_on = isinstance(test, ast.If) and isinstance(test.body[-1], ast.Continue)
-    if not goes_on or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Lt | ast.LtE):
-        return None
+    is_below = len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt | ast.LtE)
     loop = next((up for up in module.parents(node) if isinstance(up, ast.For)), None)
-    if (
-        loop is None
-        or not isinstance(loop.target, ast.Tuple)
-        or not isinstance(loop.iter, ast.Call)
-    ):
+    number = None if loop is None else _number_of_enumerate(loop)
+    is_number = number is not None and ast.unparse(node.left) == number
+    return node.comparators[0] if goes_on and is_below and is_number else None
+
+
+def _number_of_enumerate(loop: ast.For) -> str | None:
+    """The name of the number that `enumerate` gives in a loop; None where it goes over anything else."""
+    if not isinstance(loop.target, ast.Tuple) or not isinstance(loop.iter, ast.Call):
         return None
     is_numbered = last_name_of_called(loop.iter) == "enumerate"
-    is_number = ast.unparse(node.left) == ast.unparse(loop.target.elts[0])
-    return node.comparators[0] if is_numbered and is_number else None
+    return ast.unparse(loop.target.elts[0]) if is_numbered else None
 
 
 def _restored_before(module: Module, epochs: ast.For, name: str) -> ast.Assign | None:

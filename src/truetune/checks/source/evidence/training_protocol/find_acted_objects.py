@@ -16,8 +16,13 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
     ActedObject,
 )
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
-from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    StoreEvent,
+    is_constant_none,
+)
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Constant,
@@ -29,6 +34,7 @@ from truetune.source.symbolic_execution.values_of_run import (
     Result,
     Sequence,
     Value,
+    options_of_choice,
     parts_of_value,
 )
 
@@ -104,13 +110,23 @@ def is_made_by(value: Value | None, makers: tuple[str, ...]) -> bool:
     if value is None:
         return False
     names = NAMES_OF_PARAMETERS.get(makers, ())
-    for way in lineages(value):
+    for way in ways_to_objects(value):
         if isinstance(way.origin, Parameter):
             if way.origin.name not in names:
                 return False
         elif way.load is None or not _is_named_maker(way.load, makers):
             return False
     return True
+
+
+def ways_to_objects(value: Value) -> list[Lineage]:
+    """The ways back from a value to what it may be; without None, which has no methods that are called.
+
+    `scaler = GradScaler() if half else None` is a scaler wherever it is used.
+    """
+    ways = lineages(value)
+    objects = [way for way in ways if not is_constant_none(way.origin)]
+    return objects or ways
 
 
 def _is_named_maker(made: CallEvent, makers: tuple[str, ...]) -> bool:
@@ -176,13 +192,18 @@ def unless_receiver_made_by(*makers: tuple[str, ...]) -> FindObject:
 
 def load_of(value: Value | None) -> CallEvent | None:
     """The one call that an object comes from; None where there are several, or none is known."""
-    ways = [] if value is None else lineages(value)
+    ways = [] if value is None else ways_to_objects(value)
     return ways[0].load if len(ways) == 1 else None
 
 
 def is_loaded_model(value: Value | None) -> bool:
     """Was a model loaded with `from_pretrained`?"""
-    load = load_of(value)
+    loads = [] if value is None else [way.load for way in ways_to_objects(value)]
+    return bool(loads) and all(map(_loads_model, loads))
+
+
+def _loads_model(load: CallEvent | None) -> bool:
+    """Is it a call that loads a model?"""
     return load is not None and load.named(*MODEL_LOADS) and not load.named(*NO_MODELS)
 
 
@@ -283,10 +304,11 @@ def clips_gradients(event: Event) -> ActedObject:
 
 def scaler_of_backward(event: Event) -> ActedObject:
     """The scaler of `scaler.scale(loss).backward()`."""
-    scaled = event.receiver if isinstance(event, CallEvent) else None
-    if not isinstance(scaled, Result) or scaled.call.method != "scale":
-        return None
-    return enabled_scaler(scaled.call.receiver)
+    receiver = event.receiver if isinstance(event, CallEvent) else None
+    options = () if receiver is None else options_of_choice(receiver)
+    # An object of the script may stand for the scaler where there is no half precision: it gives the loss back.
+    scaled = [one for one in options if isinstance(one, Result) and one.call.method == "scale"]
+    return enabled_scaler(scaled[0].call.receiver) if len(scaled) == 1 else None
 
 
 def enabled_scaler(value: Value | None) -> Value | None:
@@ -318,15 +340,38 @@ def unfrozen_part(event: Event) -> ActedObject:
     return None
 
 
+def unfrozen_part_but_embedding(event: Event) -> ActedObject:
+    """The model of which a part is unfrozen that is no embedding.
+
+    Embeddings get a gradient only to start reentrant checkpointing, and no optimizer holds them.
+    """
+    part = event.base if isinstance(event, StoreEvent) else None
+    part = event.receiver if isinstance(event, CallEvent) else part
+    options = () if part is None else options_of_choice(part)
+    return None if any(map(_is_in_embedding, options)) else unfrozen_part(event)
+
+
+def _is_in_embedding(part: Value) -> bool:
+    """Is a weight or module inside an embedding, by the names of what holds it?"""
+    inner: Value | None = part
+    for _ in range(MAX_DEPTH):
+        if isinstance(inner, Attribute) and "embed" in inner.name:
+            return True
+        inner = None if inner is None else _one_part_out(inner)
+    return False
+
+
 def tokenizer_with_new_tokens(event: Event) -> ActedObject:
-    """The tokenizer that gets tokens which are certainly written in the script, and new."""
+    """The tokenizer that gets new tokens, as far as the script says it."""
     if not isinstance(event, CallEvent) or not is_made_by(event.receiver, TOKENIZERS):
         return None
     given = argument_of(event, 0, "new_tokens", "special_tokens_dict")
     texts = [] if given is None else list(_texts_in(given))
     # Published vocabularies hold tokens in reserve that are called `<|...|>`: those may be there already.
-    is_new = any(not text.startswith("<|") for text in texts)
-    return event.receiver if is_new else None
+    has_new = any(not text.startswith("<|") for text in texts)
+    # Whoever adds plain tokens wants new ones; a role may be given to a token that is there.
+    adds_unknown = event.method == "add_tokens" and not texts
+    return event.receiver if has_new or adds_unknown else None
 
 
 def _texts_in(value: Value) -> Iterator[str]:
@@ -364,6 +409,30 @@ def tokenizer_that_writes_rows(event: Event) -> ActedObject:
         for frame in event.frames("callback")
     )
     return event.receiver if in_map or kinds & {"loop", "comprehension"} else None
+
+
+def tokenizer_that_pads(event: Event) -> ActedObject:
+    """The tokenizer that pads a batch."""
+    if not isinstance(event, CallEvent) or not is_made_by(event.receiver, TOKENIZERS):
+        return None
+    padding = event.keywords.get("padding")
+    pads = event.method == "pad" or (padding is not None and constant_of(padding) is not False)
+    return event.receiver if pads else None
+
+
+def tokenizer_that_gets_left_side(event: Event) -> ActedObject:
+    """The tokenizer that is set to pad on the left."""
+    if not isinstance(event, StoreEvent) or constant_of(event.value) != "left":
+        return None
+    load = load_of(event.base)
+    was_left = load is not None and "padding_side" in load.keywords
+    return None if was_left else changed_tokenizer(event)
+
+
+def generates(event: Event) -> ActedObject:
+    """Each tokenizer, at a generation of a loaded model."""
+    receiver = event.receiver if isinstance(event, CallEvent) else None
+    return EVERY_OBJECT if is_loaded_model(receiver) else None
 
 
 def tokenizer_of_trainer(event: Event) -> ActedObject:

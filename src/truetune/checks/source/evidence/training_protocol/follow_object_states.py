@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from truetune.checks.source.evidence.training_protocol.compare_branches import can_follow
+from truetune.checks.source.evidence.training_protocol.find_acted_objects import ways_to_objects
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
     START,
     Action,
@@ -26,7 +27,6 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -89,13 +89,19 @@ class Path:
     """Does it rest on an action that may have happened and changed the state?"""
 
 
+ObjectKey = frozenset[int]
+"""The identities of the values that an object may be: one, or those that the arms of a branch make under one name"""
+
+
 @dataclass(slots=True)
 class TrackedObject:
     """The paths of one object in one function that a library runs, or in the script."""
 
-    value: Value | None
-    """Kept, because its identity is the key of a table"""
     paths: list[Path] = field(default_factory=lambda: [Path()])
+
+    def forget(self) -> None:
+        """Its state is no longer known."""
+        self.paths = [Path(UNKNOWN_STATE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +144,8 @@ class _ObjectStates:
     def __init__(self, trace: Trace, protocol: Protocol) -> None:
         self._trace = trace
         self._protocol = protocol
-        self._objects: dict[tuple[int, int], TrackedObject] = {}
-        """Identity of the frame that objects live in, and of the object -> its paths"""
+        self._objects: dict[tuple[int, ObjectKey], TrackedObject] = {}
+        """Identity of the frame that objects live in, and the object -> its paths"""
         self._unnamed: dict[int, list[Occurrence]] = {}
         """Identity of the frame -> the actions in it that move each object, also those that come later"""
         self._actions_by_call: dict[tuple[tuple[str, ...], str | None], tuple[Action, ...]] = {}
@@ -189,25 +195,55 @@ class _ObjectStates:
         return ()
 
     def _move_one(self, acted: Value, occurrence: Occurrence) -> None:
-        """Move the object that an action names; one that may be several objects is forgotten."""
+        """Move the object that an action names; another one that may be the same is forgotten."""
         assert occurrence.event is not None
-        identities = identities_of(acted)
+        key = key_of_object(acted)
         scope = _scope_of_states(occurrence.event)
-        for value in identities:
-            tracked = self._tracked_object(scope, value)
-            if len(identities) == 1:
-                self._move(tracked, occurrence)
-            else:
-                tracked.paths = [Path(UNKNOWN_STATE)]
+        # Every layer of a model is called: what no action has moved yet, and this one does not, needs no state.
+        starts = _transition(self._protocol, START, occurrence.action.name) is not None
+        if not starts and not self._unnamed.get(scope) and not self._overlapping(scope, key):
+            return
+        tracked = self._tracked_object(scope, key)
+        for other in self._overlapping(scope, key):
+            if other is not tracked:
+                other.forget()
+        self._move(tracked, occurrence)
 
-    def _tracked_object(self, scope: int, value: Value) -> TrackedObject:
-        """The paths of an object; a new one has been moved by the actions before it that move each object."""
-        key = (scope, id(value))
-        if key not in self._objects:
-            self._objects[key] = TrackedObject(value)
+    def _tracked_object(self, scope: int, key: ObjectKey) -> TrackedObject:
+        """The paths of an object; a new one has those of the objects that it may be."""
+        if (scope, key) in self._objects:
+            return self._objects[scope, key]
+        tracked = TrackedObject()
+        overlapping = self._overlapping(scope, key)
+        if overlapping:
+            tracked.paths = self._paths_of_options(scope, key)
+        self._objects[scope, key] = tracked
+        if not overlapping:
+            # It has been moved by the actions before it that move each object.
             for earlier in self._unnamed.get(scope, ()):
-                self._move(self._objects[key], earlier)
-        return self._objects[key]
+                self._move(tracked, earlier)
+        return tracked
+
+    def _overlapping(self, scope: int, key: ObjectKey) -> list[TrackedObject]:
+        """The objects that may be the same as this one."""
+        return [
+            tracked
+            for (frame, other), tracked in self._objects.items()
+            if frame == scope and not key.isdisjoint(other)
+        ]
+
+    def _paths_of_options(self, scope: int, key: ObjectKey) -> list[Path]:
+        """The paths of what the arms of a branch made; unknown where the object is only a part of another."""
+        paths: list[Path] = []
+        known: set[int] = set()
+        for (frame, other), tracked in self._objects.items():
+            if frame != scope or key.isdisjoint(other):
+                continue
+            if not other < key:
+                return [Path(UNKNOWN_STATE)]
+            paths += tracked.paths
+            known |= other
+        return paths if known == key else [*paths, Path()]
 
     def _move_unnamed(self, occurrence: Occurrence) -> None:
         """Move the object of an action that names none: the only one of the script, or each."""
@@ -222,15 +258,14 @@ class _ObjectStates:
             if len(tracked) == 1 or occurrence.action.moves_all:
                 self._move(one, occurrence)
             else:
-                one.paths = [Path(UNKNOWN_STATE)]
+                one.forget()
 
     def _forget_arguments(self, event: CallEvent) -> None:
         """Forget the states of what an unknown function is given."""
         scope = _scope_of_states(event)
         for given in (*event.args, *event.keywords.values()):
-            for value in identities_of(given):
-                if (scope, id(value)) in self._objects:
-                    self._objects[scope, id(value)].paths = [Path(UNKNOWN_STATE)]
+            for tracked in self._overlapping(scope, key_of_object(given)):
+                tracked.forget()
 
     def _move(self, tracked: TrackedObject, occurrence: Occurrence) -> None:
         """Move the paths of an object, and note what is broken on them."""
@@ -272,15 +307,13 @@ def _may_run(module: Module, order: BrokenOrder) -> bool:
     return order.releases is None or order.releases.may_run(module.pins)
 
 
-def identities_of(value: Value) -> list[Value]:
-    """The objects that a value may be, each as the value that stands for it however it is wrapped."""
-    found: list[Value] = []
-    for way in lineages(value):
+def key_of_object(value: Value) -> ObjectKey:
+    """What tells an object from others, however it is wrapped; a copy is an object of its own."""
+    found: set[int] = set()
+    for way in ways_to_objects(value):
         copies = [step.result for step in way.steps if step.named(*COPIES)]
-        one = copies[0] if copies else way.origin
-        if not any(one is other for other in found):
-            found.append(one)
-    return found
+        found.add(id(copies[0] if copies else way.origin))
+    return frozenset(found)
 
 
 def _actions_called(

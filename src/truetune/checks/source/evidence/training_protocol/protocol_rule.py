@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.training_protocol.follow_object_states import (
@@ -58,8 +58,16 @@ class ProtocolRule(SourceRule):
             order.remedy,
             severity=order.severity,
             evidence=[
-                f"line {first.line} runs before line {second.line}, on the same object: {place.protocol.about}",
+                f"{_name_of_place(first, second)} runs before line {second.line}, on the same object:"
+                f" {place.protocol.about}",
                 f"order `{order.name}`: {order.source}",
             ],
             cases=[second, first],
         )
+
+
+def _name_of_place(first: Case, second: Case) -> str:
+    """The line of the first place, with its file where that is another one."""
+    if first.file == second.file:
+        return f"line {first.line}"
+    return f"line {first.line} of {first.file}"

@@ -14,6 +14,7 @@ from truetune.checks.source.evidence.training_protocol.find_acted_objects import
     changed_tokenizer,
     every_object,
     frozen_whole_model,
+    generates,
     is_inside_wrapper,
     is_loaded_model,
     is_made_by,
@@ -28,11 +29,14 @@ from truetune.checks.source.evidence.training_protocol.find_acted_objects import
     sampler_of_prepared_loader,
     tokenizer_of_length,
     tokenizer_of_trainer,
+    tokenizer_that_gets_left_side,
+    tokenizer_that_pads,
     tokenizer_that_writes_rows,
     tokenizer_whose_pad_id_is_taken,
     tokenizer_with_new_tokens,
     training_begins,
     unfrozen_part,
+    unfrozen_part_but_embedding,
     when_length_was_read,
 )
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
@@ -271,7 +275,7 @@ WRAPPER = Protocol(
         Action(
             "unfreeze",
             "p.requires_grad = True",
-            unfrozen_part,
+            unfrozen_part_but_embedding,
             methods=("requires_grad_",),
             attributes=("requires_grad",),
         ),
@@ -593,6 +597,52 @@ PADDING_TOKEN = Protocol(
     ),
 )
 
+PADDING_SIDE = Protocol(
+    name="padding-side",
+    title="The padding side and the batch that was padded",
+    family="setup",
+    about="a tokenizer",
+    states=(
+        State("left", "it pads on the left"),
+        State("padded", "it has padded a batch, and not on the left"),
+        State("left late", "it got the left as its padding side after that"),
+    ),
+    actions=(
+        Action(
+            "pad",
+            "tokenizer(texts, padding=True)",
+            tokenizer_that_pads,
+            methods=("__call__", "batch_encode_plus", "pad"),
+        ),
+        Action(
+            "set left",
+            'tokenizer.padding_side = "left"',
+            tokenizer_that_gets_left_side,
+            attributes=("padding_side",),
+        ),
+        Action("generate", "model.generate(**batch)", generates, methods=("generate",)),
+    ),
+    transitions=(
+        Transition("set left", "left", (START,)),
+        Transition("pad", "padded", (START,)),
+        Transition("pad", "left", ("left late",)),
+        Transition("set left", "left late", ("padded",)),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "padding-side-set-after-batch",
+            "left late",
+            "generate",
+            "the padding side is set after the batch was padded: the model generates from the batch as it was padded"
+            " before",
+            "set tokenizer.padding_side before the texts are encoded",
+            "https://huggingface.co/docs/transformers/llm_tutorial",
+            severity="warning",
+            shows_past=True,
+        ),
+    ),
+)
+
 NEW_VOCABULARY = Protocol(
     name="new-vocabulary",
     title="A new vocabulary and the embedding of the old one",
@@ -713,6 +763,45 @@ ADAPTER_SWITCH = Protocol(
     ),
 )
 
+INFERENCE_MODE = Protocol(
+    name="inference-mode",
+    title="Unsloth's mode for inference",
+    family="setup",
+    about="a model that Unsloth loaded",
+    states=(State("for inference", "Unsloth has switched it to its mode for inference"),),
+    actions=(
+        Action(
+            "switch to inference",
+            "FastLanguageModel.for_inference(model)",
+            argument(0, "model"),
+            functions=("unsloth.Fast*Model.for_inference",),
+        ),
+        Action(
+            "switch to training",
+            "FastLanguageModel.for_training(model)",
+            argument(0, "model"),
+            functions=("unsloth.Fast*Model.for_training",),
+        ),
+        Action("train", "loss.backward()", every_object, methods=("backward",)),
+    ),
+    transitions=(
+        Transition("switch to inference", "for inference"),
+        Transition("switch to training", START),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "trained-in-inference-mode",
+            "for inference",
+            "train",
+            "the model is in Unsloth's mode for inference while a loop of the script trains it: gradient checkpointing"
+            " and dropout are off",
+            "call FastLanguageModel.for_training(model) before the loop; a trainer does so itself",
+            "https://github.com/unslothai/unsloth/issues/392",
+            severity="warning",
+        ),
+    ),
+)
+
 SECOND_ADAPTER = Protocol(
     name="second-adapter",
     title="A second adapter and which one trains",
@@ -819,7 +908,12 @@ DROPPED_WRAPPER = Protocol(
     title="A wrapper that is made and not kept",
     family="setup",
     about="a model",
-    states=(State("dropped", "a wrapper was made around it, and nothing holds the wrapper"),),
+    states=(
+        State("dropped", "a wrapper was made around it, and nothing holds the wrapper"),
+        State(
+            "compiled and dropped", "a compiled model was made of it, and nothing holds that one"
+        ),
+    ),
     actions=(
         Action(
             "wrap and drop",
@@ -835,11 +929,20 @@ DROPPED_WRAPPER = Protocol(
             functions=DISTRIBUTED_WRAPPERS,
             methods=("prepare",),
         ),
+        Action(
+            "compile and drop",
+            "torch.compile(model)",
+            _dropped_wrap,
+            functions=("torch.compile",),
+        ),
+        Action("compile", "model = torch.compile(model)", _kept_wrap, functions=("torch.compile",)),
         Action("call", "model(**batch)", receiver, methods=("__call__",)),
     ),
     transitions=(
         Transition("wrap and drop", "dropped"),
         Transition("wrap", START),
+        Transition("compile and drop", "compiled and dropped", (START,)),
+        Transition("compile", START),
     ),
     broken_orders=(
         BrokenOrder(
@@ -850,6 +953,15 @@ DROPPED_WRAPPER = Protocol(
             " averaged, and the copies drift apart",
             "keep what the call returns under the model's name",
             "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
+        ),
+        BrokenOrder(
+            "compiled-model-dropped",
+            "compiled and dropped",
+            "call",
+            "the compiled model is dropped and the bare one is called: nothing is compiled",
+            "keep what torch.compile returns under the model's name, or call model.compile()",
+            "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
+            severity="warning",
         ),
     ),
 )
@@ -922,9 +1034,11 @@ PROTOCOLS_OF_SETUPS = (
     VOCABULARY,
     WRITTEN_ROWS,
     PADDING_TOKEN,
+    PADDING_SIDE,
     NEW_VOCABULARY,
     TRAINER_MODEL,
     ADAPTER_SWITCH,
+    INFERENCE_MODE,
     SECOND_ADAPTER,
     EMBEDDING_ADAPTER,
     SHARDED_SAMPLER,
