@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -157,7 +158,7 @@ def test_kubernetes_checks_before_it_trains() -> None:
     assert instructions("ENTRYPOINT")[0].endswith('/truetune"]')
     for arguments in (check["args"], train["command"][1:]):
         name, *rest = arguments
-        command = truetune_group.get_command(None, name)
+        command = truetune_group.get_command(click.Context(truetune_group), name)
         assert command is not None
         command.make_context(name, rest, resilient_parsing=True)
 

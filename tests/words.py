@@ -137,7 +137,10 @@ RIGHT: dict[tuple[str, str], str] = {
     ("src/truetune/checks/evaluation/two_models_answer_alike.py", "twin"): "a key of its example",
     ("src/truetune/checks/rows/encoded_text.py", "stand"): "a station of an example stands",
     ("src/truetune/checks/rows/encoded_text.py", "behind"): "a place in an example",
-    ("src/truetune/checks/serving/server_builds_another_prompt.py", "stand"): "a cause of an example",
+    (
+        "src/truetune/checks/serving/server_builds_another_prompt.py",
+        "stand",
+    ): "a cause of an example",
     ("src/truetune/report/page/token_rows.py", "twin"): "a JSON key",
     ("src/truetune/checks/explaining/guides.py", "good answers"): "what users say of their model",
     ("src/truetune/checks/explaining/guides.py", "go on"): "what users say of their model",
