@@ -1,4 +1,4 @@
-"""Whether what a stack printed names the bug: judgements.yaml, read by a person from the lines of the results."""
+"""Whether what a stack printed names the bug: judgements.yaml, judged by hand from the lines of the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.stacks.run_cases import StackResult
 
 
 class Judgement(BaseModel):
-    """What a person said about the lines that a stack printed of a broken copy alone."""
+    """What is held of the lines that a stack printed of a broken copy alone."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +47,7 @@ def names_the_bug(result: StackResult) -> bool:
         result: What it printed.
 
     Returns:
-        True where a person judged so; False where it printed nothing of the broken copy alone.
+        True where it was judged so; False where it printed nothing of the broken copy alone.
 
     Raises:
         KeyError: It printed something that nobody has judged.
@@ -62,7 +62,7 @@ def is_comparable(result: StackResult) -> bool:
         result: What it printed.
 
     Returns:
-        False where the clean copy did not run through, or a person judged so.
+        False where the clean copy did not run through, or it was judged so.
     """
     judgement = judgements().get((result.stack, result.case))
     return result.clean_exit_code == 0 and (judgement is None or judgement.comparable)
