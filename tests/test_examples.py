@@ -121,7 +121,8 @@ def test_every_example_is_tested_and_in_the_index() -> None:
     assert stacks == {*STATIC, *TRAINED}
     linked = set(LINK.findall((EXAMPLES / "README.md").read_text(encoding="utf-8")))
     notebooks = {f"notebooks/{path.name}" for path in NOTEBOOKS}
-    assert linked == {f"{stack}/README.md" for stack in stacks} | notebooks
+    jobs = {"../docs/howto/jobs.md"}
+    assert linked == {f"{stack}/README.md" for stack in stacks} | notebooks | jobs
 
 
 def test_data_sets_are_those_of_their_script(tmp_path: Path) -> None:

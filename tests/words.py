@@ -27,6 +27,8 @@ LEFT = Path(__file__).parent / "words_left.txt"
 PAGES, MESSAGES, DOCSTRINGS = "pages", "messages", "docstrings"
 EVERYWHERE = (PAGES, MESSAGES, DOCSTRINGS)
 READ_BY_USERS = (PAGES, MESSAGES)
+_RULE_PAGE = "## What it does"
+"""In the docstring of a rule's module, which is its page on the site and in `truetune explain`"""
 NOT_CHECKED = {
     "docs/starts.md": "written from bench/starts: the words of the cases' users",
     "docs/bugs.md": "written from bench/bugs: the texts of the cases",
@@ -133,6 +135,12 @@ _PATTERNS = tuple((word, re.compile(word.pattern.replace(" ", r"\s+"), re.I)) fo
 
 RIGHT: dict[tuple[str, str], str] = {
     ("src/truetune/checks/evaluation/two_models_answer_alike.py", "twin"): "a key of its example",
+    ("src/truetune/checks/rows/encoded_text.py", "stand"): "a station of an example stands",
+    ("src/truetune/checks/rows/encoded_text.py", "behind"): "a place in an example",
+    (
+        "src/truetune/checks/serving/server_builds_another_prompt.py",
+        "stand",
+    ): "a cause of an example",
     ("src/truetune/report/page/token_rows.py", "twin"): "a JSON key",
     ("src/truetune/checks/explaining/guides.py", "good answers"): "what users say of their model",
     ("src/truetune/checks/explaining/guides.py", "go on"): "what users say of their model",
@@ -200,6 +208,8 @@ def read_strings(path: str, source: str) -> Iterator[Text]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             kind = DOCSTRINGS if id(node) in documents else MESSAGES
+            if kind == DOCSTRINGS and _RULE_PAGE in node.value:
+                kind = PAGES
             yield Text(path, node.lineno, kind, node.value)
 
 

@@ -10,7 +10,7 @@ references end in that way too.
 
 ## Why it is bad
 
-What is searched in the answer (a number behind `####`, the closing brace of JSON, the last line) was never written: the
+What is searched in the answer (a number after `####`, the closing brace of JSON, the last line) was never written: the
 answer counts as wrong, and the score measures the limit.
 
 ## Example

@@ -9,7 +9,7 @@ end of a run all of 8 or more are.
 ## Why it is bad
 
 The model has learned that the stop token comes first: an empty answer column, answers that truncation cut off, or a
-label that stands one place off.
+label that is one place off.
 
 ## Example
 

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words stands
+Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words is
 at the start or the end of the answer, which then explains it, 200 more. Not counted are a reasoning block
 (`<think>...</think>`) that the reference has not, steps that end in a marked result (`#### 560`) where the reference is
 that value alone, and answers that a limit of new tokens ended (answers-are-cut-off). It fires where there are more than

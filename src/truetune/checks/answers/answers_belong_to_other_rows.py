@@ -6,7 +6,7 @@ Looks up which reference each answer gives: the same words, a short reference in
 in common than with any other. It fires where at least half of the answers give the reference of another row and hardly
 one is given twice, which guessing does not do; or where they are off by the same number of rows, be it from some row
 on. Where references are a few labels, it tries the orders that scripts lose (shifted, reversed, sorted by the length of
-the prompt, gathered from several processes), unless exchanged labels explain the answers as well. An answer that stands
+the prompt, gathered from several processes), unless exchanged labels explain the answers as well. An answer that is
 in its own prompt counts for nothing. Where references tell nothing, prompts and answers are compared by the rare words
 that they share, as `answers-of-other-rows` does in training rows.
 

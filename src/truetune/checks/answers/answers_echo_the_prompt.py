@@ -8,8 +8,8 @@ a change, or, in the second half of a run, where, beyond chance, more than 1 of 
 run all of 8 or more do.
 
 In a file of predictions it tells whether the prompt was decoded with the answer: nearly all hold their question as it
-was asked, behind nothing but what a template writes, and before an answer. Where only a part of them begins with its
-whole prompt, the model writes it. The other rules then judge the answers behind the prompts.
+was asked, after nothing but what a template writes, and before an answer. Where only a part of them begins with its
+whole prompt, the model writes it. The other rules then judge the answers after the prompts.
 
 ## Why it is bad
 

@@ -3,7 +3,7 @@
 ## What it does
 
 Compares each answer of a finished model with its reference: is it the same, does it hold its final answer, do the two
-share a word? Words that stand in a third of all references (function words, words of the form) tell nothing in longer
+share a word? Words that are in a third of all references (function words, words of the form) tell nothing in longer
 ones. It fires where, beyond chance, more than 4 of 5 share nothing; with a parser where, beyond chance, more than 4 of
 5 are wrong.
 

@@ -4,7 +4,7 @@
 
 Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens. It
 fires in the second half of a run, and at its end, where, beyond chance, more than 4 of 10 do not; an error where of 8
-or more none does and the probability of a stop token behind the reference is below 0.001: it was never learned, though
+or more none does and the probability of a stop token after the reference is below 0.001: it was never learned, though
 the loss of the contents has fallen by a tenth where it is known. Answers that continue with the marker of the prompts
 (`### Question:`) and a question of their own show the same without a probability: the help then begins with the stop
 token. Where that probability is high, stopping was learned, and the answers never come to the place: a note.

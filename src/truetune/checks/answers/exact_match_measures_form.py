@@ -4,11 +4,11 @@
 
 Compares the answers of a finished model with their references, where no parser is named. It fires where at most 1 of 10
 is its reference word for word, and at least 1 of 5 gives the same final answer in another form: the number at the end
-of a sentence, the letter behind `Answer:`, the words of the reference in a longer text, JSON between other text. With a
+of a sentence, the letter after `Answer:`, the words of the reference in a longer text, JSON between other text. With a
 parser or without, it fires as well where nearly all references mark their final answer in one way (`####`) and nearly
 all answers in another (`\\boxed{}`).
 
-Numbers that stand alone on both sides, and differ in spelling (`1234` and `1,234.00`), are counted where more answers
+Numbers that are alone on both sides, and differ in spelling (`1234` and `1,234.00`), are counted where more answers
 are exact: it fires where they are half of the misses, and 8 or more.
 
 Where nearly all answers begin with a reasoning block (`<think>...</think>`) that the references have not, it says so,

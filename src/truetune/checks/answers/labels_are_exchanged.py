@@ -7,7 +7,7 @@ which the answers are right. It fires where three of four are right under it and
 
 ## Why it is bad
 
-The model tells the classes apart, and a score says that it is worse than a guess. A list of names stands in another
+The model tells the classes apart, and a score says that it is worse than a guess. A list of names is in another
 order in the evaluation than in the training (`["positive", "negative"]` for 0 and 1), or training rows were made with
 the names exchanged: then what is served is wrong as well.
 

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Reads the answers of a finished model beside references of which it can be told whether an answer gives them: labels,
+Reads the answers of a finished model beside references that decide whether an answer gives them: labels,
 numbers, letters of a choice, a few words. A label is found as a whole word, the longest first, so that `supported` is
 not read in `unsupported`. It fires where, beyond chance, more than half of these answers give something else; as an
 error where the references are labels and, beyond chance, fewer are right than with the commonest label for every row.

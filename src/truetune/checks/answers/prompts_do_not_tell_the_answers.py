@@ -3,7 +3,7 @@
 ## What it does
 
 Counts the different prompts and references of the last pass, prompts with all their turns. It fires where a prompt
-stands in 8 rows or more on average, where most of the references differ, and where an answer is no nearer to its own
+is in 8 rows or more on average, where most of the references differ, and where an answer is no nearer to its own
 reference than to that of another row with the same prompt. Prompts with pictures, sound or video are left alone, and so
 are several answers to one question, which share their reference.
 

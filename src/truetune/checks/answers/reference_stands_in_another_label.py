@@ -2,9 +2,9 @@
 
 ## What it does
 
-Where references are a few labels, and one of them stands in another as a text (`safe` in `unsafe`), counts the answers
+Where references are a few labels, and one of them is in another as a text (`safe` in `unsafe`), counts the answers
 that hold their reference as a text and say another label first. It fires where these are 3 or more, and at least 1 of
-20. It is a note, and a warning where a figure that stands in a file beside the predictions is the one that
+20. It is a note, and a warning where a figure that is in a file beside the predictions is the one that
 `reference in answer` gives.
 
 ## Why it is bad

@@ -36,7 +36,7 @@ looks:
 ## Fix safety
 
 There is no automatic fix. Generate with `repetition_penalty=1.0` and `no_repeat_ngram_size=0` (frequency and presence
-penalties of 0 on a server); they stand in the call of `generate`, in a GenerationConfig or in generation_config.json.
+penalties of 0 on a server); they are in the call of `generate`, in a GenerationConfig or in generation_config.json.
 
 ## References
 

@@ -9,7 +9,7 @@ half of a run, where, beyond chance, more than 1 of 50 has one; an error where a
 ## Why it is bad
 
 Users see them, and the model continues to play the user: it writes the next question itself. The stop token is not
-learned, it is another one than the server's, or markers stand in the contents of the data.
+learned, it is another one than the server's, or markers are in the contents of the data.
 
 ## Example
 

@@ -5,7 +5,7 @@
 Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens, at
 each pass. It fires where the last pass has fewer of them than the best one before, and chance makes such a change in
 less than 1 of 40 runs (from all to 3 of 8, or at the fifth look to 2 of 8); an error where of 8 or more answers none
-stops any more and the probability of a stop token behind the reference has fallen below 0.001.
+stops any more and the probability of a stop token after the reference has fallen below 0.001.
 
 ## Why it is bad
 

@@ -3,7 +3,7 @@
 ## What it does
 
 For DPO, ORPO, KTO and reward models, checks whether the ids that the given rows hold for their answers (`chosen_ids`,
-`rejected_ids`, `completion_ids`, `chosen_input_ids`, ...) stand in any line of the batches. It fires where none of them
+`rejected_ids`, `completion_ids`, `chosen_input_ids`, ...) are in any line of the batches. It fires where none of them
 does: the trainer tokenized the text beside them.
 
 ## Why it is bad

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Looks for tokens with attention 0 that are no padding: they stand between attended ones, or are no run of the pad token.
+Looks for tokens with attention 0 that are no padding: they are between attended ones, or are no run of the pad token.
 It says where the attention mask is the loss mask.
 
 ## Why it is bad

@@ -3,7 +3,7 @@
 ## What it does
 
 Looks in the real batches for a BOS token in front of an answer, or between two texts of one row, where the template
-writes none. A BOS behind a stop token, where another document begins, is no finding.
+writes none. A BOS after a stop token, where another document begins, is no finding.
 
 ## Why it is bad
 

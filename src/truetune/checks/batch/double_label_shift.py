@@ -28,7 +28,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 
 ## Fix safety
 
-There is no automatic fix: give the model labels that stand at the place of their token.
+There is no automatic fix: give the model labels that are at the place of their token.
 
 ## References
 

@@ -2,8 +2,8 @@
 
 ## What it does
 
-Counts the tokens that the chat template writes before an answer (the role header) or behind its stop token (the marker
-of the next turn) and that have a label. White space behind a stop token, which TRL supervises, is not counted, and
+Counts the tokens that the chat template writes before an answer (the role header) or after its stop token (the marker
+of the next turn) and that have a label. White space after a stop token, which TRL supervises, is not counted, and
 where the prompts themselves are in the loss `prompt-supervised` says so instead.
 
 ## Why it is bad

@@ -7,7 +7,7 @@ the row, padding included (GPT-2 and similar models).
 
 ## Why it is bad
 
-The text then stands at other positions than when it is served: what is learned depends on how much padding a row got.
+The text is then at other positions than when it is served: what is learned depends on how much padding a row got.
 Models with rotary positions are not hurt.
 
 ## Example

@@ -3,7 +3,7 @@
 ## What it does
 
 Compares the tokenizer's pad id with that of the model's config. A model with a head for sequences (classification,
-rewards) finds the last token of a row by its own pad id. Other models are told the pads by the attention mask, and
+rewards) finds the last token of a row by its own pad id. Other models get the pads from the attention mask, and
 there it is a note.
 
 ## Why it is bad

@@ -8,7 +8,7 @@ where there is nothing, or what there is is not honoured: an attention mask of o
 
 ## Why it is bad
 
-Each row is then learned with an unrelated one before it, at positions where it never stands when served. The loss gets
+Each row is then learned with an unrelated one before it, at positions where it never is when served. The loss gets
 lower, not higher. Plain text without prompts is left alone: joined documents are common in pretraining.
 
 ## Example

@@ -6,7 +6,7 @@ Counts the places of padding, by position and not by id, that have a label other
 
 ## Why it is bad
 
-The model learns to write pads behind its answers, and the loss falls with every pad in the batch, whatever the model
+The model learns to write pads after its answers, and the loss falls with every pad in the batch, whatever the model
 has learned. The shorter a row, the less its answer counts.
 
 ## Example

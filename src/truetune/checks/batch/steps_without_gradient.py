@@ -7,7 +7,7 @@ of them at least must have a gradient other than zero. Steps with a closure comp
 
 ## Why it is bad
 
-The step changes nothing (weight decay and the momentum of AdamW aside), and nothing is raised. `zero_grad()` stands
+The step changes nothing (weight decay and the momentum of AdamW aside), and nothing is raised. `zero_grad()` is
 between `backward()` and `step()`, the loss was cut from the model (`detach`, `item`, a loss that was forced to require
 a gradient), or the optimizer holds weights that are not the ones that are used. The loss stays flat.
 

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Takes the first batches of the real data loader and looks, behind each answer, at the label of its stop token. It fires
+Takes the first batches of the real data loader and looks, after each answer, at the label of its stop token. It fires
 where answers are supervised and none (error), or only some (warning), of their stop tokens are.
 
 ## Why it is bad

@@ -2,8 +2,8 @@
 
 ## What it does
 
-Looks in the real batches behind the stop token that ends an answer: is the next token a stop token too, and in the
-loss? Where the given rows hold no stop token, the trainer itself appends the second one (TRL's ORPO does, behind
+Looks in the real batches after the stop token that ends an answer: is the next token a stop token too, and in the
+loss? Where the given rows hold no stop token, the trainer itself appends the second one (TRL's ORPO does, after
 templates that end turns with a new line): a note, if the first one ends generation.
 
 ## Why it is bad

@@ -3,7 +3,7 @@
 ## What it does
 
 Looks at the columns of the rows before any preparation: `input_ids`, and neither `labels` nor a mask
-(`completion_mask`, `assistant_masks`, `loss_mask`). Where the template's turns stand in the ids and the prompts' tokens
+(`completion_mask`, `assistant_masks`, `loss_mask`). Where the template's turns are in the ids and the prompts' tokens
 have a label, that is an error. `truetune.audit` and the callback see TRL's rows after their preparation, in which
 labels that mask nothing look like none; with the data set as `given` they know.
 

@@ -2,8 +2,8 @@
 
 ## What it does
 
-Times a token behind 8 and behind 256 others, with the settings that are saved with the model. It fires where these
-switch the cache off, where a token behind the longer text takes three times as long (with a cache it hardly takes
+Times a token after 8 and after 256 others, with the settings that are saved with the model. It fires where these
+switch the cache off, where a token after the longer text takes three times as long (with a cache it hardly takes
 longer), where generation_config.json asks for several beams, and where the model is on a CPU beside a GPU.
 
 ## Why it is bad

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Takes the mean log-probability of the tokens of some reference answers, behind their prompts. It fires above 7
+Takes the mean log-probability of the tokens of some reference answers, after their prompts. It fires above 7
 nats/token, or where it is not a number.
 
 ## Why it is bad

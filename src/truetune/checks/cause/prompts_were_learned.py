@@ -2,7 +2,7 @@
 
 ## What it does
 
-Compares the tokens of some prompts under the model and under its base, and those of the reference answers behind them.
+Compares the tokens of some prompts under the model and under its base, and those of the reference answers after them.
 It fires where the prompts have gained half as many nats/token as the answers or more, at least 0.2, and beyond
 chance.
 

@@ -3,7 +3,7 @@
 ## What it does
 
 It fires where at least half of the answers do not stop though their references are shorter than the limit, the stop
-token is served, and behind the reference answer its probability is 0.5 or more.
+token is served, and after the reference answer its probability is 0.5 or more.
 
 ## Why it is bad
 

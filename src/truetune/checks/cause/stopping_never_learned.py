@@ -2,7 +2,7 @@
 
 ## What it does
 
-Reads the probability of a trained stop token behind the reference answers, under the model and under its base. It fires
+Reads the probability of a trained stop token after the reference answers, under the model and under its base. It fires
 where at least half of the answers do not stop and the median of this probability is below 0.5: an error where it is
 below 0.05 and not ten times that of the base, else a warning, for then stopping was learned in part. Where the base was
 not asked, it is a warning that names no cause: the base may be what does not stop. It is silent where the model babbles
@@ -10,7 +10,7 @@ and knows the reference answers no better, or its base babbles too: then no sing
 
 ## Why it is bad
 
-Behind a whole reference answer nothing is left to say. A model that has learned to stop stops there, with a probability
+After a whole reference answer nothing is left to say. A model that has learned to stop stops there, with a probability
 near 1. Where it has not, no setting of the server helps: every answer runs to the limit, and says anything.
 
 ## Example

@@ -4,7 +4,7 @@
 
 Compares the stop tokens that answers are trained to end with (of the training record, else of the template and the
 references) with those at which serving ends an answer: `eos_token_id` of generation_config.json, else of config.json,
-else the tokenizer's EOS. It fires where one is missing and stands inside answers, or where it is likely behind the
+else the tokenizer's EOS. It fires where one is missing and is inside answers, or where it is likely after the
 references and half of the answers do not stop.
 
 ## Why it is bad
@@ -32,7 +32,7 @@ stopping: {probability: 0.96, rank: 0}
 
 ## Fix safety
 
-There is no automatic fix: write the id into `eos_token_id` of generation_config.json, beside those that stand there.
+There is no automatic fix: write the id into `eos_token_id` of generation_config.json, beside those that are there.
 Engines that read no generation_config.json need it as a stop of the request.
 
 ## References

@@ -7,7 +7,7 @@ where the model's is lower by more than 1 nat a token, or is not a number.
 
 ## Why it is bad
 
-Training on such answers makes them likelier, whatever else it does. An adapter that makes them much less likely stands
+Training on such answers makes them likelier, whatever else it does. An adapter that makes them much less likely is
 on another base than it was trained on, is applied at a larger scale, or comes from a training that diverged.
 
 ## Example

@@ -2,7 +2,7 @@
 
 ## What it does
 Compares the files of a checkpoint with whole.json, which truetune writes into it last, with the size and a digest of
-each file. A `checkpoint-N` of a run (run.json stands in the folder above) that has no whole.json is not whole either;
+each file. A `checkpoint-N` of a run (run.json is in the folder above) that has no whole.json is not whole either;
 nor are weights in the folder of a run that has not ended.
 
 ## Why it is bad

@@ -2,7 +2,7 @@
 
 ## What it does
 Renders and encodes the conversations of contract.json, which truetune wrote when the training began, with the tokenizer
-and template that stand beside the weights (or else with those of the base), and compares text and ids. Also compares
+and template that are beside the weights (or else with those of the base), and compares text and ids. Also compares
 the special and the stop tokens.
 
 ## Why it is bad

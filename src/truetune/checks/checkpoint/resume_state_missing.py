@@ -1,7 +1,7 @@
 """A checkpoint to continue from lacks the state of the optimizer.
 
 ## What it does
-Looks at `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must stand beside
+Looks at `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must be beside
 it (or the shards of DeepSpeed or FSDP). It is a warning for the last checkpoint of a run that had not ended, else a
 note.
 

@@ -2,7 +2,7 @@
 
 ## What it does
 Reads `use_cache` in config.json and generation_config.json. It is a note where only config.json switches it off and a
-generation_config.json stands beside it, which `generate` goes by.
+generation_config.json is beside it, which `generate` goes by.
 
 ## Why it is bad
 `use_cache=False` is set for training with gradient checkpointing, and saved along. Generation then computes all

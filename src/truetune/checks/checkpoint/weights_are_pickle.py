@@ -2,7 +2,7 @@
 
 ## What it does
 Names the `.bin`, `.pt`, `.pth` and `.ckpt` files with weights, with their sizes. A pickle runs code when it is
-loaded, so no rule looks into it. It is a note where safetensors files stand beside it.
+loaded, so no rule looks into it. It is a note where safetensors files are beside it.
 
 ## Why it is bad
 Nothing here says whether these weights are whole: all other rules are blind to them. Loading them runs whatever their

@@ -3,7 +3,7 @@
 ## What it does
 Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, a script whose name says
 that it trains), with the model that they begin with and the folder that they write. It speaks where `lm_eval` or
-`vllm serve` comes behind, names the model of the beginning without an adapter, and no later command uses the folder as
+`vllm serve` follows, names the model of the beginning without an adapter, and no later command uses the folder as
 a model.
 
 Of a project whose training is a script in Python, a command in another file, or a file of Axolotl's or LLaMA-Factory's

@@ -8,7 +8,7 @@ Counts "Requests remaining: 0" in logs beside the script. Silent where a pass re
 
 ## Why it is bad
 lm_eval looks answers up by the prompt and the settings of generation alone, not by the model. The first checkpoint is
-asked, the others get its answers: all scores agree to the last digit, and training seems to do nothing behind it. A
+asked, the others get its answers: all scores agree to the last digit, and training seems to change nothing after it. A
 path that is there is not made again, and so it is the first one's too.
 
 ## Example

@@ -1,7 +1,7 @@
 """A command asks a server for the base by its name, and the server has an adapter under another name.
 
 ## What it does
-Reads the names of models in commands that ask a server: `lm_eval` with a model behind an address
+Reads the names of models in commands that ask a server: `lm_eval` with a model at an address
 (`--model local-chat-completions --model_args model=NAME`), bodies that `curl` posts (`"model": "NAME"`), and
 `ollama run NAME`. It compares them with the servers of the project: vLLM with `--lora-modules NAME=FOLDER`, SGLang with
 `--lora-paths`, Modelfiles with an ADAPTER. Silent where a command of the file names the adapter as well.

@@ -6,7 +6,7 @@ llama.cpp: `ignore_eos`, and a least number of tokens that is at least half of t
 left out.
 
 ## Why it is bad
-Each answer runs to the limit of tokens: behind its end stands whatever comes next, and `finish_reason` is `length` for
+Each answer runs to the limit of tokens: whatever comes next follows its end, and `finish_reason` is `length` for
 all. Training again with other stop tokens changes nothing.
 
 ## Example

@@ -2,7 +2,7 @@ r"""The files that set up a launch contradict each other.
 
 ## What it does
 Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
-script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
+script. It compares what is in two of them: batch, accumulation, learning rate, warm-up and precision of the
 DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
 makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes
 of a job; the class of layers that FSDP shall wrap with the model's; in the DeepSpeed file of a loop of one's own, the

@@ -4,7 +4,7 @@
 Looks in a Slurm job at what `srun` starts: torchrun's `--node_rank`, accelerate's `--machine_rank`, DeepSpeed's
 `--node_rank` with `--no_ssh`, and RANK for a script that srun starts in several tasks. It fires where the number is
 `$SLURM_NODEID`, `$SLURM_PROCID` or `$SLURM_LOCALID` as the batch script reads it, directly, in double quotes or by a
-variable, and where it is a plain number. Silent in single quotes, behind a backslash and in a script that each node
+variable, and where it is a plain number. Silent in single quotes, after a backslash and in a script that each node
 runs, and where a rendezvous (`--rdzv_backend=c10d`) numbers the nodes itself.
 
 ## Why it is bad

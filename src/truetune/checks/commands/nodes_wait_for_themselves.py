@@ -6,7 +6,7 @@ launch --num_machines` with its configuration, `deepspeed`, and `srun python` wi
 which the nodes meet: localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` where each node evaluates it:
 in `srun bash -c '...'`, or in a script that is started on each node; in the body of a Slurm job it is the first node's
 name, and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. It also names a
-launch for several nodes that stands in the body of a Slurm job without srun: the body runs on the first node alone.
+launch for several nodes that is in the body of a Slurm job without srun: the body runs on the first node alone.
 Silent where the number of nodes or the address comes from outside of the file, and for the command of the first node
 alone.
 

@@ -3,7 +3,7 @@
 ## What it does
 Compares the model of each server that is given adapters (vLLM's `--lora-modules`, SGLang's `--lora-paths`, TGI's
 `--lora-adapters`, as `NAME=FOLDER` or JSON, in a shell script, a job file or a compose file, started in a container or
-not) with `base_model_name_or_path` in its adapter_config.json: in the folder itself, behind a mount of the container,
+not) with `base_model_name_or_path` in its adapter_config.json: in the folder itself, under a mount of the container,
 or, where the folder is not here, in the only file of that kind beside the command. The same is asked of a command that
 gives a merge script a base and an adapter. Family, generation, size, release, and whether the model is
 instruction-tuned are read off the names. A folder into which a file of the project merges an adapter, or trains, is

@@ -20,7 +20,7 @@ llama-server -m gemma-3-12b-it-Q4_K_M.gguf --jinja
 ```
 
 ## Fix safety
-Without the option the server takes the template that stands in the model's own files.
+Without the option the server takes the template that is in the model's own files.
 
 ## References
 - llama.cpp, tools/server/README.md: `--chat-template`; vLLM documentation, "Chat Template"

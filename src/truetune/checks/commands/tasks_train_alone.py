@@ -3,7 +3,7 @@
 ## What it does
 Takes the Python script that srun or mpirun starts in several tasks (in the line, in `bash -c '...'`, in a script beside
 the job), and a loop that starts one command on each GPU with nothing else that differs. It fires where the script
-trains, no launcher stands before it, and neither the job nor the script sets RANK and WORLD_SIZE or names a variable of
+trains, no launcher comes before it, and neither the job nor the script sets RANK and WORLD_SIZE or names a variable of
 Slurm or MPI. Silent where the number of tasks is not plain, for Lightning, DeepSpeed, submitit and others that find
 their tasks by themselves, and where the script is not beside the job.
 

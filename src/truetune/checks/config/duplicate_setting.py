@@ -1,7 +1,7 @@
 """A setting is given twice.
 
 ## What it does
-Finds keys that stand twice in the same mapping of a YAML file, with their values and lines. A second line with the same
+Finds keys that are twice in the same mapping of a YAML file, with their values and lines. A second line with the same
 value changes nothing and is left alone, unless the reader stops at it.
 
 ## Why it is bad

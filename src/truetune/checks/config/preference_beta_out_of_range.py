@@ -2,7 +2,7 @@
 
 ## What it does
 Checks `beta` of DPO, KTO, ORPO (its lambda) and CPO where the loss is known: from the trainer's class, from
-`loss_type`, or because only settings of the stack stand in the file.
+`loss_type`, or because only settings of the stack are in the file.
 
 ## Why it is bad
 beta scales the reward. At 0 the loss is ln 2 whatever the model says, and every gradient is 0; below 0 the rejected

@@ -4,7 +4,7 @@
 For TRL's SFT, looks at the columns of the first row: `input_ids` with `completion_only_loss` or `assistant_only_loss`
 and neither labels nor the mask that it reads, a `completion_mask` with `completion_only_loss` off, or
 `skip_prepare_dataset` with a masking option. TRL's collator reads `completion_mask`, `assistant_masks` and `labels` of
-rows that are not prepared too, so where the columns are not available nothing is said.
+rows that are not prepared too, so where the columns are not available nothing is reported.
 
 ## Why it is bad
 Rows that have `input_ids` go round the trainer's masking: the prompt is learned with the answer. Nothing is raised

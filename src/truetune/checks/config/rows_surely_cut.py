@@ -6,7 +6,7 @@ tokenizer in use packs running text into more than six characters a token on ave
 six times the limit is too long for certain. Rows that are only probably too long are left alone.
 
 ## Why it is bad
-Most trainers cut such a row at the limit: the answer stands at its end and is lost, with its stop token. Axolotl drops
+Most trainers cut such a row at the limit: the answer is at its end and is lost, with its stop token. Axolotl drops
 the row. LLaMA-Factory shares the limit out: of an answer of half the limit and more the end is lost. The run ends
 without an error, and was trained on the prompts, or on the short rows alone.
 

@@ -11,7 +11,7 @@ the other, for other training rows or methods, and for collections: three and mo
 as a library's examples, or more than five of one set of rows.
 
 ## Why it is bad
-A prompt that stands in every row is learned after some steps, and its tokens cost next to nothing then. A mean over
+A prompt that is in every row is learned after some steps, and its tokens cost next to nothing then. A mean over
 all tokens is far below one over the answers alone, and falls although the answers are no better. The lower of two such
 losses says nothing of which run is better.
 

@@ -4,10 +4,10 @@
 Finds keys of earlier releases that the assumed one does not know, and says what became of them. Where the notebook, the
 script or the project's requirements ask for a release that still takes the old name, there is nothing to say; where
 none of them names a release, the finding says from which one on it holds. In a script it is an error where the call is
-sure to stop, by the release that is asked for. Where no file asks for one it is a warning, listed behind faults that
+sure to stop, by the release that is asked for. Where no file asks for one it is a warning, listed after faults that
 say nothing by themselves; and a note where outputs of the notebook, or logs, checkpoints, predictions and notes beside
 the script, show that it ran. Old names that are
-still taken are told together in one note, and so are those in a file that a program with settings of its own reads (see
+still taken share one note, and so are those in a file that a program with settings of its own reads (see
 `unknown-setting`).
 
 ## Why it is bad

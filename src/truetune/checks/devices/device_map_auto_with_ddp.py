@@ -7,7 +7,7 @@ of a command of the project that names them (`accelerate launch --num_processes 
 program (Axolotl) replaces the map by each process's own GPU.
 
 ## Why it is bad
-Each process would spread its own copy over all GPUs: accelerate stops the run. In one process the layers stand on
+Each process would spread its own copy over all GPUs: accelerate stops the run. In one process the layers are on
 several GPUs that work one after the other: four cost four times as much and are no faster than one.
 
 ## Example

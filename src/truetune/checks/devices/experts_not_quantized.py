@@ -5,7 +5,7 @@ Where a mixture of experts is loaded in 4 or 8 bits, it counts what bitsandbytes
 transformers 5 the experts of a layer are one tensor of three dimensions and no linear layer.
 
 ## Why it is bad
-Nothing is said, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB and not 17. LoRA on
+No warning is printed, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB and not 17. LoRA on
 `all-linear` does not reach the experts either.
 
 ## Example

@@ -5,7 +5,7 @@ Reads CUDA_VISIBLE_DEVICES as CUDA and torch do, on a machine that has GPUs: an 
 that there is not ends the list, a repeated one empties it.
 
 ## Why it is bad
-Nothing is said: the run starts on the CPU, or on fewer GPUs than named, and takes days instead of hours.
+No warning is printed: the run starts on the CPU, or on fewer GPUs than named, and takes days instead of hours.
 
 ## Example
 ```yaml

@@ -5,7 +5,7 @@ Looks at the folder that huggingface_hub would use (HF_HUB_CACHE, HF_HOME, or ~/
 written, how much room has its disk, and do variables forbid downloads?
 
 ## Why it is bad
-A download that ends at 99 % has taken an hour; offline, a model that is not there yet is said not to exist.
+A download that ends at 99 % has taken an hour; offline, a model that is not there yet is reported as missing.
 
 ## Example
 ```yaml

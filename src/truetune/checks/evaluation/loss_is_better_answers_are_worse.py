@@ -7,7 +7,7 @@ significantly more answers are right under that one alone than under this one al
 
 ## Why it is bad
 
-The loss is measured behind the reference's own words; an answer stands behind the model's. A model can learn the style
+The loss is measured after the reference's own words; an answer comes after the model's. A model can learn the style
 of its rows, and lose what it knew or where to stop. To choose by the loss would choose the worse one.
 
 ## Example

@@ -7,7 +7,7 @@ characters as a model makes them that does not stop, and gives it one second for
 
 ## Why it is bad
 
-The score changes from run to run, or an evaluation stands still at one bad answer: a pattern with nested repetitions
+The score changes from run to run, or an evaluation waits for one bad answer: a pattern with nested repetitions
 (`(\\w+\\s?)*$`) takes time that doubles with each character.
 
 ## Example

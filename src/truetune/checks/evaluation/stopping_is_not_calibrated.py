@@ -10,7 +10,7 @@ than twice as many.
 ## Why it is bad
 
 Answers run on to the limit, into turns that the model makes up, or break off. The stop token was masked with the
-padding (pad = eos), cut off with the end of long rows, is another one than serving stops at, or stands inside answers.
+padding (pad = eos), cut off with the end of long rows, is another one than serving stops at, or is inside answers.
 
 ## Example
 

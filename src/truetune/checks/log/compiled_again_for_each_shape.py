@@ -3,7 +3,7 @@
 ## What it does
 Reads what PyTorch prints of compilations: `[__recompiles] Recompiling function ...` with the guard that failed (`size
 mismatch at index 1. expected 512, actual 640`), the limit that is reached (`recompile_limit`, `cache_size_limit`), and
-CUDA graphs that are recorded for each size. Where lines say how long requests or steps took, those behind a compilation
+CUDA graphs that are recorded for each size. Where lines say how long requests or steps took, those after a compilation
 are compared with the others.
 
 ## Why it is bad

@@ -26,7 +26,7 @@ curve:
 ```
 
 ## Fix safety
-`truetune check` with both files names the rows that stand in both.
+`truetune check` with both files names the rows that are in both.
 
 ## References
 - OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261

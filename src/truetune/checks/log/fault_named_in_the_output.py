@@ -2,11 +2,11 @@
 
 ## What it does
 Looks for lines that begin with a warning that is known to name a fault (`Some weights of ... are newly initialized`,
-`None of the inputs have requires_grad=True`), each once with its count, and for tracebacks behind which the run
+`None of the inputs have requires_grad=True`), each once with its count, and for tracebacks after which the run
 continued. A line that merely holds such words, as a row of the training data may, is none.
 
 ## Why it is bad
-Such warnings stand among hundreds of harmless lines, and the run ends well: a model whose head began at random, or
+Such warnings are among hundreds of harmless lines, and the run ends well: a model whose head began at random, or
 whose lower layers got no gradient, is saved like any other.
 
 ## Example

@@ -5,7 +5,7 @@ Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network
 `NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory where
 NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. A library of InfiniBand that can't be opened (`Failed to open
 libibverbs.so`, as in plain images of Python) is named as the cause, with the image of a Dockerfile beside the log.
-Where logs with other numbers of nodes were given with it, the times of their steps stand beside those of this one.
+Where logs with other numbers of nodes were given with it, the times of their steps are beside those of this one.
 `Using network Socket` on one machine is none: nothing goes over the network.
 
 ## Why it is bad

@@ -15,7 +15,7 @@ less than 5 % over 20 records or more, is a warning: no rate moves it. So is an 
 above 5, and the run of a whole model whose output says that saved weights were loaded: it does not know these ids.
 
 ## Why it is bad
-A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
+A trained model begins far below guessing, an untrained one at it. Above it are: labels of another tokenizer,
 weights that were not loaded, ids beyond what the model knows, or a loss that is summed instead of averaged (over
 accumulated batches where a custom `compute_loss` takes `num_items_in_batch` and ignores it), with gradients as many
 times too big.

@@ -4,7 +4,7 @@
 Compares the median of the last tenth of the losses with the beginning (the first tenth or three records, the lower)
 and with the lowest level in between (a rolling median). It fires where the end lies above the beginning by 10 % and
 five times the noise of such medians, or gives back more than half of what had been gained; the lowest of many medians
-is allowed to be low by chance. It fires too where the loss climbs by two nats right behind its first record and none
+is allowed to be low by chance. It fires too where the loss climbs by two nats right after its first record and none
 of twenty later ones is as low as that. A loss that leaps up several times and falls again each time is left alone:
 rows in an order make such a curve, or a run that begins again. The place is the strongest change of level (CUSUM)
 after the lowest point.

@@ -5,7 +5,7 @@ Takes the autocorrelation of the loss about its rolling median. A swing is a per
 which it is above 0.6 while half a period away it is below -0.4, over 10 % of the level at least. Periods that
 something else may have made are left out, as far as the log and the settings do not exclude it: epochs, evaluations,
 checkpoints, the accumulation of gradients, and batches grouped by length, which repeat after 50 steps (QLoRA's
-default), over N processes after 50 / N. What was excluded stands in the evidence. It also fires where the noise (MAD of
+default), over N processes after 50 / N. What was excluded is in the evidence. It also fires where the noise (MAD of
 neighbours' differences) grows tenfold from the first to the last quarter while the loss does not fall.
 
 ## Why it is bad

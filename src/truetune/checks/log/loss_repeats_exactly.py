@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for losses that return with all their digits (four at least): in a row, or with the period of an epoch. It fires
-where half of the records of the second half of the run, ten at least, repeat the one that stands a fixed number of
+where half of the records of the second half of the run, ten at least, repeat the one that is a fixed number of
 records before.
 
 ## Why it is bad

@@ -5,7 +5,7 @@ Lays the whole epochs of a run over each other, each without its level, slope an
 epoch is like the one before (0.6 and more over 20 records at least) by a tenth of the level, the rows came in the same
 order. It is a warning where the course is smooth, as blocks of like rows make it, and a note where single batches
 return. Also where the loss goes one way within each of three epochs and back at its end, as sorted rows make it. A
-learning rate that restarts, and batches grouped by length, are told apart and left alone.
+learning rate that restarts, and batches grouped by length, are recognised and left alone.
 
 ## Why it is bad
 Rows in the order of their file are mostly sorted: by task, source, length or date. Each block is trained alone, the

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks at the bar of the training: it is not full, no exception and no other end is printed, and the trainer did not say
-that it was done. Where NCCL joined the GPUs by direct copies (`via P2P`) and the bar stands at 0, it says that too.
+that it was done. Where NCCL joined the GPUs by direct copies (`via P2P`) and the bar is at 0, it says that too.
 
 ## Why it is bad
 Either the run is still writing, or it hangs, or what ended it was printed elsewhere: in another rank's file, in the

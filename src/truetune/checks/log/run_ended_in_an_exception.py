@@ -4,11 +4,11 @@
 Puts the tracebacks in the console output together, of every process, and finds the one that ended the run: the root of
 a chain, not what was raised because another process had failed (`ChildFailedError`, an NCCL timeout, a broken pipe).
 About 130 exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
-names the type, the last frame in the user's own code, and its line. A traceback behind which the run continued is none.
+names the type, the last frame in the user's own code, and its line. A traceback after which the run continued is none.
 A run that its user stopped (Ctrl-C) is a note, with the place where it was.
 
 ## Why it is bad
-Nothing behind this step was trained, and the newest checkpoint may be cut off. The last lines of the output are often
+Nothing after this step was trained, and the newest checkpoint may be cut off. The last lines of the output are often
 those of the launcher, which only reports that a process failed.
 
 ## Example

@@ -3,9 +3,9 @@
 ## What it does
 Looks among the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA
 runtime print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
-segmentation fault, a failed assertion of a GPU kernel. Lines behind which the run continued are none. `CANCELLED AT`
+segmentation fault, a failed assertion of a GPU kernel. Lines after which the run continued are none. `CANCELLED AT`
 without a reason is a cancelled job, not a time limit, and faults that the output names before it are shown with it.
-Whether the run stood still before, its steps say: by the log's clock, else by whether they come at an even pace. One
+Whether the run had stalled before, its steps say: by the log's clock, else by whether they come at an even pace. One
 job that is ended in two logs of a folder is one finding.
 
 ## Why it is bad

@@ -8,7 +8,7 @@ It names the setting: by the log's own line (`non-default args`, `server_args`, 
 the compose file or the script beside the log. It is silent where the cache is full: there, requests wait for memory.
 
 ## Why it is bad
-A GPU answers 64 requests together in little more time than four. Behind a cap of four, the others wait for whole
+A GPU answers 64 requests together in little more time than four. With a cap of four, the others wait for whole
 answers of those before them, while most of the GPU's memory and arithmetic is idle.
 
 ## Example

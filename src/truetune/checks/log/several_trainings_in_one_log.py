@@ -1,7 +1,7 @@
 """Several trainings that know nothing of each other write one output.
 
 ## What it does
-Counts how often each record of the training stands in the console output. It fires where each is there several times,
+Counts how often each record of the training is in the console output. It fires where each is there several times,
 one copy after another, and as many processes print at their start that each is the only one (a step of as many rows
 as one GPU takes with accumulation, `world size: 1`, `distributed training: False`); or where the copies have nearly the
 same loss, and not the same, which the processes of one run cannot print. A run that was started again is left alone,

@@ -4,14 +4,14 @@
 Compares the loss with floors. On rows that were not seen yet (before the first epoch ends) no model comes near zero,
 unless there are few answers to choose from: a loss that goes below 0.005 there and never leaps again, or, with the data
 (`--data`), one below 2 % of the entropy of the supervised tokens where most answers are different ones, means that the
-target stands in the input. So does a loss that falls there from above 1 to below 0.1, lower at nearly every record:
+target is in the input. So does a loss that falls there from above 1 to below 0.1, lower at nearly every record:
 labels leap. With the data, two more: the loss of a model that never reads the prompt is the entropy of whole answers
 over their mean length; the loss of one that knows only how frequent tokens are is their entropy. A loss that settles at
 the first while one answer makes up half of the examples, or at the second, learned no more than that.
 
 ## Why it is bad
 The curve looks perfect. The model answers everybody the same, or copies: labels that are not shifted, a mask that
-lets later tokens be seen, an answer that stands in its own prompt.
+lets later tokens be seen, an answer that is in its own prompt.
 
 ## Example
 ```yaml

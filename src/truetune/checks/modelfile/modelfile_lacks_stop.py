@@ -5,7 +5,7 @@ Looks at a TEMPLATE in which turns end with a mark (`<|im_end|>`, `<|eot_id|>`, 
 `PARAMETER stop` names, over weights of one's own.
 
 ## Why it is bad
-Ollama stops at the EOS that stands in the weights, and at the stops of the Modelfile. Where turns end with another
+Ollama stops at the EOS that is in the weights, and at the stops of the Modelfile. Where turns end with another
 token, answers run on: the model writes the mark, then the next question itself.
 
 ## Example
@@ -24,7 +24,7 @@ PARAMETER num_ctx 8192
 ```
 
 ## Fix safety
-Safe: the mark stands in no answer.
+Safe: the mark is in no answer.
 
 ## References
 - Ollama documentation, "Modelfile Reference", `stop`

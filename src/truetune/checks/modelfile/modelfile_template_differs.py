@@ -11,7 +11,7 @@ text, and a warning where the file is here and holds none.
 
 ## Why it is bad
 The model sees a prompt that it was never trained on: answers are worse, do not stop, or hold marks of the format. What
-it learned comes only behind the marks that stood there in training. Without any template Ollama sends the bare question
+it learned comes only after the marks that were there in training. Without any template Ollama sends the bare question
 (`{{ .Prompt }}`): a tuned model continues it, rambles, and asks itself the next question.
 
 ## Example

@@ -2,13 +2,13 @@
 
 ## What it does
 Looks at a TEMPLATE that opens the user's turn with a header (ChatML, Llama 3 and 4, Gemma, Phi, GLM, Granite,
-DeepSeek, gpt-oss, Alpaca, Vicuna; `[INST]` of Mistral), and says where no header is opened behind the last question:
-behind `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front of a message that already exists. For
+DeepSeek, gpt-oss, Alpaca, Vicuna; `[INST]` of Mistral), and says where no header is opened after the last question:
+after `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front of a message that already exists. For
 `[INST]` it is the closing `[/INST]`.
 
 ## Why it is bad
-In training the answer began behind that header. Without it the model writes the most likely next text: the header
-itself (`assistant` stands as a word in the answer), or another turn of the user, so that it asks a question back. It
+In training the answer began after that header. Without it the model writes the most likely next text: the header
+itself (`assistant` is as a word in the answer), or another turn of the user, so that it asks a question back. It
 looks healthy in a notebook, whose `apply_chat_template(..., add_generation_prompt=True)` writes the header.
 
 ## Example

@@ -1,12 +1,12 @@
 """A BOS or stop token is inside an answer of a pair.
 
 ## What it does
-Looks for a BOS token in either answer, for a stop token with more text of the same answer behind it, and in chats for
+Looks for a BOS token in either answer, for a stop token with more text of the same answer after it, and in chats for
 control tokens in the contents of the rejected side (`special-token-in-content` looks at the chosen one).
 
 ## Why it is bad
 Answers that were encoded alone, or that hold a whole rendered chat, carry a BOS in their midst: the model learns broken
-starts. What stands behind a stop token is learned as something to say after the end.
+starts. What comes after a stop token is learned as something to say after the end.
 
 ## Example
 ```yaml

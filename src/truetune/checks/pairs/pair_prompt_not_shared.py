@@ -1,7 +1,7 @@
 """The two sides of a pair have different prompts, or hold the prompt once more.
 
 ## What it does
-Counts the pairs of which a side begins with a question of its own behind the prompt: the prompt again (it then stands
+Counts the pairs of which a side begins with a question of its own after the prompt: the prompt again (it is then
 there twice), or another one than the other side's. In strings: both sides begin with the whole prompt, or with a turn
 that a template wrote around it; or the two share nothing at all and no prompt is given.
 
@@ -24,7 +24,7 @@ data:
 ```
 
 ## Fix safety
-Where the prompt stands twice, taking it out of both sides (or dropping the prompt column) changes nothing else. Pairs
+Where the prompt is there twice, taking it out of both sides (or dropping the prompt column) changes nothing else. Pairs
 with different prompts are no pairs: drop them, or join the answers by prompt again. An error from a tenth of the pairs
 on.
 

@@ -21,7 +21,7 @@ data:
 ```
 
 ## Fix safety
-Writing the EOS token behind both sides is safe. TRL appends it to strings that do not end with it: then say
+Writing the EOS token after both sides is safe. TRL appends it to strings that do not end with it: then say
 `--append-eos`, and nothing else changes. An error where a tenth of the chosen sides lack it.
 
 ## References

@@ -2,7 +2,7 @@
 
 ## What it does
 Counts the pairs whose answers are not the same and share more than 95 % of their tokens in order (twice their longest
-common subsequence over both lengths), and checks whether one rejected answer stands in more than half of the pairs.
+common subsequence over both lengths), and checks whether one rejected answer is in more than half of the pairs.
 
 ## Why it is bad
 Answers sampled greedily, or from one seed, hardly differ: the gradient of DPO lies in the few tokens that do, and the

@@ -1,7 +1,7 @@
 """The same comparison occurs in the data both ways.
 
 ## What it does
-Counts the pairs whose two answers stand, for the same prompt, the other way round in another pair; and the answers that
+Counts the pairs whose two answers are, for the same prompt, the other way round in another pair; and the answers that
 KTO's labels call both true and false for one prompt. (Plain copies are counted by `duplicate-rows`.) A pair that a
 mapping has turned round against its own column of winners is left out: its labellers may agree.
 

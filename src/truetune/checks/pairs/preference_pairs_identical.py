@@ -1,7 +1,7 @@
 """Chosen and rejected are the same.
 
 ## What it does
-Compares the tokens of both answers of each pair, as they stand and as they are left when the trainer has cut them at
+Compares the tokens of both answers of each pair, as they are and as they are left when the trainer has cut them at
 `max_length` (1,024 tokens where none is set, TRL's default for DPO). Answers of the same words with other spaces or
 line breaks between them count too, where they hold no code.
 
@@ -26,7 +26,7 @@ data:
 ```
 
 ## Fix safety
-Dropping identical pairs loses nothing: they have no gradient. Where the difference lies behind the cut, a longer
+Dropping identical pairs loses nothing: they have no gradient. Where the difference comes after the cut, a longer
 `max_length` brings it back, for memory. An error from half of the pairs on, a warning from one in a hundred, else a
 note.
 

@@ -24,7 +24,7 @@ data:
 ```
 
 ## Fix safety
-Dropping these pairs is safe. Look first whether the rejected answers stand in another column
+Dropping these pairs is safe. Look first whether the rejected answers are in another column
 (`--map rejected=COLUMN`). An error from a tenth of the pairs on.
 
 ## References

@@ -7,7 +7,7 @@ It fires where an answer begins with the question itself.
 
 ## Why it is bad
 
-The tuned model repeats what it is asked. The question was put into the answer's place, or stands in front of it in the
+The tuned model repeats what it is asked. The question was put into the answer's place, or comes before it in the
 text that is supervised.
 
 ## Example

@@ -8,7 +8,7 @@ more (error), or in fewer (warning).
 
 ## Why it is bad
 
-The tuned model breaks its answers off. A stop token stands inside the texts (as written text, or put between the parts
+The tuned model breaks its answers off. A stop token is inside the texts (as written text, or put between the parts
 of a turn), or a stop id of generation_config is an ordinary token of the answers.
 
 ## Example

@@ -2,7 +2,7 @@
 
 ## What it does
 Follows the columns of a file through the training script into the text that is learned. It fires where each token of
-the text has a label, where the column that stands last in it is an answer, and where that is below a twentieth of the
+the text has a label, where the column that comes last in it is an answer, and where that is below a twentieth of the
 text. A column is an answer by its name (`answer`, `label`, `output`, ...), or where it holds one of a few short texts
 and is no source, date or language by its name. Of chats that the trainer learns whole (TRL's default), the turns of the
 assistant are the answers, whether the rows hold chats or a script renders them into a text.

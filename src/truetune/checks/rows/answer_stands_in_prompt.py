@@ -1,14 +1,14 @@
 """The answer can be read off a field of the prompt.
 
 ## What it does
-Takes the prompts apart into what stands at the same place in many rows: lines (`Group: FIN-BILLING`), pairs
+Takes the prompts apart into what is at the same place in many rows: lines (`Group: FIN-BILLING`), pairs
 (`"group": "billing"`), tags, elements, the first and last word. It fires where one of them tells the answer of nearly
 all rows (98 %) that have it, beside a text that varies: its value holds the label's words and no other label's, each of
 its values goes with one label, or it is the answer as a whole. It fires as well where prompts end with their answer. A
 list of candidates tells nothing, and a field that the rest of the prompt asks for is left out. It is an error where
-long answers (80 characters or more, all different) stand word for word in nearly all prompts, each a message or
+long answers (80 characters or more, all different) are word for word in nearly all prompts, each a message or
 paragraph of its own: the thread was written with its last reply. It warns where six answers of ten are the last
-paragraph of their prompt as it stands: the text that was to be edited is given back.
+paragraph of their prompt as it is: the text that was to be edited is given back.
 
 ## Why it is bad
 The model learns to copy the field and nothing of the text: the loss falls to nothing, the test set (which has the field

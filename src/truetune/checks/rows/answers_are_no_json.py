@@ -2,7 +2,7 @@
 
 ## What it does
 Reads each answer that begins and ends like an object or a list. It counts those that are Python values
-(`{'paid': None}`, as `str(dict)` prints them), have a comma behind the last field, or hold NaN, where the prompt speaks
+(`{'paid': None}`, as `str(dict)` prints them), have a comma after the last field, or hold NaN, where the prompt speaks
 of JSON; and those in a fence (```` ```json ````) or after a line such as "Here is the JSON:" where others of the same
 rows are bare. Where all of them are so, it is a note, and so are Python values that no prompt names. Rows whose prompt
 speaks of Python or of a dictionary are left alone.

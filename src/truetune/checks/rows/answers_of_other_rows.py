@@ -4,7 +4,7 @@
 Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from
 some row on or of all; the order in which several processes gave them, one part after the other; the reverse order;
 rows exchanged two by two; and pairs that belong to each other alone (each is far nearer to the other than all else)
-and do not stand in one row; and numbers (of an order, a part, a case) that stand in one question and in one answer, of
+and are not in one row; and numbers (of an order, a part, a case) that are in one question and in one answer, of
 another row. It fires where an order is far beyond chance, with all orders and stretches that were tried
 counted, and where the rows' own answers are no nearer than anybody's. Rows whose questions and answers share no rare
 words (labels, translations, canned replies that serve many rows) are not judged. Where a script makes

@@ -7,10 +7,10 @@ too, and where they are alike beyond what many rows share: a long instruction be
 Rows that are nearly the same are a note where they are a tenth of all and most of their answers differ in a word: they
 may be of one template.
 A column that a script beside the rows reads by its name (`row["context"]`) counts as part of the row.
-Copies of pairs that stand the other way round as well are votes, which pairs-with-opposite-labels is about.
+Copies of pairs that are the other way round as well are votes, which pairs-with-opposite-labels is about.
 
 ## Why it is bad
-A row that stands there ten times weighs ten times as much; it is learned by heart, and splits that are made later put
+A row that is there ten times weighs ten times as much; it is learned by heart, and splits that are made later put
 its copies on both sides.
 
 ## Example

@@ -2,8 +2,8 @@
 
 ## What it does
 Looks for fields of chats (`tool_calls`, `tools`, tool results, contents of a role, `documents`, images, names) of which
-no character stands in any training text of their row. Where each character of a text comes from is known from the
-rendering itself, whatever the template. A field whose words stand in the content as well is not lost. Reasoning is
+no character is in any training text of their row. Where each character of a text comes from is known from the
+rendering itself, whatever the template. A field whose words are in the content as well is not lost. Reasoning is
 judged by `thinking-stripped-from-history`, unless nothing else is left of its turn. An error where a trained turn loses
 its calls or is left empty; a warning where the model is shown less than the row holds; a note for names, and for other
 keys of messages that hold sentences.

@@ -3,7 +3,7 @@
 ## What it does
 Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`, `###
 Human:` and `### Assistant:`; lists of `Q:` and `A:` may be documents). It counts those with two and more answers whose
-end token (`</s>`, `<|endoftext|>`, `<|im_end|>`, ...) stands at the very end alone, so that the answers before it end
+end token (`</s>`, `<|endoftext|>`, `<|im_end|>`, ...) is at the very end alone, so that the answers before it end
 in nothing.
 
 ## Why it is bad

@@ -1,7 +1,7 @@
 """Rows are not what their format says.
 
 ## What it does
-Counts what the reader could not carry over as it stood: contents that are no text, missing turns, calls that are not
+Counts what the reader could not carry over as it was: contents that are no text, missing turns, calls that are not
 JSON, broken Unicode.
 
 ## Why it is bad

@@ -1,9 +1,9 @@
 """All prompts are one text, and their answers differ.
 
 ## What it does
-Compares what stands before the answer of each row. It fires where nearly all rows (95 %) have one text there, or all
+Compares what comes before the answer of each row. It fires where nearly all rows (95 %) have one text there, or all
 rows one of a few (a twentieth of the rows), their answers differ, and something shows that the prompts were meant to
-differ: a column of other texts that stands in no prompt and no answer, or a placeholder (`{text}`) that nothing filled
+differ: a column of other texts that is in no prompt and no answer, or a placeholder (`{text}`) that nothing filled
 in. Rows that a script makes are compared as it makes them. It is an error where the script reads that column, where the
 placeholder is left, or where the answers are labels; else the column may be a note, and so is the finding. Rows with
 images, sound or video are left alone.

@@ -1,7 +1,7 @@
 """Content holds control tokens.
 
 ## What it does
-Counts the control tokens that stand inside the content of messages: text such as `<|im_end|>` that the tokenizer turns
+Counts the control tokens that are inside the content of messages: text such as `<|im_end|>` that the tokenizer turns
 into the real control token.
 
 ## Why it is bad
@@ -25,7 +25,7 @@ data:
 ```
 
 ## Fix safety
-`truetune encode --content-specials text` encodes such strings as the characters that stand there, and leaves the
+`truetune encode --content-specials text` encodes such strings as the characters that are there, and leaves the
 template's own control tokens alone. Dropping the rows is safe.
 
 ## References

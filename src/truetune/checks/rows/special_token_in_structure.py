@@ -5,7 +5,7 @@ Looks for control tokens (`<|im_end|>` and the like) in what a template writes b
 and of their arguments, keys, and the row's template variables.
 
 ## Why it is bad
-There they can't be told from the template's own: turns are forged, and no mask can be trusted for such a row.
+There they can't be separated from the template's own: turns are forged, and no mask can be trusted for such a row.
 `truetune encode` refuses it.
 
 ## Example

@@ -30,7 +30,7 @@ Taking marks off the ends of contents is safe. A content with several turns in i
 is best done with the rows from before they were rendered. As plain text (`text`) such rows need no template.
 
 ## References
-- https://huggingface.co/docs/transformers/chat_templating (control tokens are to stand in the text once)
+- https://huggingface.co/docs/transformers/chat_templating (control tokens are to be in the text once)
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Says which column is read as plain text where the rows have no column that truet
 besides ids, names, dates and the like.
 
 ## Why it is bad
-It is not, where that column is the text. Where it is a question whose answer stands in a list or a number, the model
+It is not, where that column is the text. Where it is a question whose answer is in a list or a number, the model
 would learn to write questions; and a trainer that looks for `text` has to be given the same name.
 
 ## Example

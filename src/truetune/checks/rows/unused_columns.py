@@ -3,7 +3,7 @@
 ## What it does
 Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
 answer, a note where they hold sentences. Where one has the name of an answer and another one is learned as the answer,
-it names both. It is an error where the answers' words stand in such a column and in no prompt, and by its name or the
+it names both. It is an error where the answers' words are in such a column and in no prompt, and by its name or the
 settings the column belongs into the prompt: then the model can only invent them. Where settings name the columns
 (LLaMA-Factory's `columns` in dataset_info.json, `format` of a `type` in Axolotl), what they do not name reaches no
 prompt, whatever it is called. Short values (ids, sources, scores, dates) are left alone, and so are columns

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Sends one prompt that is longer than the server's context where that is told, or as long as the longest example of the
+Sends one prompt that is longer than the server's context if that is known, or as long as the longest example of the
 training. A server must read all of it or refuse it: the number of tokens that it says it read must not be smaller than
 those that were sent, and, where it tells log-probabilities, another beginning must give another answer.
 

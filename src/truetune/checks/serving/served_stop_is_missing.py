@@ -3,7 +3,7 @@
 ## What it does
 
 Asks the server for answers that the model, on this machine, ends by itself, and gives it some more tokens. Where the
-server continues behind that place, or the text of an answer holds the stop token or the mark of another turn, it does
+server continues after that place, or the text of an answer holds the stop token or the mark of another turn, it does
 not stop at the trained token. Without the model (`--no-strength`) only the text of the answers is looked at.
 
 ## Why it is bad

@@ -4,7 +4,7 @@
 Looks at loops of one's own that step their optimizer at every so many batches (`(i + 1) % 32 == 0`), and counts the
 batches of an epoch: by a list in the script, a limit, or the rows of a file beside it. It fires where the counter
 begins again with each epoch and never gets that far: no step is made. Where it continues, or Accelerate steps at the
-end of an epoch, runs of fewer than 10 steps are found. A loop that steps once more behind its last batch is left alone.
+end of an epoch, runs of fewer than 10 steps are found. A loop that steps once more after its last batch is left alone.
 
 ## Why it is bad
 The loss is computed and logged, the run ends without an error, and no weight has changed. Settings that were copied

@@ -3,7 +3,7 @@
 ## What it does
 It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer or an optimizer, also through
 `merge_and_unload()`: the merged model is as frozen. `load_adapter` of transformers freezes what it loads, too.
-`prepare_model_for_kbit_training` behind `get_peft_model` freezes the adapter with its base, and so does a loop over all
+`prepare_model_for_kbit_training` after `get_peft_model` freezes the adapter with its base, and so does a loop over all
 parameters that freezes each, or those whose names do not pass its test, where no name of LoRA's weights can.
 `inference_mode=True` in the settings of an adapter freezes what `get_peft_model` makes of them.
 
@@ -33,7 +33,7 @@ SFTTrainer(model=model, train_dataset=rows).train()
 ```
 
 ## Fix safety
-Safe: the adapter's weights are trained, as the trainer was told to.
+Safe: the adapter's weights are trained, as the trainer was set to.
 
 ## References
 - huggingface/peft#282, huggingface/peft#1410, huggingface/trl#6700, huggingface/trl#3926

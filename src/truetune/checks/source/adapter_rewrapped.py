@@ -4,7 +4,7 @@
 It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model. A model that
 is loaded from the folder of an adapter (one with `adapter_config.json`, or where the files save an adapter) has it in
 it. Trainers of a TRL before 0.27 (by the file's pins, or by arguments that no later one takes) leave the second adapter
-out, or merge the first: nothing is said of them, nor where a condition asks the model first
+out, or merge the first: nothing is reported of them, nor where a condition asks the model first
 (`isinstance(model, PeftModel)`, `hasattr(model, "peft_config")`).
 
 ## Why it is bad

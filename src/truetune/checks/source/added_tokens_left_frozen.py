@@ -5,9 +5,9 @@ Looks for `add_tokens` or `add_special_tokens` with new tokens beside a `LoraCon
 `modules_to_save` nor `trainable_token_indices`, nor the embedding among its targets. The tokens are new where the model
 is known not to have them (by its files or its name), or where the file resizes the embedding for them; else it is a
 note. `clone_chat_template` of TRL adds the tokens of another model. What a `LoraConfig` takes by `**` from YAML or JSON
-is read where such a file stands beside the script. In a branch for models of one name (`if "gemma" in name`) nothing is
-said. Nor are the marks of a chat trained in every base: where a file loads such a base by its published name (Llama 3,
-Llama 3.1, Qwen 1) and the marks stand in its text, or come with the tokenizer of the instruct model, the same is asked.
+is read where such a file is beside the script. In a branch for models of one name (`if "gemma" in name`) nothing is
+found. Nor are the marks of a chat trained in every base: where a file loads such a base by its published name (Llama 3,
+Llama 3.1, Qwen 1) and the marks are in its text, or come with the tokenizer of the instruct model, the same is asked.
 
 ## Why it is bad
 LoRA leaves `embed_tokens` and `lm_head` alone: the rows of the new tokens stay as random as they began, and are not in

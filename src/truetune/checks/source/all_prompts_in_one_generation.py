@@ -1,7 +1,7 @@
 """All rows of a file are generated for in one call: one batch, padded to its longest prompt.
 
 ## What it does
-Looks for `generate` of a transformers model that stands in no loop, and is given the tokens of a list with an entry for
+Looks for `generate` of a transformers model that is in no loop, and is given the tokens of a list with an entry for
 each row of a file or data set. It is a warning from 64 rows on, counted where the file is here, and a note where it is
 not. Silent for a slice of the rows, a batch of a loop, fewer rows, and for engines that make batches themselves (vLLM,
 a pipeline with `batch_size`).

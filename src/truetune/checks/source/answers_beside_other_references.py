@@ -9,7 +9,7 @@ generated and no class is scored. Several answers for each prompt (`num_return_s
 with one reference for each prompt are the same fault.
 
 ## Why it is bad
-Each answer stands beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
+Each answer is beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
 single answer reads well; the model gets blamed.
 
 ## Example

@@ -5,7 +5,7 @@ Follows the texts that a script makes answers of (turns of the assistant, `outpu
 to the functions that clean them, also by way of a column (`df["reply"] = df["reply"].apply(clean)`). It fires where
 these remove stop words (NLTK, spaCy, scikit-learn, gensim), reduce words to their stems, or take out all punctuation
 and with it capitals or digits. One of `lower()` and marks alone says nothing: rows for speech or search may want it.
-Silent where the answer is a label, and where the same text stands in the prompt: there the cleaned text is the task.
+Silent where the answer is a label, and where the same text is in the prompt: there the cleaned text is the task.
 
 ## Why it is bad
 Such cleaning was made for counting words. A model learns to write what it is shown: heaps of words without articles,

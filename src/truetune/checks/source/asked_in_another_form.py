@@ -2,8 +2,8 @@
 
 ## What it does
 Compares how two scripts of one project write their prompts: the one that trains, and one that loads what it saved and
-asks it; in a notebook or a script that does both, what stands before the training with what is asked after it. A form
-is the chat template, a text written by hand, told by the line behind which the answer begins (`### Response:`,
+asks it; in a notebook or a script that does both, what comes before the training with what is asked after it. A form
+is the chat template, a text written by hand, recognised by the line after which the answer begins (`### Response:`,
 `Assistant:`, `[/INST]`), or a bare text: the question with nothing around it, or a text that begins with words of its
 own and has no marks of turns. Scripts that do both ways, and models from
 elsewhere, are left alone.
@@ -17,7 +17,7 @@ A prompt that ends in a space (`Answer: `) is compared with the texts of the scr
 there in one text, the space belongs to its first word, and is no token of its own.
 
 ## Why it is bad
-What was learned belongs to the prompt that it was learned behind. Behind another one the model answers much as its
+What was learned belongs to the prompt that it was learned with. With another one the model answers much as its
 base does: the loss fell, the adapter is loaded, and it looks as if nothing had been learned.
 
 ## Example

@@ -1,7 +1,7 @@
 """A chat model is asked with a bare text.
 
 ## What it does
-Looks at texts that stand in the file, that a tokenizer encodes as they are, and that a chat model (instruct, chat, it
+Looks at texts that are in the file, that a tokenizer encodes as they are, and that a chat model (instruct, chat, it
 in the name under which it is loaded) generates from. Silent where the file applies a chat template, writes the marks of
 one, or trains.
 

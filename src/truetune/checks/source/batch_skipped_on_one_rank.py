@@ -4,7 +4,7 @@
 Looks at loops and functions of training that run as several processes (DistributedDataParallel, FSDP, DeepSpeed,
 accelerate, Fabric) where each gets other rows. It looks for a `continue` or `return` before the backward pass whose
 condition is computed from the batch or its loss (no label, NaN, too long), and for an `except` around the step after
-which the loop continues (out of memory on one GPU). Nothing is said where the processes agree first (all_reduce).
+which the loop continues (out of memory on one GPU). Nothing is reported where the processes agree first (all_reduce).
 
 ## Why it is bad
 The backward pass averages gradients over all processes: the one that skips takes part in one fewer. From there on the

@@ -2,11 +2,11 @@
 
 ## What it does
 Runs the script symbolically, and compares `metric_for_best_model` with what an evaluation of its `Trainer` gives: the
-loss, what `compute_metrics` returns, and with several evaluation sets the same behind the name of each. Silent where
+loss, what `compute_metrics` returns, and with several evaluation sets the same after the name of each. Silent where
 the keys are not all known, and where a class of the project changes how the Trainer evaluates.
 
 ## Why it is bad
-transformers looks the metric up behind the first evaluation, does not find it, and stops with a KeyError: the steps
+transformers looks the metric up after the first evaluation, does not find it, and stops with a KeyError: the steps
 up to there are lost.
 
 ## Example

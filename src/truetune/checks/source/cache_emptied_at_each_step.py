@@ -1,7 +1,7 @@
 """The GPU's memory is given back to the driver at each training step.
 
 ## What it does
-Follows `torch.cuda.empty_cache()` to the loop that it stands in, or that calls the function around it, also from
+Follows `torch.cuda.empty_cache()` to the loop that it is in, or that calls the function around it, also from
 another file. It speaks where that is the loop of the training (`backward` runs in it as well), and no condition and no
 handler of an error is around it; and where a callback calls it in `on_step_end`. Silent after an epoch, after an
 evaluation, every hundred steps, where an error was caught, where each pass generates as well, and in a loop over values
@@ -10,7 +10,7 @@ that are written out (sizes, rates), each of which is a trial.
 ## Why it is bad
 torch keeps freed memory to use it for the next batch. `empty_cache` waits until the GPU has done all of its work and
 gives that memory back, and the next step asks the driver for it again, piece by piece: cudaMalloc takes milliseconds
-where the cache takes microseconds, and the GPU stands still meanwhile. No memory is saved for the run itself: what it
+where the cache takes microseconds, and the GPU is idle meanwhile. No memory is saved for the run itself: what it
 needs at its peak it needs in each step.
 
 ## Example

@@ -3,7 +3,7 @@
 ## What it does
 Follows what is cast to `bool` or compared with a constant back to the column that it is read from.
 
-Of casts, it fires where each cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, behind `strip()`),
+Of casts, it fires where each cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, after `strip()`),
 and where labels are made by `bool` of numbers of which none is 0 (1 and -1, 1 to 5).
 
 Of comparisons, also those of `match`, `isin` and of a table that is looked up, it fires where a text is compared with a

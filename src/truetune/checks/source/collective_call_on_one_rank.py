@@ -4,7 +4,7 @@
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
 `wait_for_everyone` (of a callback's `self.trainer` too; of a LightningModule `self.log(sync_dist=True)`) inside `if
 rank == 0`, `if is_main_process` and the like, after `if rank != 0: return`, and in functions that are called under such
-a condition, where the call in them stands under no other. The state dict of an accelerator (`get_state_dict`,
+a condition, where the call in them is under no other. The state dict of an accelerator (`get_state_dict`,
 `save_state`), of FSDP (`summon_full_params`, `full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed
 (`save_16bit_model`) are such calls where the script, the command that starts it or a configuration beside it shards the
 weights (FSDP, ZeRO-3): every process gives its part; so does each in `generate` and `save_model` of a sharded model.

@@ -5,7 +5,7 @@ Looks for `device_map="auto"` (or balanced, sequential), for a model that `dispa
 `infer_auto_device_map`, and for a map that names one GPU by its number (`{"": 0}`, `"cuda:0"`), in a file whose code
 reads `LOCAL_RANK` or `WORLD_SIZE`, starts `torch.distributed` or processes itself (`notebook_launcher`), or whose
 comments start it as several (`torchrun --nproc_per_node 4 train.py`, `accelerate launch --multi_gpu train.py`). Silent
-where the map, or the call, stands under a condition on the number of processes, and where the file ends if there are
+where the map, or the call, is under a condition on the number of processes, and where the file ends if there are
 several.
 
 ## Why it is bad

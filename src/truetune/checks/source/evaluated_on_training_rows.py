@@ -3,7 +3,7 @@
 ## What it does
 Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or rows selected from it that stay in it;
 two slices or ranges of the same rows (`train[:90%]`, `train[80%:]`) that overlap; two sides of a division whose rows
-were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies stand on both sides. In loops of one's
+were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies are on both sides. In loops of one's
 own it compares the loader that is named for training with those named for validation; and it reads the commands that
 start the script, for one file in `--train_file` and `--validation_file`. A trainer that is only asked to evaluate
 trains on nothing, whatever it is given.

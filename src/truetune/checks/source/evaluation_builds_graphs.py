@@ -3,7 +3,7 @@
 ## What it does
 Looks at calls of models in loops. It fires for an evaluation (a loop without a backward pass, in a function that puts
 the model into `eval()` mode; a callback of the Trainer too) and for a second model beside the one that the optimizer
-trains, where neither the place nor each call of its function stands under `torch.no_grad()` or
+trains, where neither the place nor each call of its function is under `torch.no_grad()` or
 `torch.inference_mode()`, and nothing freezes the model.
 
 ## Why it is bad

@@ -4,7 +4,7 @@
 Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the like,
 and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command beside
 it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It speaks
-where no condition on the process stands around the call, before it, or around a call of its function, the path does not
+where no condition on the process is around the call, before it, or around a call of its function, the path does not
 name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock, `main_process_first`).
 `torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too. So is `open(path,
 "w")`, or `to_json`, `to_csv` and the like of a table, where each process writes what it made of its own part of the

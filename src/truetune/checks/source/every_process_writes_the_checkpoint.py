@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for `torch.save` and `save_pretrained` in a script that starts `torch.distributed` itself and wraps its model in
-DistributedDataParallel, where no condition on the rank stands around the call or around each call of its function, and
+DistributedDataParallel, where no condition on the rank is around the call or around each call of its function, and
 the path does not name the rank.
 
 ## Why it is bad

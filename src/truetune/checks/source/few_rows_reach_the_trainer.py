@@ -3,7 +3,7 @@
 ## What it does
 Follows the data of a trainer, or of a loop that calls `backward`, back to where they are loaded, and looks for a plain
 number that leaves at most 200 rows (500 of a stream): `select(range(100))`, `take(100)`, `rows[:100]`,
-`split="train[:100]"`; and for `limit_train_batches` of Lightning with at most 200 steps in all. Limits behind an option
+`split="train[:100]"`; and for `limit_train_batches` of Lightning with at most 200 steps in all. Limits set by an option
 or a test, evaluation sets, and runs that save no model are left alone. It is only information in a notebook, which may
 show how a training is done.
 

@@ -3,7 +3,7 @@
 ## What it does
 Follows, in a symbolic run, the parameters of each Adam or AdamW of torch to a model that is loaded or cast as float16,
 with an `eps` that is 0 in float16, without an adapter, DeepSpeed or FSDP; also by Lightning's `precision="16-true"`. A
-Trainer that is given float16 weights is told too: an error with `fp16=True`, else a warning.
+Trainer that is given float16 weights is reported too: an error with `fp16=True`, else a warning.
 
 ## Why it is bad
 The smallest number of float16 is 6e-8: `eps` (1e-8) is 0, and so is the second moment of each gradient below about

@@ -4,7 +4,7 @@
 Follows the loss of each `backward()` to the forward pass that made it, and looks at what is called: `model.module(...)`
 or `model.module.forward(...)` of DistributedDataParallel or FSDP, `unwrap_model(model)(...)` of a model that accelerate
 prepared, `getattr(model, "module", model)(...)`, an attribute or property that holds the module inside (`self.net`), or
-the bare model while its wrapper stands beside it. Silent under `no_grad`, in evaluation and generation,
+the bare model while its wrapper is beside it. Silent under `no_grad`, in evaluation and generation,
 with DeepSpeed (whose engine reduces gradients in its own `backward`), and where the script reduces gradients itself.
 
 A loop in which every backward pass runs under `model.no_sync()` does the same, and so does one that joins a process

@@ -38,7 +38,7 @@ table["prediction"] = joined
 ```
 
 ## Fix safety
-Safe: the answers are the same, and each stands beside its row.
+Safe: the answers are the same, and each is beside its row.
 
 ## References
 - docs.pytorch.org/docs/stable/distributed.html: `all_gather_object`

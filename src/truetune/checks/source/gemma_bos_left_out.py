@@ -1,7 +1,7 @@
 """A prompt with Gemma's marks is encoded without BOS, which Gemma needs.
 
 ## What it does
-Follows texts that begin with `<start_of_turn>`, which only Gemma's templates write, to a tokenizer that is told
+Follows texts that begin with `<start_of_turn>`, which only Gemma's templates write, to a tokenizer that is given
 `add_special_tokens=False`. It fires where nothing in the files puts a BOS in front: no `<bos>` in the text, no
 `bos_token`, no `build_inputs_with_special_tokens`. Texts that `apply_chat_template` rendered begin with it, and models
 that are known to be of another family are left alone.
@@ -31,7 +31,7 @@ inputs = tokenizer(prompt, return_tensors="pt")
 ```
 
 ## Fix safety
-Safe where the text begins with no `<bos>` of its own: exactly one has to stand there. Train and ask alike.
+Safe where the text begins with no `<bos>` of its own: exactly one has to be there. Train and ask alike.
 
 ## References
 - unslothai/unsloth, "Fixing Gemma bugs"; huggingface/transformers#29250

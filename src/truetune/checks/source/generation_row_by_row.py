@@ -4,7 +4,7 @@
 Looks for calls that ask a model for text (`model.generate`, a pipeline, vLLM's `LLM`, a client of a server) in a loop
 over rows, each with the text of one row: in the loop itself, in a function that it calls, in one that `apply` or `map`
 gives each row. A coroutine of AsyncOpenAI, httpx or aiohttp that the loop awaits for each row is one, with or without a
-semaphore. Silent where a loop goes over a handful of questions that stand in the code, and where a chat continues.
+semaphore. Silent where a loop goes over a handful of questions that are in the code, and where a chat continues.
 
 ## Why it is bad
 A GPU answers 32 prompts in nearly the time of one: an evaluation that takes minutes takes hours.

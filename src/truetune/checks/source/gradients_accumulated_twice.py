@@ -3,7 +3,7 @@
 ## What it does
 Reads how many micro-batches the engine of a loop counts: `gradient_accumulation_steps` of DeepSpeed's settings, of
 `Accelerator`, or Lightning's `accumulate_grad_batches`. It fires where DeepSpeed's `engine.step()` or
-`engine.backward()` stands under a remainder of the loop's own (`if micro % 8 == 0`), where a remainder lets
+`engine.backward()` is under a remainder of the loop's own (`if micro % 8 == 0`), where a remainder lets
 Accelerate's optimizer step at batches at which `accumulate` keeps it from stepping, and where the loss is divided by
 the number by which the library divides it. Silent where the engine counts one batch, or its number is not known.
 

@@ -2,8 +2,8 @@
 
 ## What it does
 For a loop of one's own that calls `backward()`: checks whether the optimizer over a model's parameters is stepped
-anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, on every way
-to the step (in a branch, a helper, behind clipping, in a method that a trainer calls there), so that each step sees
+anywhere (or handed to what steps it), and whether `zero_grad()` is between `backward()` and `step()`, on every way
+to the step (in a branch, a helper, after clipping, in a method that a trainer calls there), so that each step sees
 gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
 holds the weights that this froze, and none of the adapter; one over the reference model, or over a model that is
 loaded again, holds weights that the loss does not train. The same holds where the parameters become others after the

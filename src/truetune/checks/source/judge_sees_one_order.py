@@ -3,7 +3,7 @@
 ## What it does
 Looks for a prompt that asks a model to compare two answers (a text with `judge`, `compare`, `better` and two places for
 answers: `{a}` and `{b}`, `[Answer A]` and `[Answer B]`, `Response 1` and `Response 2`), in a script that sends it to a
-model. The prompt, or the rubric before the answers, may stand in a file that the script reads (`judge.txt`, a template
+model. The prompt, or the rubric before the answers, may be in a file that the script reads (`judge.txt`, a template
 of Jinja). It fires where nothing in the script changes the order: no second call with the answers exchanged, no
 shuffle, no random choice, no name like `swap`, `flip` or `order`.
 

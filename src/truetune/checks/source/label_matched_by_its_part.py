@@ -3,7 +3,7 @@
 ## What it does
 Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the script,
 or constants. A text is a model's where a symbolic run of the script says so, or else by its name (`prediction`,
-`answer`), which is a warning. It speaks where one label stands in another (`"valid" in answer`,
+`answer`), which is a warning. It speaks where one label is in another (`"valid" in answer`,
 `answer.startswith("1")`), where a label is tried before a longer one that holds it, and where only the answer goes
 through `lower()` or `strip()` and labels have capitals or blanks. The letter of an option that is looked for anywhere
 in an answer (`"ABCD"[i] in reply`) is a warning too, unless answers have a few tokens at most. Right answers among the

@@ -7,7 +7,7 @@ the prompt, and no pad. A file that trains nothing may leave the labels to a col
 that evaluates alone, it is the loss that a perplexity is computed from.
 
 ## Why it is bad
-Pads behind the answer count in the loss, which falls with more padding, and the model learns to write pads.
+Pads after the answer count in the loss, which falls with more padding, and the model learns to write pads.
 
 ## Example
 ```python

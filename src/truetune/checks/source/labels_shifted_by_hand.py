@@ -41,7 +41,7 @@ trainer = Trainer(model="model", train_dataset=[encode({"text": "Hi"})])
 ```
 
 ## Fix safety
-Models of transformers, and the trainers on them, want labels that stand at the position of their own token.
+Models of transformers, and the trainers on them, want labels that are at the position of their own token.
 
 ## References
 - huggingface/transformers#47394, huggingface/transformers#37830, InternLM/InternLM#318, allenai/open-instruct#1549

@@ -37,7 +37,7 @@ for batch, labels in batches:
 ```
 
 ## Fix safety
-Safe: take softmax where probabilities are read, behind the loss.
+Safe: take softmax where probabilities are read, after the loss.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html ("unnormalized logits")

@@ -5,7 +5,7 @@ Looks at figures that a loop over a `DataLoader` of several rows a batch adds up
 answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(loader)` they give too much. The loss of a
 batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
 where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts again, so
-that the last batch alone is left behind the loop, and rows without a readable answer that are skipped before they are
+that the last batch alone is left after the loop, and rows without a readable answer that are skipped before they are
 counted.
 
 ## Why it is bad

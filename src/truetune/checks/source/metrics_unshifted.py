@@ -3,12 +3,12 @@
 ## What it does
 Looks at the function given as `compute_metrics` to a trainer of a causal model: are tokens picked by `argmax`, in it or
 in `preprocess_logits_for_metrics`, and compared with the label of their own place, without a shift by one? Predictions
-and labels are told apart by what the trainer gives, not by their names. Where one of the functions is not in the files,
+and labels are known by what the trainer gives, not by their names. Where one of the functions is not in the files,
 or nothing is seen to be compared, this is not judged.
 
 In any other function, such as a `validation_step` or a loop of evaluation: are tokens picked by `argmax` from the
 logits of a model that is given the labels, and compared with those labels without a shift? Such a model shifts them for
-its own loss, so they stand at the places of their ids. Programs that compute a cross-entropy of their own, which may
+its own loss, so they are at the places of their ids. Programs that compute a cross-entropy of their own, which may
 shift labels elsewhere, are judged where a symbolic run follows both sides back to one source of ids.
 
 ## Why it is bad

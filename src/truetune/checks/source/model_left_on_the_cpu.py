@@ -8,11 +8,11 @@ GPU: in 16 bits, of a billion parameters by its name, or in a job that has a GPU
 speaks of CUDA is enough. Where the script names the CPU (`.to("cpu")`, `device="cpu"`, `use_cpu=True`,
 `Accelerator(cpu=True)`, `CUDA_VISIBLE_DEVICES=""`, the default of an option that no job gives), it warns only where
 the job beside it has a GPU, an earlier line put the model on one, or a model of a billion parameters is trained.
-llama-cpp-python's `Llama` without `n_gpu_layers` counts too. Silent behind functions that are not known here, and with
+llama-cpp-python's `Llama` without `n_gpu_layers` counts too. Silent after functions that are not known here, and with
 libraries that place models themselves.
 
 ## Why it is bad
-transformers loads onto the CPU unless it is told otherwise, and says nothing of it: the answers are right, the GPU is
+transformers loads onto the CPU unless it is set otherwise, and says nothing of it: the answers are right, the GPU is
 idle, and each token takes ten to a hundred times as long. In 16 bits a CPU is slower still.
 
 ## Example

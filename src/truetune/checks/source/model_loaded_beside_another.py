@@ -5,8 +5,8 @@ Follows which names hold a language model that lies on the GPU: the model itself
 It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
 next pass of a loop) before these names are deleted, bound to something else or moved to the CPU, and where a method of
 a callback (`on_evaluate`) loads one while the trainer holds its own. A model that is used
-again after the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note in
-a notebook and where the size of the second model is not known, and nothing is said of a small one.
+again after the load (a teacher, a reference, a comparison) is needed there, and nothing is reported. It is a note in
+a notebook and where the size of the second model is not known, and nothing is reported of a small one.
 
 ## Why it is bad
 Python frees a model only when no name holds it any more. A trainer holds its model, the gradients and the optimizer's

@@ -6,7 +6,7 @@ DeepSpeed configuration has ZeRO stage 3, in a script without `HfDeepSpeedConfig
 
 ## Why it is bad
 transformers learns of ZeRO-3 when the arguments are made, and from then on loads each weight in shards. A model that
-was loaded before stands whole in the memory of each process: eight processes hold 8 x 64 GB of a 32B model in the
+was loaded before is whole in the memory of each process: eight processes hold 8 x 64 GB of a 32B model in the
 machine's memory, or run out of it, where the shards would fit.
 
 ## Example

@@ -38,10 +38,10 @@ model.save_pretrained("out")
 ```
 
 ## Fix safety
-Safe: the call moves behind the loop. A folder that holds the first weights on purpose keeps a name of its own.
+Safe: the call moves after the loop. A folder that holds the first weights on purpose keeps a name of its own.
 
 ## References
-- pytorch/examples: every training script there saves behind its loop
+- pytorch/examples: every training script there saves after its loop
 - allenai/OLMo#233: why a folder of untrained weights may be meant
 """
 

@@ -32,7 +32,7 @@ guess = logits[option_ids].argmax()
 ```
 
 ## Fix safety
-There is no automatic fix. A letter behind a space is another token than the letter alone: take the one that follows
+There is no automatic fix. A letter after a space is another token than the letter alone: take the one that follows
 the prompt's end (`Answer:` is followed by ` A`).
 
 ## References

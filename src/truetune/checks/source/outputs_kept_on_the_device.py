@@ -5,7 +5,7 @@ Looks in loops, and in the steps of a Lightning module, for hidden states, logit
 of a model that are appended to a list as they are, at each step or at every tenth (`step % 10 == 0`), there or in a
 function, or the method of an object, that the step hands them to, and for results of `generate` that hold scores or
 hidden states. Silent where they are moved (`.cpu()`, `.tolist()`), reduced (`argmax`, `mean`, a slice of tokens), where
-the list is renewed in the loop, where a condition stands in the way, and in loops of few steps.
+the list is renewed in the loop, where a condition is in the way, and in loops of few steps.
 
 ## Why it is bad
 Each step adds rows x tokens x width numbers, or x vocabulary for logits, to what the GPU holds. The run dies of a

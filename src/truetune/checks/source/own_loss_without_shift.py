@@ -3,9 +3,9 @@
 ## What it does
 Follows logits and labels of cross-entropies (`cross_entropy`, `CrossEntropyLoss`, `nll_loss`) and of log-probabilities
 that are gathered by labels (DPO) back to the pass of a causal model: in `compute_loss` of a trainer, in
-`compute_loss_func`, in steps of Lightning and in loops. It fires where logits and labels stand at the same place:
+`compute_loss_func`, in steps of Lightning and in loops. It fires where logits and labels are at the same place:
 neither was sliced by one, and the labels are the ids of that pass (a copy, -100 where nothing is learned). Where rows
-come shifted, the model is not known to be causal, or what the labels are is not seen, nothing is said.
+come shifted, the model is not known to be causal, or what the labels are is not seen, nothing is reported.
 
 ## Why it is bad
 The logits at a place are for the next token. Without the shift the model learns to repeat the token that it reads: the

@@ -5,8 +5,8 @@ It finds `pad = eos` in every spelling (attribute, id, `add_special_tokens`, `se
 `from_pretrained(pad_token=...)`) and what masks labels by id: transformers'
 `DataCollatorForLanguageModeling(mlm=False)`, `labels[labels == pad_token_id] = -100`, or the SFTTrainer of a TRL up to
 0.16.0 (by the file's pins, or by arguments that no later one takes), whose own collator is transformers'. Later ones
-mask by position: nothing is said of them. `if tokenizer.pad_token is None` never holds for a model that has a pad, and
-where the file writes a chat template of its own that ends turns with another token, EOS stands in no row. A collator
+mask by position: they are not reported. `if tokenizer.pad_token is None` never holds for a model that has a pad, and
+where the file writes a chat template of its own that ends turns with another token, EOS is in no row. A collator
 of another file counts where that file was given too, and it gets the same tokenizer.
 
 ## Why it is bad

@@ -5,7 +5,7 @@ Follows the two sides of a pair that a script or a notebook makes to the chat th
 that are joined. It speaks where both begin with the question, and the pair has a `prompt` too.
 
 ## Why it is bad
-The trainer writes the prompt in front of each side: the question then stands there twice, and the second one is
+The trainer writes the prompt in front of each side: the question is then there twice, and the second one is
 scored and learned as part of the answer. Rewards look as they should; the model learns to repeat the question, in the
 form that no server sends.
 

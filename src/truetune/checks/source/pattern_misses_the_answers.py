@@ -2,9 +2,9 @@ r"""A script reads the references by a pattern that finds nothing in the answers
 
 ## What it does
 Follows the functions of a script that search a text by patterns, and give nothing where they find nothing, to the
-columns that they are called with. The patterns are run over the rows: those that stand in the script, else those of
+columns that they are called with. The patterns are run over the rows: those that are in the script, else those of
 the data files that it names, or that lie beside it with these columns. It fires where the patterns read 8 of 10 texts
-of one column, and at most 1 of 20 of another. Answers whose code stands between fences (three backticks) and that are
+of one column, and at most 1 of 20 of another. Answers whose code is between fences (three backticks) and that are
 given to `exec`, `ast.parse`, `compile` or `json.loads` as they are count as well.
 
 ## Why it is bad

@@ -1,7 +1,7 @@
 r"""A pattern can't match the form that the prompt asks for: its `.` stops at the end of the line.
 
 ## What it does
-Tries each pattern that a script searches with on the texts of several lines that stand in the same script, such as the
+Tries each pattern that a script searches with on the texts of several lines that are in the same script, such as the
 system prompt. It fires where the pattern finds its tags or fences there only if `.` may be a newline (`re.DOTALL`).
 Patterns that match one of the texts as they are, and patterns without marks at both ends, are left alone.
 

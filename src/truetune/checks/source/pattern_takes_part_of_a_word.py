@@ -3,7 +3,7 @@ r"""A pattern of one character takes a part of a word or a number.
 ## What it does
 Runs the patterns that a script searches for, and that match one character (`[ABCD]`, `\d`), over the rows that it reads
 or writes: the column that is searched, or the one in which the searched text is written. It fires where the match
-stands inside a word or a number in a twentieth of the texts, and in three at least: `A` of `Answer: C`, `1` of `10/10`.
+is inside a word or a number in a twentieth of the texts, and in three at least: `A` of `Answer: C`, `1` of `10/10`.
 
 ## Why it is bad
 The score is that of the first such character. Answers that begin with `Answer` or `Because` count as A or B, and the

@@ -9,7 +9,7 @@ where rows are cut into blocks of one length, and for a median.
 
 ## Why it is bad
 `exp` makes one bad text outweigh all others: a text of two tokens with a loss of 14 has a perplexity of a million. In
-one real set such a mean stood at 41,873 where the loss per token means 6.8. The mean of exponentials is never below
+one real set such a mean was 41,873 where the loss per token means 6.8. The mean of exponentials is never below
 the exponential of the mean, and figures of other tools are of the latter.
 
 ## Example

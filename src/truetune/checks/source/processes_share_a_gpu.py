@@ -35,7 +35,7 @@ model = DistributedDataParallel(model)
 ```
 
 ## Fix safety
-Safe: the call stands before the first tensor on a GPU.
+Safe: the call comes before the first tensor on a GPU.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html

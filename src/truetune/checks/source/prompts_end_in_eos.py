@@ -3,7 +3,7 @@
 ## What it does
 Follows what `generate` is given back to the tokenizer that encoded it, and finds tokenizers that append EOS:
 `add_eos_token=True` where one is loaded, the attribute that is set, or `tokenizer_config.json` of a folder beside the
-script, also for vLLM. Chat templates, `add_special_tokens=False` and ids that are cut behind the tokenizer are left
+script, also for vLLM. Chat templates, `add_special_tokens=False` and ids that are cut after the tokenizer are left
 alone. It is an error for tokenizers that obey the setting in every release of transformers (Llama 2's, Mistral's,
 Gemma's), and a warning for others, which do since transformers 5.
 

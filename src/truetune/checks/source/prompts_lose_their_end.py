@@ -5,7 +5,7 @@ Follows what `generate` gets to the call of a tokenizer with `truncation=True` a
 nothing sets the side of truncation to the left. Whether a prompt is that long, only the data say.
 
 ## Why it is bad
-A tokenizer cuts at the end. What is lost of a long prompt is what stands last: the question behind the document, and
+A tokenizer cuts at the end. What is lost of a long prompt is what comes last: the question after the document, and
 the tokens that begin the answer. The model then continues the document, and the score falls for long rows alone.
 
 ## Example

@@ -3,7 +3,7 @@
 ## What it does
 Follows the model of a trainer, or of an optimizer in a loop of one's own, back to the call that made it. It fires where
 that call makes a model of a pretrained model's config alone (`AutoModelForCausalLM.from_config(config)`,
-`LlamaForCausalLM(config)`), nothing loads weights behind it, and the run is one of fine-tuning: an adapter is put on
+`LlamaForCausalLM(config)`), nothing loads weights after it, and the run is one of fine-tuning: an adapter is put on
 the model, a trainer of TRL trains it, the config is that of a chat model, the rows hold questions and answers. A
 training from scratch that is meant is left alone: sizes or a tokenizer of one's own, or a script that says so.
 

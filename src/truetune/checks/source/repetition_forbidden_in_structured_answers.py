@@ -8,7 +8,7 @@ the instruction in the file asks for JSON, XML, YAML, SQL or tool calls.
 
 ## Why it is bad
 `no_repeat_ngram_size=4` sets the probability of every fourth token to zero that would repeat four in a row, prompt
-included: the second `", "quantity": "` of a list can't be written, nor a value that stands in the prompt. A penalty
+included: the second `", "quantity": "` of a list can't be written, nor a value that is in the prompt. A penalty
 lowers each token that was there, so brackets and keys go first. The model knows the format, and must leave it.
 
 ## Example

@@ -4,7 +4,7 @@
 Looks at training loops that save checkpoints between two batches, and at what the script restores when it resumes one:
 weights, optimizer and the counter of steps. It speaks where nothing brings the loader forward to the batch that the
 checkpoint was written at. A file of the model's weights alone is no checkpoint, and of a sampler that draws each row at
-random (`replacement=True`) nothing is said.
+random (`replacement=True`) nothing is reported.
 
 ## Why it is bad
 The rows before the checkpoint are trained a second time. Where the run ends by its counter of steps, as many rows at

@@ -3,7 +3,7 @@ r"""A reward function rejects every row's own reference: no answer can ever be r
 ## What it does
 Follows a script with its rows in hand up to its GRPO or RLOO trainer, and calls each reward function of it with answers
 that end in the row's own result: `42`, `#### 42`, `\boxed{42}`, `<answer>42</answer>`, and in tags that
-stand in the script. It fires where the function takes the result out of an answer, compares it with something that it
+are in the script. It fires where the function takes the result out of an answer, compares it with something that it
 never equals, and rewards no answer of any row. Rows are those of files beside the script; of `openai/gsm8k`, rows in
 its form.
 

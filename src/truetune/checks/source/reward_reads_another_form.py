@@ -7,7 +7,7 @@ in these forms. It fires where the form that all prompts ask for gets no reward,
 names, gets one. Prompts that name several forms, and rows without a short result, are left alone.
 
 ## Why it is bad
-A model that does as it is told gets the reward 0. All advantages are 0, so the loss stays at 0 and nothing is learned;
+A model that does as it is asked gets the reward 0. All advantages are 0, so the loss stays at 0 and nothing is learned;
 or the model learns by chance to disregard its prompt.
 
 ## Example

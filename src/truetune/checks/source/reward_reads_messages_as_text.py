@@ -2,7 +2,7 @@
 
 ## What it does
 Finds functions with a parameter `completions` that call a method of a text on one of them (`completion.split("####")`),
-or search it by a pattern, where the prompts of the rows are lists of messages: those that stand in the script, or in a
+or search it by a pattern, where the prompts of the rows are lists of messages: those that are in the script, or in a
 file that it names or that lies beside it. Silent where the function reads `[0]["content"]`, or asks for the type.
 
 ## Why it is bad

@@ -2,7 +2,7 @@
 
 ## What it does
 Finds functions with a parameter `completions` that take `ANSWERS[i]` for the i-th completion (`enumerate(completions)`,
-`range(len(completions))`), or that zip the completions with a list that stands outside of the function.
+`range(len(completions))`), or that zip the completions with a list that is outside of the function.
 
 ## Why it is bad
 A batch holds several completions of each prompt, of rows that are drawn at random. The i-th completion belongs to

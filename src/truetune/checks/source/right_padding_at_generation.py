@@ -5,7 +5,7 @@ Follows a batch that a tokenizer pads into `generate`, and looks at the side: an
 `padding_side="right"` or `pad_sequence` pads on the right, a warning where it sets none (most tokenizers pad on the
 right). A text-generation pipeline with `batch_size` pads on the side of its tokenizer. One row has no pads: neither a
 single prompt, nor what is read as one answer (`outputs[0]`). Where the answers are thrown away, in a benchmark of
-speed, and where unsloth loads the model, which sets the left side, nothing is said.
+speed, and where unsloth loads the model, which sets the left side, nothing is reported.
 
 ## Why it is bad
 New tokens are appended after the pads: short rows of a batch get garbage, and a batch of one is fine.

@@ -4,7 +4,7 @@
 Inspects scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
 assistant's name to who asks and the user's to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if
 turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a
-list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names. The
+list of messages in which `question` is the assistant's content and `answer`, after it, the user's, by their names. The
 markers by which Unsloth's `train_on_responses_only` and TRL's collator of completions find the answers count too, where
 they name the user's turn (`response_part="<|im_start|>user\\n"`).
 

@@ -6,7 +6,7 @@ read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle an
 speaks where both sides come from one source, or from two files whose rows belong together as they are read (the same
 ids, place by place), and one of them went through a step that the other did not. Frames join by their index: there it
 speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that lie beside the script
-are compared by their ids, where both have them and neither side is shuffled or filtered, behind a sort by a column.
+are compared by their ids, where both have them and neither side is shuffled or filtered, after a sort by a column.
 Listings of files (`glob`) are joined in two orders where one is sorted by name and one by number, or neither is. Two
 files that are each filtered by a field of their own (the state or the text of an answer) and then joined into one
 record are a warning: each leaves out other rows. Two files of questions and answers of which one alone is shuffled

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for a `DistributedSampler` that shuffles, in a script that trains for several epochs and calls `set_epoch`
-nowhere. The loops may stand in functions and files of their own, or in a generator without end (`while True`,
+nowhere. The loops may be in functions and files of their own, or in a generator without end (`while True`,
 `itertools.cycle`).
 
 ## Why it is bad

@@ -40,7 +40,7 @@ for batch in batches:
 ```
 
 ## Fix safety
-Safe where the schedule's length counts optimizer steps: it then steps behind each `optimizer.step()`.
+Safe where the schedule's length counts optimizer steps: it then steps after each `optimizer.step()`.
 
 ## References
 - https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate

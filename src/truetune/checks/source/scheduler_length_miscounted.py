@@ -2,11 +2,11 @@
 
 ## What it does
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
-batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
+batches that are not divided by the accumulation that `scheduler.step()` comes after, batches where `step()` comes
 once an epoch, epochs where it comes at each batch, the batches of one epoch where the loop runs several, and optimizer
 steps of several batches where it comes at each of them, under a condition or in an inner loop over micro-batches. A
 StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
-fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is told `"interval": "step"`.
+fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is set to `"interval": "step"`.
 
 ## Why it is bad
 A schedule that is many times longer than the run: the rate hardly falls, and a warm-up may never end, so that nothing

@@ -4,11 +4,11 @@
 Looks at loops and comprehensions over the items or keys of a prediction (`for key, value in pred.items()`) that look
 each field up in the reference and count it, where that count divides the score. Silent where the figure is called a
 precision, where the file goes through the fields of the reference as well, and where the prediction was given all
-fields before. Which of the two is the model's is told by names.
+fields before. Which of the two is the model's is known from their names.
 
 ## Why it is bad
 A field that the model leaves out counts neither as wrong nor in the total. The figure is the precision of what was
-said: a model that gives one sure field of eight has 100 %. Shown as accuracy, it hides what users miss most.
+written: a model that gives one sure field of eight has 100 %. Shown as accuracy, it hides what users miss most.
 
 ## Example
 ```python

@@ -8,9 +8,9 @@ another way (`get_peft_model`, an adapter that is loaded, another object of the 
 elsewhere: an attribute of a class, a text, another file that runs with it.
 
 ## Why it is bad
-Nothing is raised, and what the object says does not happen. With a `LoraConfig` left behind all weights are trained:
+Nothing is raised, and what the object says does not happen. With a `LoraConfig` left unused all weights are trained:
 a 7B model needs 60 GB or more in place of 18, at a learning rate that is meant for adapters. A collator that is left
-behind is the one that masks the prompts.
+unused is the one that masks the prompts.
 
 ## Example
 ```python

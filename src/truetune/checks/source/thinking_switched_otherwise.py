@@ -7,8 +7,8 @@ are rendered with reasoning off and a question is not (True, or left out for a f
 SmolLM3, GLM-4.5), and where rows are written with reasoning (`<think>`) and a question switches it off.
 
 ## Why it is bad
-The prompt of a question with reasoning off ends in an empty `<think>` block. A model that was trained behind the one
-and is asked behind the other begins its answer where it never began in training: it reasons at length, or not at all.
+The prompt of a question with reasoning off ends in an empty `<think>` block. A model that was trained with the one
+and is asked with the other begins its answer where it never began in training: it reasons at length, or not at all.
 
 ## Example
 ```python

@@ -8,7 +8,7 @@ elsewhere: the model may have been made with these tokens. So may a model in a b
 name`). Other files that are given too count with it.
 
 ## Why it is bad
-A token that the vocabulary does not hold gets an id behind the last row of the embedding: an index error or a CUDA
+A token that the vocabulary does not hold gets an id after the last row of the embedding: an index error or a CUDA
 assert, and only in a batch that pads.
 
 ## Example
@@ -31,7 +31,7 @@ tokenizer.pad_token = "<|finetune_right_pad_id|>"
 
 ## Fix safety
 Llama 3.1 holds `<|finetune_right_pad_id|>` already, so nothing is added and nothing resized. A vocabulary without a
-free token needs `model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` behind the added one.
+free token needs `model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` after the added one.
 
 ## References
 - meta-llama/llama-cookbook#189, meta-llama/llama3#310, huggingface/transformers#23401, lm-sys/FastChat#3266

@@ -5,7 +5,7 @@ Runs a training loop symbolically, and looks in which mode each `backward()` aft
 parameters the optimizer has. It speaks where that is `eval()` mode: the loop, or a function, class or other file that
 it calls, switched there and nothing went back (`train()`, `train(was_training)`, Unsloth's `for_training`). A
 `train()` at the beginning of each epoch comes too late for an evaluation between two steps of it. The same of methods
-that Lightning calls between steps (`training_step`, `on_train_batch_end`): since 2.2 it restores no mode behind them.
+that Lightning calls between steps (`training_step`, `on_train_batch_end`): since 2.2 it restores no mode after them.
 
 ## Why it is bad
 From the first evaluation on dropout is off, batch norms keep their statistics, and gradient checkpointing of
@@ -48,7 +48,7 @@ for epoch in range(3):
 ```
 
 ## Fix safety
-Safe: `model.train()` behind the evaluation, or as the first statement of each step.
+Safe: `model.train()` after the evaluation, or as the first statement of each step.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train

@@ -8,7 +8,7 @@ float32 for a model with half a billion parameters or more by its name. It gives
 configuration, which lies outside of the project, may say otherwise.
 
 ## Why it is bad
-GPUs since 2017 multiply matrices of 16 bits by tensor cores. In float32 without TF32 these stand still: an A100 has 19
+GPUs since 2017 multiply matrices of 16 bits by tensor cores. In float32 without TF32 these are idle: an A100 has 19
 TFLOPS in the place of 312, and a step takes five to ten times as long. Weights and activations take twice the memory.
 
 ## Example

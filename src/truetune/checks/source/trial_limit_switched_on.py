@@ -8,7 +8,7 @@ files that a job sources. It speaks where the value switches the cut on in every
 are called a test or a trial are left alone.
 
 ## Why it is bad
-The variable was set for a trial, and stands in a file that nobody reads again. The real run takes as long as planned,
+The variable was set for a trial, and is in a file that nobody reads again. The real run takes as long as planned,
 for it counts steps, and trains the same few rows hundreds of times: its loss is close to 0, and on anything else the
 model is as before.
 

@@ -6,7 +6,7 @@ special: no `special_tokens=True`, no `AddedToken(..., special=True)`, and no `a
 Tokens of tools or of thinking (`<tool_call>`, `<think>`), which answers may show, are left alone.
 
 ## Why it is bad
-`skip_special_tokens=True` leaves out special tokens only: the marks stand in every answer as text. The one that is set
+`skip_special_tokens=True` leaves out special tokens only: the marks are in every answer as text. The one that is set
 as `eos_token` is special once the tokenizer is loaded again, and not before. Plain tokens are also normalized, and a
 collator or server that masks special tokens does not know them.
 

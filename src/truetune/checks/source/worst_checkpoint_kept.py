@@ -3,8 +3,8 @@
 ## What it does
 Looks at three ways to keep the best model: `greater_is_better` that is set on the arguments of a `Trainer`, or that
 HfArgumentParser reads from a file; `ModelCheckpoint` and `EarlyStopping` of Lightning with `monitor` and `mode`; and a
-loop of one's own that saves behind `if loss > best`. The name of the metric says which direction is better, and names
-that do not say it are left alone. What stands in the call of `TrainingArguments` is judged by
+loop of one's own that saves after `if loss > best`. The name of the metric says which direction is better, and names
+that do not say it are left alone. What is in the call of `TrainingArguments` is judged by
 `best-model-direction-inverted`.
 
 ## Why it is bad

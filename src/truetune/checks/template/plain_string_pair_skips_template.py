@@ -2,7 +2,7 @@
 
 ## What it does
 Counts prompt/completion rows and preference pairs of plain strings where the tokenizer has a chat template and none of
-its markers stands in the row.
+its markers is in the row.
 
 ## Why it is bad
 Trainers join such strings as they are. Serving sends its prompts through the chat template, so the model is asked in

@@ -2,7 +2,7 @@
 
 ## What it does
 With `history: single`, it counts the assistant turns whose text changes once the next turn follows, and which therefore
-no position of that one example can train as they will be served. Turns that lose their reasoning are told by
+no position of that one example can train as they will be served. Turns that lose their reasoning are recognised by
 `thinking-stripped-from-history`.
 
 ## Why it is bad

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for rows without any label, for rows whose answers have none, and for answers with gaps in their labels. What
-stands at the beginning of an answer may be given to the model, such as an empty think block, and is not counted.
+is at the beginning of an answer may be given to the model, such as an empty think block, and is not counted.
 
 ## Why it is bad
 A row without a label trains nothing, and counts as a step all the same. It comes from a limit that cut the answer off,

@@ -6,7 +6,7 @@ begin again, numbers of documents, or an attention mask that numbers them.
 
 ## Why it is bad
 Without borders the second conversation looks at the first, and answers with what it finds there. Plain text for
-pretraining is packed so on purpose, and nothing is said.
+pretraining is packed so on purpose, and nothing is reported.
 
 ## Example
 ```yaml

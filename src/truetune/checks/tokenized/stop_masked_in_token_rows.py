@@ -1,7 +1,7 @@
 """Stop tokens of tokenized rows are not in the loss, or not there at all.
 
 ## What it does
-Looks at the token behind each learned answer: is it a stop token, and has it a label? Rows that a limit cut at their
+Looks at the token after each learned answer: is it a stop token, and has it a label? Rows that a limit cut at their
 end are left aside.
 
 ## Why it is bad

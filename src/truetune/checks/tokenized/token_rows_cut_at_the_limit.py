@@ -4,7 +4,7 @@
 Counts rows of the greatest length, or of the `max_length` that is set, that end without a stop token.
 
 ## Why it is bad
-What stood behind the limit is lost, the stop token first: the model learns answers without an end. In a cache the loss
+What came after the limit is lost, the stop token first: the model learns answers without an end. In a cache the loss
 is final, since the text is gone.
 
 ## Example

@@ -1,7 +1,7 @@
 """tokenizer_config.json says that BOS or EOS is added, and tokenizer.json does the opposite.
 
 ## What it does
-Encodes a word with tokenizer.json and compares what stands before and behind it with `add_bos_token` and
+Encodes a word with tokenizer.json and compares what comes before and after it with `add_bos_token` and
 `add_eos_token` of tokenizer_config.json, where these are set. It is a note where the chat template writes BOS itself:
 chats are then alike for all readers.
 

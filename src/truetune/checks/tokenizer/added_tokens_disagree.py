@@ -8,7 +8,7 @@ after normalising, or is special.
 ## Why it is bad
 Each reader takes another file: the `tokenizers` library and its servers read tokenizer.json, transformers lays the
 flags of tokenizer_config.json over it, converters to other formats read either. Training and serving then give the
-same text other ids, and a token that tokenizer.json lacks gets a new id behind the vocabulary.
+same text other ids, and a token that tokenizer.json lacks gets a new id after the vocabulary.
 
 ## Example
 ```yaml

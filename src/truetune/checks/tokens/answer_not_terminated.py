@@ -23,7 +23,7 @@ data:
 ```
 
 ## Fix safety
-Adding the EOS token behind each assistant turn in the template is safe before training. After it, the model and its
+Adding the EOS token after each assistant turn in the template is safe before training. After it, the model and its
 template belong together.
 
 ## References

@@ -19,7 +19,7 @@ data:
 ```
 
 ## Fix safety
-Dropping such rows loses nothing. Look first whether the answer stands in another column (`--map`).
+Dropping such rows loses nothing. Look first whether the answer is in another column (`--map`).
 
 ## References
 - huggingface/trl#6320, unslothai/unsloth#2095, PrimeIntellect-ai/prime-rl#978

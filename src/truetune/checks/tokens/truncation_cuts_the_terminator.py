@@ -1,7 +1,7 @@
 """Examples longer than max_length lose the stop token of their last answer.
 
 ## What it does
-Counts the examples longer than `max_length` whose last trained stop token lies behind the cut. Where prompts are
+Counts the examples longer than `max_length` whose last trained stop token comes after the cut. Where prompts are
 learned too, a row may lose its whole answer and still have labels: such rows are counted apart, and nine of ten are an
 error.
 

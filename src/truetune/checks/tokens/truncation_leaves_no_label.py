@@ -1,7 +1,7 @@
 """The prompt fills max_length, and nothing that could be learned is left.
 
 ## What it does
-Counts the examples that have supervised tokens, all of them behind `max_length`.
+Counts the examples that have supervised tokens, all of them after `max_length`.
 
 ## Why it is bad
 A batch of such rows has a loss of 0 / 0. Some trainers drop them without a word, others log 0.0, and in some stacks
