@@ -67,6 +67,25 @@ ACCELERATOR = "accelerator = Accelerator({})\n"
 PREPARE = "model, optimizer = accelerator.prepare(model, optimizer)"
 
 SCRIPTS: dict[str, tuple[str, str]] = {
+    "accumulation-never-entered": (
+        script(
+            OPTIMIZER,
+            ACCELERATOR.format("gradient_accumulation_steps=4"),
+            PREPARE,
+            loop("accelerator.backward(loss)", "optimizer.step()", CLEAR),
+        ),
+        script(
+            OPTIMIZER,
+            ACCELERATOR.format("gradient_accumulation_steps=4"),
+            PREPARE,
+            loop(
+                "with accelerator.accumulate(model):",
+                "    accelerator.backward(loss)",
+                "    optimizer.step()",
+                f"    {CLEAR}",
+            ),
+        ),
+    ),
     "clip-before-unscale": (
         script(SCALER, loop(SCALED, CLIP, STEP, UPDATE, CLEAR)),
         script(SCALER, loop(SCALED, UNSCALE, CLIP, STEP, UPDATE, CLEAR)),
@@ -95,9 +114,9 @@ SCRIPTS: dict[str, tuple[str, str]] = {
                     "optimizer.step()", CLEAR)),
     ),
     "backward-beside-accelerate": (
-        script(OPTIMIZER, ACCELERATOR.format("gradient_accumulation_steps=4"), PREPARE,
+        script(OPTIMIZER, ACCELERATOR.format("mixed_precision='fp16'"), PREPARE,
                loop("loss.backward()", "optimizer.step()", CLEAR)),
-        script(OPTIMIZER, ACCELERATOR.format("gradient_accumulation_steps=4"), PREPARE,
+        script(OPTIMIZER, ACCELERATOR.format("mixed_precision='fp16'"), PREPARE,
                loop("accelerator.backward(loss)", "optimizer.step()", CLEAR)),
     ),
     "clip-after-step": (

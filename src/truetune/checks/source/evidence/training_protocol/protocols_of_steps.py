@@ -52,6 +52,22 @@ GRADIENTS_SCALED_BY_HAND = (
     "inv_scale",
 )
 """Code that divides gradients by their scale itself"""
+ACCUMULATED_BY_HAND = (
+    "sync_gradients",
+    "GradientAccumulationPlugin",
+    "deepspeed",
+    "DeepSpeed",
+    "% args.gradient_accumulation",
+    "% gradient_accumulation",
+    "% config.gradient_accumulation",
+    "% cfg.gradient_accumulation",
+    "% self.gradient_accumulation",
+    "% accumulation",
+    "% grad_accum",
+    "% accum",
+    "accelerator.gradient_accumulation_steps",
+)
+"""Code that counts the batches of a step itself, or leaves that to DeepSpeed"""
 AMP_EXAMPLES = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
 
 
@@ -104,6 +120,14 @@ def _accelerator_that_scales_losses(event: Event) -> ActedObject:
     steps = None if given is None else constant_of(given)
     accumulates = isinstance(steps, int) and steps > 1
     return event.result if accumulates or _takes_half_precision(event) else None
+
+
+def _accumulating_accelerator(event: Event) -> ActedObject:
+    """The accelerator that is told to accumulate, by a number of more than one or by a value that a run gives."""
+    if not isinstance(event, CallEvent) or "gradient_accumulation_steps" not in event.keywords:
+        return None
+    steps = constant_of(event.keywords["gradient_accumulation_steps"])
+    return None if steps in (0, 1, None) else event.result
 
 
 def _sampler_with_fixed_epoch(event: Event) -> ActedObject:
@@ -327,6 +351,57 @@ ACCELERATE_BACKWARD = Protocol(
     ),
 )
 
+ACCELERATE_ACCUMULATION = Protocol(
+    name="accelerate-accumulation",
+    title="Accumulation under accelerate",
+    family="step",
+    about="an `Accelerator` that is given `gradient_accumulation_steps`",
+    states=(
+        State("made", "it is made, and no `accumulate` was entered"),
+        State("divided", "it has divided a loss by the number of batches"),
+    ),
+    actions=(
+        Action(
+            "make",
+            "Accelerator(gradient_accumulation_steps=4)",
+            _accumulating_accelerator,
+            functions=ACCELERATORS,
+        ),
+        Action(
+            "accumulate",
+            "with accelerator.accumulate(model):",
+            receiver_made_by(ACCELERATORS),
+            methods=("accumulate", "no_sync", "accumulation_context"),
+        ),
+        Action(
+            "backward",
+            "accelerator.backward(loss)",
+            receiver_made_by(ACCELERATORS),
+            methods=("backward",),
+        ),
+        Action("step", "optimizer.step()", _any_step, methods=("step",), moves_all=True),
+    ),
+    transitions=(
+        Transition("make", "made"),
+        Transition("backward", "divided", ("made",)),
+        Transition("step", "made", ("divided",)),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "accumulation-never-entered",
+            "divided",
+            "step",
+            "gradient_accumulation_steps is given to accelerate and `accumulate` is never entered: the optimizer"
+            " steps after each batch, with a loss that is divided by the number of batches all the same",
+            "put the pass in `with accelerator.accumulate(model):`",
+            "https://huggingface.co/docs/accelerate/usage_guides/gradient_accumulation",
+            in_one_pass=True,
+            unless_done=("accumulate",),
+        ),
+    ),
+    silenced_by=ACCUMULATED_BY_HAND,
+)
+
 GRADIENTS_OF_STEP = Protocol(
     name="gradients-of-a-step",
     title="Gradients between the backward pass and the step",
@@ -458,6 +533,7 @@ PROTOCOLS_OF_STEPS = (
     SCALED_OPTIMIZER,
     ACCELERATE_SCALE,
     ACCELERATE_BACKWARD,
+    ACCELERATE_ACCUMULATION,
     GRADIENTS_OF_STEP,
     LEARNING_RATE_SCHEDULE,
     SAMPLER_EPOCHS,
