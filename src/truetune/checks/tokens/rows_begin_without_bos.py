@@ -102,15 +102,15 @@ class RowsBeginWithoutBos(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.family = _family_of(self.tokenizer)
+        self.bos_family = _family_of(self.tokenizer)
         self.examples = self.without = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         """Count the examples, and those that begin with another token than the family's BOS."""
-        if self.family is None:
+        if self.bos_family is None:
             return
-        bos = self.tokenizer.backend.token_to_id(self.family.bos)
+        bos = self.tokenizer.backend.token_to_id(self.bos_family.bos)
         firsts = batch.offsets[:-1][batch.lengths > 0]
         is_without = batch.ids[firsts] != bos
         self.examples += len(firsts)
@@ -123,7 +123,7 @@ class RowsBeginWithoutBos(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet for tokenizers of other families, and without an example."""
-        if self.family is None:
+        if self.bos_family is None:
             return Unmet("it is about tokenizers of families whose bases were trained with BOS")
         return None if self.examples else NO_EXAMPLE
 
@@ -132,7 +132,7 @@ class RowsBeginWithoutBos(DataRule):
         return count_measurement("examples that begin without BOS", self.without, self.examples)
 
     def findings(self) -> Iterator[Finding]:
-        family = self.family
+        family = self.bos_family
         if family is None or self.without < max(1, MIN_SHARE * self.examples):
             return
         adds = "adds it to plain text" if self.tokenizer.adds_bos else "does not add it"
