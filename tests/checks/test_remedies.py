@@ -33,7 +33,7 @@ SET = re.compile(
 LEAVE = re.compile(r"leave (?P<key>\w+) out")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
-    "deepspeed-settings-contradict",
+    "deepspeed-settings-contradict", "deepspeed-key-not-read",
     "schedule-replaces-the-rate", "lora-too-small", "own-rows-not-trained", "evaluated-more-than-trained",
     "head-of-a-sorted-validation",
     "duplicate-setting", "warmup-longer-than-run", "pure-bf16-updates-rounded-away", "precision-set-twice",

@@ -30,6 +30,7 @@ NO_TEXT_SHOWS = (
     "chats whose turns do not alternate",
     "tool calls hold the parameters of other tools",
     "rows are the beginnings of one conversation",
+    "one of the model's weight files is the base's",
     "the folder holds a single file of weights",
     # The order of several statements shows these, never one of them.
     "calls that set up a training are in an order",

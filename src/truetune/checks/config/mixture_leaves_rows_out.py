@@ -2,7 +2,7 @@
 
 ## What it does
 Counts the rows of LLaMA-Factory's data sets and works out what `mix_strategy` takes of each in an epoch, with
-`interleave_probs`. `interleave_under` ends as soon as the first set has no rows left; `interleave_over` goes on until
+`interleave_probs`. `interleave_under` ends as soon as the first set has no rows left; `interleave_over` continues until
 the last one has none, and begins the others again. It fires where under half of a set is drawn, or a set more than ten
 times.
 

@@ -78,7 +78,10 @@ class ReadableMarksAreSpecial(DataRule):
         # `<s>` and `</s>` are a pair as well, and decoding is meant to leave them out.
         ends = {stop.id for stop in setup.probes.stops}
         ends.update(token.id for token in self.tokenizer.special.values())
-        self.marks = _special_marks_in_pairs(self.tokenizer, ends)
+        marks = _marks_in_pairs(self.tokenizer, ends)
+        self.has_marks = bool(marks)
+        self.marks = {id: text for id, text in marks.items() if id in self.tokenizer.control}
+        """Those that are special tokens"""
         self.examples = self.hurt = 0
         self.learned: set[int] = set()
         """Ids of the marks that answers hold"""
@@ -99,9 +102,9 @@ class ReadableMarksAreSpecial(DataRule):
             self.cases.append(case_at_token(batch, place, f"{mark} is left out by decode"))
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the tokenizer has no such marks."""
-        if not self.marks:
-            return Unmet("it is about marks in pairs that are special tokens, and there are none")
+        """Unmet where the tokenizer has no marks in pairs."""
+        if not self.has_marks:
+            return Unmet("it is about tokens that are marks in pairs, and the tokenizer has none")
         return None
 
     def figure(self) -> Measurement:
@@ -128,14 +131,13 @@ class ReadableMarksAreSpecial(DataRule):
         )
 
 
-def _special_marks_in_pairs(tokenizer: Tokenizer, ends: Collection[int]) -> dict[int, str]:
-    """Id -> text of the special tokens that open or close a pair, as `<think>` and `</think>` do; none of `ends`."""
+def _marks_in_pairs(tokenizer: Tokenizer, ends: Collection[int]) -> dict[int, str]:
+    """Id -> text of the added tokens that open or close a pair, as `<think>` and `</think>` do; none of `ends`."""
     by_name: dict[str, dict[str, int]] = {}
-    marks = tokenizer.control.difference(ends)
-    texts = {id: tokenizer.backend.id_to_token(id) for id in marks}
-    for id, text in texts.items():
-        found = TAG.fullmatch(text or "")
-        if found is not None:
+    added = tokenizer.backend.get_added_tokens_decoder()
+    for id, token in added.items():
+        found = TAG.fullmatch(token.content)
+        if found is not None and id not in ends:
             by_name.setdefault(found[2], {})[found[1]] = id
     pairs = [ids for ids in by_name.values() if len(ids) == 2]
-    return {id: str(texts[id]) for ids in pairs for id in ids.values()}
+    return {id: added[id].content for ids in pairs for id in ids.values()}

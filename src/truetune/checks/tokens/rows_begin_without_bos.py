@@ -48,7 +48,7 @@ data:
 ```
 
 ## Fix safety
-Safe where no other BOS is written: exactly one has to stand at the beginning. Train and ask alike.
+Safe where no other BOS is written: exactly one has to be at the beginning. Train and ask alike.
 A warning for Gemma, a note for the others, whose loss without BOS was not measured here.
 
 ## References

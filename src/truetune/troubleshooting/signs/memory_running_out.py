@@ -101,6 +101,10 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^(?:eager attention holds|attention is computed eagerly)", EAGER),
     Sign(r"^nn\.DataParallel", r"data_parallel\.py|\bDataParallel\("),
     Sign(
+        r"^DeepSpeed's settings hold a key that nothing reads",
+        r"\b(?:stage3_\w+|offload_(?:optimizer|param)|activation_checkpointing|partition_activations)['\"]?\s*:",
+    ),
+    Sign(
         r"^nn\.DataParallel",
         r"CUDA_VISIBLE_DEVICES=\d,\d[\d,]*\s+(?:nohup )?python3? (?!-m)",
         unless=r"torchrun|accelerate launch|deepspeed|device_map",

@@ -73,6 +73,10 @@ LOADED_ROWS = rf"load_from_disk\(|dataset_prepared_path{GIVEN}\w|tokenized_path{
 ROW_SIGNS: tuple[Sign, ...] = (
     # What is supervised
     Sign(
+        r"^a mixture of data sets ends before most rows",
+        rf"\bmix_strategy{GIVEN}interleave|\binterleave_probs?\b|\binterleave_datasets\(",
+    ),
+    Sign(
         r"^another column, the template's text|^prompts are learned as well as answers",
         rf"\btrain_on_(?:inputs?|prompts?){GIVEN}{YES}|\b(?:completion_only_loss|mask_prompt"
         rf"|mask_inputs?){GIVEN}[Ff]alse",
