@@ -46,7 +46,10 @@ def test_a_line_of_the_prompt(question: str, tmp_path: Path) -> None:
     assert found.count == ROWS
 
 
-@pytest.mark.parametrize(("value", "severity"), [("nan", "warning"), ("None", "info")])
+@pytest.mark.parametrize(
+    ("value", "severity"),
+    [("nan", "warning"), ("None", "info"), ("<noinput>", "warning"), ("No input", "warning")],
+)
 def test_a_field_of_the_row(value: str, severity: str, tmp_path: Path) -> None:
     rows = [_alpaca(value if n % 2 else f"Shop {n} is in the park.", n) for n in range(ROWS)]
     (found,) = _findings(tmp_path, rows)

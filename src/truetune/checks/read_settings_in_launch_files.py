@@ -31,6 +31,8 @@ ARGUMENTS = ("TrainingArguments", "Config")
 """Ends of the names of classes that hold the settings of a Trainer: `SFTConfig`, `Seq2SeqTrainingArguments`"""
 OTHER_CONFIGS = frozenset(("LoraConfig", "BitsAndBytesConfig", "AutoConfig", "GenerationConfig"))
 SETTINGS_OPTIONS = ("--config", "-c", "--recipe", "--config_path")
+TRL_METHODS = frozenset(("sft", "dpo", "grpo", "kto", "reward", "rloo", "orpo", "cpo"))
+"""What TRL's own command trains: each starts accelerate with the rest of its options"""
 ENGINE = "deepspeed.initialize"
 DEEPSPEED_OPTIONS = ("--deepspeed", "--deepspeed_config", "--ds_config")
 # Chosen: a command in `scripts/slurm/` names files from the project's root, which is two or three folders up.
@@ -105,6 +107,10 @@ def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
     """The commands of a file that start a script by a launcher, or give it a DeepSpeed file."""
     folder = Path(file.path).parent
     for command in _commands_with_inner(file):
+        of_trl = _options_of_trl(command)
+        if of_trl is not None:
+            yield _launch_of_trl(command, of_trl, file, folder)
+            continue
         launch = command.behind("accelerate", "launch")
         is_launch = launch is not None or "deepspeed" in " ".join(command.words)
         name = next((word for word in command.words if word.endswith(".py")), "")
@@ -126,6 +132,25 @@ def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
             script,
             file.path,
         )
+
+
+def _options_of_trl(command: ShellCommand) -> tuple[str, ...] | None:
+    """The options of TRL's own command, which starts accelerate itself; None where it is another command."""
+    behind = command.behind("trl")
+    return behind[1:] if behind and behind[0] in TRL_METHODS else None
+
+
+def _launch_of_trl(
+    command: ShellCommand, options: tuple[str, ...], file: CommandFile, folder: Path
+) -> LaunchFiles:
+    """The files of a launch by TRL's own command: `trl sft --config sft.yaml --accelerate_config fsdp.yaml`."""
+    # One of the names that TRL ships (`fsdp2`, `zero3`) is no file here: nothing is compared then.
+    accelerate = read_document_in_folder_or_parents(
+        folder, last_option(options, "--accelerate-config")
+    )
+    settings = read_document_in_folder_or_parents(folder, last_option(options, *SETTINGS_OPTIONS))
+    deepspeed = _find_deepspeed_file(command, accelerate, settings, None, folder)
+    return LaunchFiles(command, accelerate, deepspeed, settings, None, file.path)
 
 
 def _options_of_script(command: ShellCommand) -> tuple[str, ...]:

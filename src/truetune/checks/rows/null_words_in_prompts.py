@@ -3,7 +3,8 @@
 ## What it does
 Looks in the turns of system and user, and in prompts, for a text or a line that is such a word and nothing else, or a
 label with it (`Context: nan`). `None`, `null` and `N/A` are words that people write too: they count where they are a
-whole field of the row, and are a note. Code is left alone, and texts that speak of the word (of NaN in a table).
+whole field of the row, and are a note; `<noinput>` and `not provided` count there too. Code is left alone, and texts
+that speak of the word (of NaN in a table).
 
 ## Why it is bad
 An empty cell of a table became text on its way (pandas writes `nan`, `str(None)` writes `None`). The model learns
@@ -31,7 +32,8 @@ changes nothing but these prompts.
 A warning from a twentieth of the rows on, else a note.
 
 ## References
-- unslothai/unsloth#10813, https://pandas.pydata.org/docs/user_guide/missing_data.html
+- unslothai/unsloth#10813, https://huggingface.co/datasets/yahma/alpaca-cleaned (inputs that say "no input"),
+  https://pandas.pydata.org/docs/user_guide/missing_data.html
 """
 
 from __future__ import annotations
@@ -60,7 +62,13 @@ def _lines_of_word(words: str) -> re.Pattern[str]:
 CERTAIN_LINE = _lines_of_word(
     "|".join(re.escape(word) for word in sorted(CERTAIN_WORDS, key=len, reverse=True))
 )
-MAX_WORD_CHARACTERS = 20
+NO_INPUT = re.compile(
+    r"[<(\[]?no ?(?:input|context)(?: (?:needed|required|provided|given|available))?[>)\]]?\.?"
+    r"|[<(\[]?not (?:applicable|available|provided|specified|needed|required)[>)\]]?\.?",
+    re.IGNORECASE,
+)
+"""What people and generators write into a field that was to stay empty: `<noinput>`, `No input`"""
+MAX_WORD_CHARACTERS = 30
 
 
 class NullWordsInPrompts(RowTextRule):
@@ -82,7 +90,9 @@ class NullWordsInPrompts(RowTextRule):
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
-        is_certain = any(word.lower() in CERTAIN_WORDS for word in self.kinds)
+        is_certain = any(
+            word.lower() in CERTAIN_WORDS or NO_INPUT.fullmatch(word) for word in self.kinds
+        )
         yield self.finding(
             f"{self.faulty_rows_of_all} hold a word for nothing in the prompt: {self.shown_kinds}",
             "read the table so that empty cells stay empty, and leave the part out of the prompt where there"
@@ -97,11 +107,11 @@ class NullWordsInPrompts(RowTextRule):
 def _is_subject(text: str, word: str) -> bool:
     """Does a text use the word elsewhere than on a line of its own, or is it code or a table?"""
     prose = CODE.sub(" ", text)
-    if LOOKS_LIKE_CODE.search(prose) or "|" in prose:
+    # `<noinput>` by itself looks like markup.
+    rest = _lines_of_word(re.escape(word)).sub(" ", prose)
+    if LOOKS_LIKE_CODE.search(rest) or "|" in rest:
         return True
-    uses = re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", prose, re.IGNORECASE)
-    lines = _lines_of_word(re.escape(word)).findall(prose)
-    return len(uses) > len(lines)
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", rest, re.IGNORECASE) is not None
 
 
 def _fault_of_field(text: str, row: Conversation) -> TextFault | None:
@@ -110,7 +120,8 @@ def _fault_of_field(text: str, row: Conversation) -> TextFault | None:
         if not isinstance(value, str) or len(value) > MAX_WORD_CHARACTERS:
             continue
         word = value.strip()
-        if word.lower() not in NULL_WORDS or not re.search(rf"(?m)^{re.escape(word)}$", text):
+        is_for_nothing = word.lower() in NULL_WORDS or NO_INPUT.fullmatch(word)
+        if not is_for_nothing or not re.search(rf"(?m)^{re.escape(word)}$", text):
             continue
         if not _is_subject(text, word):
             return TextFault(word, f"the column {name} is {word!r}, and is in the prompt")

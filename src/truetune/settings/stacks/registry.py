@@ -64,7 +64,9 @@ BUILT_IN = (
         model_key="model_name_or_path",
         unknown_key="TRL's own scripts drop it without a word, the command `trl` stops at it",
         command="trl sft --config FILE",
-        command_in_text=re.compile(r"\btrl\s+(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"),
+        command_in_text=re.compile(
+            r"\btrl(?:\s+|\.scripts\.)(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"
+        ),
     ),
     ConfigReader(
         name="axolotl",
@@ -87,7 +89,7 @@ BUILT_IN = (
         unknown_key="LLaMA-Factory stops at it",
         command="llamafactory-cli train FILE",
         command_in_text=re.compile(
-            r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"
+            r"\b(?:llamafactory-cli|llamafactory\.cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"
         ),
     ),
     ConfigReader(

@@ -73,6 +73,15 @@ LOADED_ROWS = rf"load_from_disk\(|dataset_prepared_path{GIVEN}\w|tokenized_path{
 ROW_SIGNS: tuple[Sign, ...] = (
     # What is supervised
     Sign(
+        r"^every worker of a DataLoader reads the whole stream",
+        r"\bIterableDataset\b",
+        beside=r"\bnum_workers\b",
+    ),
+    Sign(
+        r"^LLaMA-Factory trains a chat model with a template",
+        rf"\btemplate{GIVEN}(?:empty|default)\b",
+    ),
+    Sign(
         r"^a mixture of data sets ends before most rows",
         rf"\bmix_strategy{GIVEN}interleave|\binterleave_probs?\b|\binterleave_datasets\(",
     ),

@@ -1,0 +1,127 @@
+"""Every worker of a DataLoader reads the whole stream.
+
+## What it does
+Looks for a `DataLoader` with several workers over an `IterableDataset` of your own whose code never asks which worker
+it is. The rule is silent where a `worker_init_fn` is given, where the code speaks of workers, and where it draws rows
+at random without end.
+
+## Why it is bad
+Each worker has a copy of the data set and goes through it from the beginning: with 8 workers each row comes eight times
+in an epoch, in neighbouring batches. The time of an epoch is eightfold, the loss falls by repetition, and nothing says
+so. `Dataset`s with a length are not concerned: their sampler divides the rows.
+
+## Example
+```python
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        for line in open("rows.jsonl"):
+            yield line
+
+
+loader = DataLoader(Rows(), batch_size=4, num_workers=8)
+```
+
+## Use instead
+```python
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        worker = get_worker_info()
+        for number, line in enumerate(open("rows.jsonl")):
+            if worker is None or number % worker.num_workers == worker.id:
+                yield line
+
+
+loader = DataLoader(Rows(), batch_size=4, num_workers=8)
+```
+
+## Fix safety
+Safe. Files that are divided among the workers (`files[worker.id::worker.num_workers]`) are read faster than lines.
+
+## References
+- huggingface/datasets#3423
+- https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call
+
+OF_A_WORKER = re.compile(r"worker", re.IGNORECASE)
+"""What says that each worker has rows of its own"""
+DRAWN_AT_RANDOM = re.compile(
+    r"\b(?:randint|randrange|choices?|sample|multinomial|rand)\(|while True"
+)
+"""A stream without an end has no rows that come once: workers draw differently, for torch seeds each"""
+
+
+def _loaders_with_workers(module: Module) -> Iterator[Call]:
+    """The loaders that start several workers and tell them nothing."""
+    for call in module.calls(
+        "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
+    ):
+        if _number_of_workers(module, call) > 1 and "worker_init_fn" not in call.keywords:
+            yield call
+
+
+def _number_of_workers(module: Module, call: Call) -> int:
+    """The workers of a loader, an option by its default; 0 where they are not known."""
+    numbers = possible_numbers(module, call.keywords.get("num_workers"))
+    return int(min(numbers)) if numbers else 0
+
+
+def _stream_of_own(module: Module, rows: ast.expr) -> ast.ClassDef | None:
+    """The class of the file, an IterableDataset, that made some rows; None for other rows."""
+    for origin in module.flow.origins(rows):
+        if not isinstance(origin.node, ast.Call):
+            continue
+        for made_by in module.flow.origins(origin.node.func):
+            node = made_by.node
+            if isinstance(node, ast.ClassDef) and _is_stream(module, node):
+                return node
+    return None
+
+
+def _is_stream(module: Module, node: ast.ClassDef) -> bool:
+    """Is a class an IterableDataset of torch?"""
+    return any(base.endswith("IterableDataset") for base in module.flow.bases(node))
+
+
+class StreamReadWholeByEveryWorker(SourceRule):
+    code = "SRC426"
+    severity = "error"
+    symptoms = ("nothing-is-learned", "slow-training")
+    looks_at = CodePlaces("loaders with several workers", _loaders_with_workers)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in _loaders_with_workers(module):
+            rows = call.argument(0, "dataset")
+            stream = None if rows is None else _stream_of_own(module, rows)
+            if stream is None:
+                continue
+            code = module.text_of(stream).replace(stream.name, "")
+            if OF_A_WORKER.search(code) or DRAWN_AT_RANDOM.search(code):
+                continue
+            workers = _number_of_workers(module, call)
+            yield self.finding(
+                f"each of the {workers} workers goes through all rows of {stream.name}: every row comes"
+                f" {workers} times in an epoch",
+                "take get_worker_info() in __iter__, and give each worker its own files or lines",
+                cases=[case_of_node(module, call.node), case_of_node(module, stream)],
+            )
