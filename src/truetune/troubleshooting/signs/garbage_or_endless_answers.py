@@ -585,6 +585,11 @@ _WEIGHT_SIGNS = (
         r"merge_and_unload\(|merge[-_]lora|export_dir|save_pretrained_merged\(|llamafactory-cli export",
     ),
     Sign(
+        r"^rendered chats are given to TRL as texts",
+        r"\bapply_chat_template\(.{0,200}\btokenize\s*=\s*False\b",
+        beside=r"\bSFTTrainer\b",
+    ),
+    Sign(
         r"^rows begin without BOS",
         rf"\badd_bos_token{GIVEN}[Ff]alse\b|\badd_special_tokens{GIVEN}False\b",
     ),
