@@ -18,7 +18,7 @@ from trl import SFTConfig, SFTTrainer
 tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
 rows = load_dataset("json", data_files="chats.jsonl", split="train")
 rows = rows.map(lambda row: {"text": tokenizer.apply_chat_template(row["messages"], tokenize=False)})
-trainer = SFTTrainer("meta-llama/Llama-3.1-8B-Instruct", args=SFTConfig("out"), train_dataset=rows)
+trainer = SFTTrainer("meta-llama/Llama-3.1-8B-Instruct", args=SFTConfig("out", max_length=2048), train_dataset=rows)
 ```
 
 ## Use instead
@@ -27,7 +27,7 @@ from datasets import load_dataset
 from trl import SFTConfig, SFTTrainer
 
 rows = load_dataset("json", data_files="chats.jsonl", split="train")
-trainer = SFTTrainer("meta-llama/Llama-3.1-8B-Instruct", args=SFTConfig("out"), train_dataset=rows)
+trainer = SFTTrainer("meta-llama/Llama-3.1-8B-Instruct", args=SFTConfig("out", max_length=2048), train_dataset=rows)
 ```
 
 ## Fix safety
