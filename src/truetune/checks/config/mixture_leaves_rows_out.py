@@ -115,12 +115,12 @@ class MixtureLeavesRowsOut(ConfigRule):
     stacks = ("llama-factory",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet unless several local sets are interleaved."""
+        """Also unmet unless several local sets are mixed."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if self._mixed_sets():
             return None
-        return Unmet("it is about several local data sets that are interleaved")
+        return Unmet("it is about several local data sets that are mixed")
 
     def _mixed_sets(self) -> list[MixedSet]:
         """The sets with what is drawn of each; empty where nothing is interleaved, or a set is not here."""
@@ -160,16 +160,22 @@ def _shares(sets: list[MixedSet]) -> str:
 
 
 def _mixed_sets(config: Config) -> list[MixedSet]:
-    """The sets of a mixture; empty where nothing is interleaved, or what is drawn is not known."""
+    """The sets of a mixture; empty where there is one set, or what is drawn is not known."""
     strategy, names = config.raw.get("mix_strategy"), _parts(config.raw.get("dataset"))
     files = config.spec.data
-    if strategy not in STRATEGIES or len(names) < 2 or len(files) != len(names):
+    if len(names) < 2 or len(files) != len(names):
         return []
     counts = [count_rows(file) for file in files if Path(file).is_file()]
     probabilities = _probabilities(config.raw.get("interleave_probs"), len(names))
     rows = [count for count in counts if count]
     if len(rows) != len(names) or len(probabilities) != len(names):
         return []
+    if strategy not in STRATEGIES:
+        # One set after the other: each row comes once.
+        return [
+            MixedSet(name, count, share, count)
+            for name, count, share in zip(names, rows, probabilities, strict=True)
+        ]
     lengths = [count / share for count, share in zip(rows, probabilities, strict=True)]
     total = min(lengths) if strategy == "interleave_under" else max(lengths)
     return [
