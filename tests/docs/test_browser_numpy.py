@@ -41,6 +41,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "searchsorted right": lambda np: np.searchsorted(np.array(RISING), np.array(COUNTS), "right"),
     "searchsorted pairs": lambda np: np.searchsorted(np.array(RISING), np.array(PAIRS)),
     "flatnonzero": lambda np: np.flatnonzero(np.array(MASK)),
+    "isin": lambda np: np.isin(np.array([3, 1, 2, 3]), [3, 7]),
     "unique": lambda np: np.unique(np.array(NUMBERS)),
     "clip": lambda np: np.clip(np.array(NUMBERS), -2, 3),
     "minimum": lambda np: np.minimum(np.array(NUMBERS), 0),

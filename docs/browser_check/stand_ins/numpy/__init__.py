@@ -312,6 +312,12 @@ def flatnonzero(values: Any) -> ndarray:
     return ndarray([i for i, one in enumerate(values) if one], int64)
 
 
+def isin(values: Any, wanted: Any) -> ndarray:
+    """Which elements are among others."""
+    among = set(asarray(wanted).values)
+    return ndarray([one in among for one in asarray(values).values], bool_)
+
+
 def unique(values: Any) -> ndarray:
     """The different elements, rising."""
     given = asarray(values)

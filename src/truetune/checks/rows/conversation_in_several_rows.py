@@ -46,6 +46,7 @@ A warning from a twentieth of the chats on, else a note.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 
@@ -127,7 +128,7 @@ class ConversationInSeveralRows(DataRule):
         # Not of all beginnings: a greeting with which many chats begin is no conversation in several rows.
         beginnings = self.beginnings.whole()
         shared = beginnings[np.isin(beginnings, self.wholes.whole())]
-        most = int(np.unique(shared, return_counts=True)[1].max()) + 1
+        most = max(Counter(shared.tolist()).values()) + 1
         yield self.finding(
             f"{len(found):,} of {self.chats:,} chats are the beginning of another one, and all answers"
             f" are learned: an early answer is learned up to {most:,} times an epoch, a last one once",
