@@ -14,11 +14,12 @@ it each time. The tokenizers of Qwen 2.5, Qwen 3 and DeepSeek have such marks wi
 files:
   tokenizer.json:
     added_tokens:
-      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2000, content: "<think>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2001, content: "</think>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - &token {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false,
+                rstrip: false, normalized: false}
+      - {<<: *token, id: 2, content: "<|im_start|>"}
+      - {<<: *token, id: 3, content: "<|im_end|>"}
+      - {<<: *token, id: 2000, content: "<think>"}
+      - {<<: *token, id: 2001, content: "</think>"}
 data:
   - {text: "Is it open?<think>It is noon.</think>It is open.<|im_end|>"}
 ```
@@ -28,11 +29,12 @@ data:
 files:
   tokenizer.json:
     added_tokens:
-      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2000, content: "<think>", special: false, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2001, content: "</think>", special: false, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - &token {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false,
+                rstrip: false, normalized: false}
+      - {<<: *token, id: 2, content: "<|im_start|>"}
+      - {<<: *token, id: 3, content: "<|im_end|>"}
+      - {<<: *token, id: 2000, content: "<think>", special: false}
+      - {<<: *token, id: 2001, content: "</think>", special: false}
 data:
   - {text: "Is it open?<think>It is noon.</think>It is open.<|im_end|>"}
 ```
@@ -44,7 +46,7 @@ A warning for marks of reasoning and tools, whose parsers read text; a note for 
 
 ## References
 - vllm-project/vllm#25281
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -16,12 +16,13 @@ files:
   tokenizer_config.json: {bos_token: "<bos>"}
   tokenizer.json:
     added_tokens:
-      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 1, content: "<|pad|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2000, content: "<bos>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2001, content: "<start_of_turn>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - &token {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false,
+                rstrip: false, normalized: false}
+      - {<<: *token, id: 1, content: "<|pad|>"}
+      - {<<: *token, id: 2, content: "<|im_start|>"}
+      - {<<: *token, id: 3, content: "<|im_end|>"}
+      - {<<: *token, id: 2000, content: "<bos>"}
+      - {<<: *token, id: 2001, content: "<start_of_turn>"}
 data:
   - {text: "The shop opens at nine.<|im_end|>"}
 ```
@@ -32,12 +33,13 @@ files:
   tokenizer_config.json: {bos_token: "<bos>"}
   tokenizer.json:
     added_tokens:
-      - {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 1, content: "<|pad|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2, content: "<|im_start|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 3, content: "<|im_end|>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2000, content: "<bos>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
-      - {id: 2001, content: "<start_of_turn>", special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}
+      - &token {id: 0, content: "<|endoftext|>", special: true, single_word: false, lstrip: false,
+                rstrip: false, normalized: false}
+      - {<<: *token, id: 1, content: "<|pad|>"}
+      - {<<: *token, id: 2, content: "<|im_start|>"}
+      - {<<: *token, id: 3, content: "<|im_end|>"}
+      - {<<: *token, id: 2000, content: "<bos>"}
+      - {<<: *token, id: 2001, content: "<start_of_turn>"}
     post_processor:
       type: TemplateProcessing
       single: [{SpecialToken: {id: "<bos>", type_id: 0}}, {Sequence: {id: A, type_id: 0}}]
@@ -53,7 +55,7 @@ A warning for Gemma, a note for the others, whose loss without BOS was not measu
 
 ## References
 - unslothai/unsloth#10312, huggingface/transformers#29250 (Gemma)
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
