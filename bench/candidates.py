@@ -23,8 +23,8 @@ from bench.starts.start import Start, starts
 from tests.parts.shelf import Missing
 from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.rule_catalogue import all_rules
-from truetune.troubleshooting.project_facts import read_facts_of_project
-from truetune.troubleshooting.project_words import read_project_texts, words_of_texts
+from truetune.troubleshooting.find_traits_shown_by_project_lines import read_facts_of_project
+from truetune.troubleshooting.project_words import read_project_texts, word_stems_of_texts
 from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
 
 QUOTED = re.compile(r'["“”](.{12,}?)["“”]', re.S)
@@ -103,7 +103,7 @@ def place_of(trial: Trial) -> Place:
         words = trial.words or start_words(trial.start)
         texts = read_project_texts([scratch])
         facts = read_facts_of_project(words, texts)
-        candidates = rank_causes(choose_guides(words), words, words_of_texts(texts), facts)
+        candidates = rank_causes(choose_guides(words), words, word_stems_of_texts(texts), facts)
         for number, candidate in enumerate(candidates, 1):
             if _is_truth(candidate.cause, trial):
                 lines = tuple(

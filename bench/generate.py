@@ -141,7 +141,7 @@ def _scores(prompts: Sequence[Any], probes: Any) -> None:
     """The reference of each as the answer of the one before it, until there are 200."""
     from truetune.generation.answer_samples import Answer
     from truetune.generation.build_prompts import control_token_texts
-    from truetune.generation.score_answer import score_answer
+    from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 
     control = control_token_texts(probes.tokenizer)
     rows = [prompts[i % len(prompts)] for i in range(SCORED)]
@@ -166,7 +166,8 @@ def _tokens(backend: Any) -> None:
         backend.model.generation_config.use_cache = cached
         pace = backend.pace()
         print(
-            f"{name:<12}{pace.short * 1e3:7.0f} ms   {pace.long * 1e3:7.0f} ms   {pace.growth:.1f}"
+            f"{name:<12}{pace.short * 1e3:7.0f} ms   {pace.long * 1e3:7.0f} ms  "
+            f" {pace.long_to_short_text_time_ratio:.1f}"
         )
     backend.model.generation_config.use_cache = True
 

@@ -68,7 +68,7 @@ def lines() -> list[Line]:
 
 def _measured(law: str, text: str) -> dict[str, Any]:
     from tests.checks.pages.batch import run
-    from truetune.auditing.record_in_process import record_run
+    from truetune.auditing.record_trainer_run_in_this_process import record_run
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         names = run(text)

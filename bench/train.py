@@ -220,7 +220,7 @@ def _ours(
     work: Path,
 ) -> Any:
     from truetune.settings.read_truetune_settings import validate_settings
-    from truetune.training.load_training_rows import load_training_data
+    from truetune.training.load_encoded_held_out_and_packed_rows import load_training_data
     from truetune.training.prepare_model import prepare_model
     from truetune.training.trainer_with_supervised_token_loss import make_supervised_trainer
     from truetune.training.training_recipe import make_recipe

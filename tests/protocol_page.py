@@ -12,6 +12,7 @@ import click
 
 from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.source.evidence.training_protocol.all_protocols import ALL_PROTOCOLS
+from truetune.checks.source.evidence.training_protocol.base_of_protocol_rules import ProtocolRule
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
     START,
     BrokenOrder,
@@ -19,7 +20,6 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
     ProtocolFamily,
     State,
 )
-from truetune.checks.source.evidence.training_protocol.protocol_rule import ProtocolRule
 
 PAGE = Path(__file__).parents[1] / "docs" / "training-code-protocol.md"
 BEGIN, END = "<!-- protocols: python -m tests.protocol_page -->", "<!-- end of protocols -->"

@@ -24,7 +24,7 @@ from truetune.training.propose_settings import (
     propose_settings,
 )
 from truetune.training.settings_as_explained_yaml import render_settings_yaml
-from truetune.training.survey_data_and_model_for_init import survey_data
+from truetune.training.survey_data_and_model_for_init import survey_data_and_model_config
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
 SHAPE = {
@@ -80,7 +80,7 @@ def starts() -> dict[str, StartingSettings]:
         spec = validate_settings(
             {"model": "model", "tokenizer": "model", "data": DATA.get(name, "chats.jsonl")}, "test"
         )
-        made[name] = propose_settings(spec, survey_data(spec), name, gpu=False)
+        made[name] = propose_settings(spec, survey_data_and_model_config(spec), name, gpu=False)
     return made
 
 

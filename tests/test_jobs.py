@@ -100,6 +100,25 @@ def make_run(folder: Path, answers_are_empty: bool) -> Path:
     return folder
 
 
+def submit_to_slurm(run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copy the Slurm files into the folder of a run, and submit them as the page says.
+
+    Args:
+        run: The folder.
+        monkeypatch: Tells the `sbatch` of this test where it keeps its jobs.
+
+    Returns:
+        The folder in which each job leaves its exit code, or why it was not started.
+    """
+    shutil.copytree(JOBS / "slurm", run, dirs_exist_ok=True)
+    jobs = run.with_name("jobs")
+    jobs.mkdir()
+    monkeypatch.setenv("JOBS", str(jobs))
+    done = subprocess.run(["sh", "submit.sh"], cwd=run, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "check: job 1, training: job 2\n"), done.stderr
+    return jobs
+
+
 @pytest.mark.parametrize("path", sorted(JOBS.glob("slurm/*")), ids=lambda path: path.name)
 def test_scripts_are_bash(path: Path) -> None:
     done = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
@@ -110,19 +129,29 @@ def test_scripts_are_bash(path: Path) -> None:
 def test_slurm_trains_after_a_check_without_errors(
     answers_are_empty: bool, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run(tmp_path / "run", answers_are_empty)
-    shutil.copytree(JOBS / "slurm", run, dirs_exist_ok=True)
-    jobs = tmp_path / "jobs"
-    jobs.mkdir()
-    monkeypatch.setenv("JOBS", str(jobs))
-    done = subprocess.run(["sh", "submit.sh"], cwd=run, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "check: job 1, training: job 2\n"), done.stderr
+    run = make_run(tmp_path / "my run", answers_are_empty)
+    (run / "chats.jsonl").rename(run / "my chats.jsonl")
+    monkeypatch.setenv("DATA", "my chats.jsonl")
+    jobs = submit_to_slurm(run, monkeypatch)
     log = (run / "truetune-check-1.log").read_text(encoding="utf-8")
     assert ("answer-is-empty" in log) == answers_are_empty, log
     assert (run / "trained").exists() != answers_are_empty
     # The script of the test has no trainer, so its audit ends with "nothing was judged".
     codes = [(jobs / f"{number}.code").read_text() for number in (1, 2)]
     assert codes == (["1", "DependencyNeverSatisfied"] if answers_are_empty else ["0", "3"])
+
+
+def test_slurm_does_not_train_where_truetune_is_missing(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", answers_are_empty=False)
+    (programs / "truetune").unlink()
+    monkeypatch.setenv("PATH", os.pathsep.join([str(programs), os.defpath]))
+    jobs = submit_to_slurm(run, monkeypatch)
+    assert "not found" in (run / "truetune-check-1.log").read_text(encoding="utf-8")
+    codes = [(jobs / f"{number}.code").read_text() for number in (1, 2)]
+    assert codes == ["127", "DependencyNeverSatisfied"]
+    assert not (run / "trained").exists()
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ class ShoutingAnswer(DataRule):
         super().__init__(setup)
         self.cases = []
 
-    def batch(self, batch):
+    def add_batch(self, batch):
         for row in batch.rows:
             if row.messages and str(row.messages[-1].get("content")).endswith("!"):
                 self.cases.append(Case("it shouts", row.origin))
@@ -43,9 +43,9 @@ FORMAT = """from truetune.settings.row_formats import RowFormat
 
 
 def read(draft):
-    texts = draft.structure("turns", list) or ()
+    texts = draft.list_or_object_of_column("turns", list) or ()
     roles = ("user", "assistant")
-    return draft.chat([{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)])
+    return draft.make_conversation([{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)])
 
 
 TURNS = RowFormat("turns", ("turns",), read)
@@ -63,10 +63,10 @@ def keys():
 def read(document):
     draft = draft_of_document(document, "nano", "1.0", DEFAULTS)
     for field in ("model", "tokenizer"):
-        draft.take(field, "base", made=draft.folder)
+        draft.take(field, "base", made=draft.local_folder_or_name)
     draft.take("data", "rows", made=lambda name: [str(draft.find(name) or name)])
     draft.take("training.learning_rate", "lr")
-    return draft.config(keys(), draft.take("max_length", "block"), ())
+    return draft.make_config(keys(), draft.take("max_length", "block"), ())
 
 
 NANO = ConfigReader(
@@ -174,6 +174,12 @@ def test_without_plugins(plugins: Path, rows: Path, tmp_path: Path) -> None:
     [
         ("rules/shouting_answer.py", '"NANO1"', '"ROW003"', "is called ROW003"),
         ("rules/shouting_answer.py", "from truetune", "from no_truetune", "ModuleNotFoundError"),
+        (
+            "rules/shouting_answer.py",
+            "def add_batch",
+            "def batch",
+            "ShoutingAnswer.batch is called add_batch now",
+        ),
         ("formats.py", '"turns", ("turns"', '"text", ("turns"', "the format text already exists"),
         ("formats.py", 'RowFormat("turns"', 'dict(name="turns"', "can't be loaded"),
         ("settings.py", 'name="nano"', 'name="trl"', "trl is read already"),

@@ -30,7 +30,7 @@ from truetune.checks.reports import AuditReport
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
 from truetune.settings.run_spec import RunSpec
-from truetune.training.load_training_rows import load_training_data
+from truetune.training.load_encoded_held_out_and_packed_rows import load_training_data
 from truetune.training.preference_rows import load_preference_data
 from truetune.training.preference_trainers import ORPOConfig, ORPOTrainer, make_preference_trainer
 from truetune.training.prepare_model import prepare_model

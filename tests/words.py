@@ -141,10 +141,13 @@ RIGHT: dict[tuple[str, str], str] = {
         "src/truetune/checks/serving/server_builds_another_prompt.py",
         "stand",
     ): "a cause of an example",
-    ("src/truetune/report/page/token_rows.py", "twin"): "a JSON key",
+    ("src/truetune/report/page/json_of_one_examples_tokens.py", "twin"): "a JSON key",
     ("src/truetune/checks/explaining/guides.py", "good answers"): "what users say of their model",
     ("src/truetune/checks/explaining/guides.py", "go on"): "what users say of their model",
-    ("src/truetune/auditing/record_live_objects.py", "stand"): "a lighthouse of an example stands",
+    (
+        "src/truetune/auditing/collect_live_objects_of_script.py",
+        "stand",
+    ): "a lighthouse of an example stands",
     ("src/truetune/logs/console/step_pace.py", "behind"): "a group of a pattern",
     ("src/truetune/troubleshooting/rank_causes.py", "go on"): "what users say of their model",
 }

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truetune.probe.hook_orders import HookOrders
+    from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -144,9 +144,9 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
     import truetune.probe.audit_session
-    from truetune.probe.audit_time_limits import STOP
+    from truetune.probe.audit_time_limits_and_replies import STOP
     from truetune.probe.rehearsal_hook import RehearsalHook
-    from truetune.probe.trainer_hook import start_hook
+    from truetune.probe.trainer_hook import wait_for_trainer_after_package_import
 
     reached: list[dict[str, Any]] = []
 
@@ -165,10 +165,12 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             orders = _orders(words)
             if orders["mode"] == "rehearse":
-                RehearsalHook(orders, orders["folder"]).watch_imports()
+                RehearsalHook(orders, orders["folder"]).patch_modules_once_imported()
             else:
                 for package in ("datasets", "transformers"):
-                    start_hook(package, {**orders, "in_place": True}, lambda name, act: act())
+                    wait_for_trainer_after_package_import(
+                        package, {**orders, "in_place": True}, lambda name, act: act()
+                    )
             runpy.run_path(script, run_name="__main__")
     except BaseException:
         if not reached:

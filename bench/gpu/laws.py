@@ -93,7 +93,7 @@ def audit_laws(
     """These laws on one run; `break_trainer` puts a fault into its trainer first."""
     import torch
 
-    from truetune.auditing.record_in_process import record_run
+    from truetune.auditing.record_trainer_run_in_this_process import record_run
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     trainer = make_audited_trainer(work, run, size, device)

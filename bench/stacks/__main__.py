@@ -32,9 +32,9 @@ def main() -> None:
             kept = {result.case for result in page.read_results(name)}
             skipped = kept if arguments.missing else frozenset()
             for result in run_stack(stack, arguments.cases, skipped):
-                print(page.line_of(result), flush=True)
+                print(page.format_result(result), flush=True)
                 if arguments.write:
-                    page.keep(result)
+                    page.write_result(result)
         except Missing as reason:
             print(f"{name}: not run: {reason}")
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from bench.bugs.case import Case, cases, inputs
 from tests.parts.shelf import Missing
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(BaseModel):
     """Cases of a stack, and the programs that it runs in their folders."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     scripts: str = ""
     """The package that the case's training script imports"""
@@ -65,9 +67,10 @@ class Selection:
         return (" ".join(script),)
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(BaseModel):
     """A training stack as it is installed somewhere."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     package: str
@@ -112,35 +115,14 @@ class Stack:
 
 @cache
 def stacks() -> dict[str, Stack]:
-    """What stacks.yaml declares, by name."""
+    """What stacks.yaml declares, by name.
+
+    Raises:
+        pydantic.ValidationError: The file has an entry of another form.
+    """
     text = Path(__file__).with_name("stacks.yaml").read_text(encoding="utf-8")
-    return {name: _stack(name, entry) for name, entry in yaml.safe_load(text).items()}
-
-
-def _stack(name: str, entry: dict[str, object]) -> Stack:
-    selections = entry["selections"]
-    assert isinstance(selections, list)
-    imports = entry["imports"]
-    assert isinstance(imports, list)
-    return Stack(
-        name=name,
-        package=str(entry["package"]),
-        imports=tuple(imports),
-        selections=tuple(_selection(selection) for selection in selections),
-        python_variable=str(entry.get("python", "")),
-        tracker=bool(entry.get("tracker", False)),
-        sample=int(str(entry.get("sample", 0))),
-    )
-
-
-def _selection(entry: dict[str, str | list[str]]) -> Selection:
-    return Selection(
-        scripts=str(entry.get("scripts", "")),
-        unless=tuple(entry.get("unless", ())),
-        cases=tuple(entry.get("cases", ())),
-        config=str(entry.get("config", "")),
-        programs=tuple(entry.get("programs", ())),
-    )
+    entries: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return {name: Stack(name=name, **entry) for name, entry in entries.items()}
 
 
 def _imports(text: str, package: str) -> bool:

@@ -25,11 +25,11 @@ RESULTS = Path(__file__).with_name("results")
 TRUETUNE_RESULTS = Path(__file__).parents[1] / "bugs" / "results" / "truetune.json"
 PAGE = Path(__file__).parents[2] / "docs" / "compared-with-stacks.md"
 README = Path(__file__).parents[2] / "README.md"
-MAX_WORDS_OF_LINE = 220
+MAX_QUOTED_CHARACTERS = 220
 _LOG_HEAD = re.compile(r"^(?:\[[^\]]*\] ?)+(?:[\w.]+:\d+ >> )?(?:\d{4}-\d\d-\d\d \S+ >> )?")
 
 
-def line_of(result: StackResult) -> str:
+def format_result(result: StackResult) -> str:
     """One line for the terminal.
 
     Args:
@@ -44,7 +44,7 @@ def line_of(result: StackResult) -> str:
     return f"{result.stack} {codes} {result.case}{words}{clean}"
 
 
-def keep(result: StackResult) -> None:
+def write_result(result: StackResult) -> None:
     """Put a result in the place of an older one of the same stack and case.
 
     Args:
@@ -71,6 +71,21 @@ def read_results(stack: str) -> list[StackResult]:
     if not path.exists():
         return []
     return [_result(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def read_truetune_result(case: str) -> dict[str, Any]:
+    """What the bug bench kept about truetune on a case.
+
+    Args:
+        case: Its name.
+
+    Returns:
+        The entry of the tokenizer that the stacks had.
+
+    Raises:
+        KeyError: truetune was not run on the case.
+    """
+    return _truetune_results()[case, next(iter(_case(case).families), None)]
 
 
 def write_pages() -> None:
@@ -123,7 +138,7 @@ def summary_in_short() -> str:
 def _summary_row(kept: Sequence[StackResult]) -> tuple[str, ...]:
     named = [result for result in kept if names_the_bug(result)]
     ended = sum(result.broken_exit_code != 0 for result in named)
-    found = sum(_truetune(result.case)["verdict"] == "found" for result in kept)
+    found = sum(read_truetune_result(result.case)["verdict"] == "found" for result in kept)
     stack = f"{kept[0].stack} {kept[0].version}"
     return (stack, str(len(kept)), str(len(named)), str(ended), str(found))
 
@@ -144,7 +159,7 @@ def _case_row(result: StackResult) -> tuple[str, ...]:
         said = f"**found**: {_quote(line_that_names_the_bug(result))}"
     elif result.messages:
         said = f"nothing of it; {_quote(result.messages[0])}"
-    entry = _truetune(result.case)
+    entry = read_truetune_result(result.case)
     rules = ", ".join(f"`{rule}`" for rule in entry["by"])
     ours = f"**found**: {rules}" if entry["verdict"] == "found" else rules or "nothing"
     return (_case(result.case).fault, result.case, said, ours)
@@ -173,7 +188,7 @@ def _comparable(stack: str) -> list[StackResult]:
 def _quote(line: str) -> str:
     """A line as the table shows it: without its time and place, and not too long."""
     text = _LOG_HEAD.sub("", line).replace("|", "\\|").replace("`", "'")
-    short = text if len(text) <= MAX_WORDS_OF_LINE else f"{text[:MAX_WORDS_OF_LINE]}..."
+    short = text if len(text) <= MAX_QUOTED_CHARACTERS else f"{text[:MAX_QUOTED_CHARACTERS]}..."
     return f"`{short}`"
 
 
@@ -185,11 +200,6 @@ def _case(name: str) -> Case:
 def _truetune_results() -> dict[tuple[str, str | None], dict[str, Any]]:
     entries = json.loads(TRUETUNE_RESULTS.read_text(encoding="utf-8"))
     return {(entry["case"], entry["family"]): entry for entry in entries}
-
-
-def _truetune(name: str) -> dict[str, Any]:
-    """What the bug bench kept about truetune on a case, with the tokenizer that the stacks had."""
-    return _truetune_results()[name, next(iter(_case(name).families), None)]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

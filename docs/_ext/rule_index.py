@@ -68,7 +68,7 @@ def _filters(families: tuple[Family, ...]) -> Iterator[_Filter]:
     yield _Filter("stability", "Stability", {name: name for name in ("stable", "preview")})
     # Without the release and what follows it: a select box on a phone holds fifteen letters.
     trainers: dict[str, str] = {
-        name: re.split(r" \d", facts.called)[0] for name, facts in TRAINERS.items()
+        name: re.split(r" \d", facts.name_in_reports)[0] for name, facts in TRAINERS.items()
     }
     yield _Filter("trainer", "Trainer", trainers)
 

@@ -39,7 +39,7 @@ def provenance() -> Drawing:
     """The text, coloured by source, with the path of each field beneath it."""
     view = view_of_chat(WITH_TOOL)
     rendering = view.example.rendering
-    paths = {run.start: run for run in rendering.runs if run.path}
+    paths = {run.start: run for run in rendering.runs_of_text_by_origin if run.path}
     parts, y = (
         [text(LEFT, 28, "Each character of a prompt, and the field that it comes from", "bold")],
         TOP,

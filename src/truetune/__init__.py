@@ -138,11 +138,11 @@ def check(
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
-    from truetune.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import clear_one_call_caches
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.check_project import check_project
 
-    forget_what_was_read()
+    clear_one_call_caches()
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
     spec = validate_settings(
@@ -167,11 +167,11 @@ def troubleshoot(
 
     Raises a `truetune.errors.TruetuneError` where a path can't be read.
     """
-    from truetune.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import clear_one_call_caches
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.troubleshoot import troubleshoot as run
 
-    forget_what_was_read()
+    clear_one_call_caches()
     given = {"tokenizer": tokenizer, **settings}
     spec = validate_settings(
         {name: value for name, value in given.items() if value is not None},
@@ -200,11 +200,11 @@ def fix(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
-    from truetune.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import clear_one_call_caches
     from truetune.fixing.fix_file import fix_data_file as run
     from truetune.settings.read_truetune_settings import validate_settings
 
-    forget_what_was_read()
+    clear_one_call_caches()
     given = {"data": _paths_as_list(data), "tokenizer": tokenizer, **settings}
     spec = validate_settings(
         {name: value for name, value in given.items() if value is not None}, "truetune.fix"
@@ -224,10 +224,10 @@ def lint(
 
     `settings` are select, ignore and fail_on. Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import clear_one_call_caches
     from truetune.checks.lint import lint as run
 
-    forget_what_was_read()
+    clear_one_call_caches()
     named = [paths] if isinstance(paths, str | PathLike) else list(paths)
     return run(named, fix=fix, unsafe=unsafe, diff=diff, **settings)
 
@@ -238,10 +238,10 @@ def diagnose(run: str | PathLike[str], **settings: Any) -> Report:
     `settings` are fields of `RunSpec`: with `data` and `tokenizer` the losses are compared with what the data allow.
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import clear_one_call_caches
     from truetune.checks.diagnose_log import diagnose as check_paths
 
-    forget_what_was_read()
+    clear_one_call_caches()
     return check_paths(run, **settings)
 
 
@@ -259,10 +259,10 @@ def plan(
     `training` holds settings over those of the path; `gpu_memory` is `24GB`, or a number of GiB; `length` in tokens.
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import clear_one_call_caches
     from truetune.checks.plan_memory import plan as run
 
-    forget_what_was_read()
+    clear_one_call_caches()
     return run(
         path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length
     )
@@ -294,7 +294,7 @@ def audit(
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
-    from truetune.auditing.record_in_process import record_run
+    from truetune.auditing.record_trainer_run_in_this_process import record_run
     from truetune.checks.judge_audit import audit as judge
     from truetune.settings.read_truetune_settings import validate_settings
 
@@ -397,8 +397,8 @@ def train(
     """
     from pathlib import Path
 
+    from truetune.render.find_tokenizer_folder import find_tokenizer_folder
     from truetune.render.template_probes import tokenizer_name_of_run
-    from truetune.render.tokenizer_folder import find_tokenizer_folder
     from truetune.settings.read_truetune_settings import (
         find_own_settings_and_file,
         merge_settings,

@@ -1,7 +1,7 @@
 """Keeps what a function read of files until the next call of truetune, since files may change between two calls.
 
 Rules ask for the same folder many times in one check, so what is read of it is kept. A notebook or a server calls again
-after its user has edited a file: each call of the public API begins with `forget_what_was_read`, and judges the files
+after its user has edited a file: each call of the public API begins with `clear_one_call_caches`, and judges the files
 as they are now. Functions whose cache is keyed by a file's time of change too need neither.
 
 The trade-off: two calls that run at the same time in threads empty each other's caches, and read a file once more.
@@ -23,7 +23,7 @@ _CLEARERS: list[Callable[[], None]] = []
 
 
 def cached_for_one_call(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Keep the results of a function until `forget_what_was_read`; its arguments must be hashable."""
+    """Keep the results of a function until `clear_one_call_caches`; its arguments must be hashable."""
     kept = lru_cache(maxsize=MAX_KEPT_RESULTS)(function)
     _CLEARERS.append(kept.cache_clear)
 
@@ -34,7 +34,7 @@ def cached_for_one_call(function: Callable[Arguments, Result]) -> Callable[Argum
     return read_or_kept
 
 
-def forget_what_was_read() -> None:
+def clear_one_call_caches() -> None:
     """Empty the caches of all functions with `cached_for_one_call`; called at the begin of each public call."""
     for clear in _CLEARERS:
         clear()

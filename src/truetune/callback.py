@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 
 import truetune
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.failure_boundary import describe_error
+from truetune.probe.contain_own_failures_in_user_program import describe_error
 from truetune.probe.find_trainers_and_their_datasets import innermost_trainer_on_stack
 
 
@@ -52,7 +52,9 @@ class AuditCallback(TrainerCallback):
         if self.report is not None:
             return
         trainer = innermost_trainer_on_stack()
-        failed = self._audit_and_print(trainer, parts.get("train_dataloader"), args)
+        failed = self._audit_print_and_return_is_failed(
+            trainer, parts.get("train_dataloader"), args
+        )
         if self.report_to_trackers and self.report is not None and state.is_world_process_zero:
             _send_findings(self.report, trainer, args, state, control)
         if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
@@ -60,7 +62,7 @@ class AuditCallback(TrainerCallback):
                 "the audit stopped the run: its findings are printed above, or by another process"
             )
 
-    def _audit_and_print(self, trainer: Any, loader: Any, args: Any) -> bool:
+    def _audit_print_and_return_is_failed(self, trainer: Any, loader: Any, args: Any) -> bool:
         """Audit the run and print the report where it says something; is there a finding that fails the run?
 
         A failure of ours is printed and is no finding: it must not end the user's run, and the other processes are
@@ -75,7 +77,7 @@ class AuditCallback(TrainerCallback):
                 _print_report(self.report)
             if lacks and not failed:
                 print(
-                    f"truetune: not judged: {_list_not_judged(self.report)}; the run continues",
+                    f"truetune: not judged: {_describe_what_was_not_judged(self.report)}; the run continues",
                     file=sys.stderr,
                 )
         except UsageError:
@@ -115,7 +117,7 @@ def _print_report(report: Any) -> None:
     print(report_as_text(report), file=sys.stderr)
 
 
-def _list_not_judged(report: Any) -> str:
+def _describe_what_was_not_judged(report: Any) -> str:
     """What was asked for and not judged, in one line."""
     return (
         "; ".join(part.what for part in report.requested_not_judged())

@@ -19,7 +19,10 @@ Drawing = Literal[
 _DRAWERS: dict[Drawing, tuple[str, str]] = {
     "report as text": ("truetune.report.report_terminal", "report_as_text"),
     "report as page": ("truetune.report.page", "notebook_html"),
-    "report as file": ("truetune.report.write_report_by_suffix", "write_report_file"),
+    "report as file": (
+        "truetune.report.write_report_by_suffix",
+        "write_report_whole_or_not_at_all",
+    ),
     "plan as text": ("truetune.report.memory_plan_terminal", "plan_as_text"),
     "ladder as text": ("truetune.report.adapter_effect_ladder_terminal", "ladder_as_text"),
 }

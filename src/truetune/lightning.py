@@ -25,8 +25,8 @@ except ImportError:  # the same package under its older name
 
 import truetune
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.failure_boundary import describe_error
-from truetune.probe.preserve_state import preserve_state
+from truetune.probe.contain_own_failures_in_user_program import describe_error
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 
 class AuditCallback(Callback):  # type: ignore[misc]  # Lightning is no dependency, so it has no types here
@@ -125,7 +125,11 @@ def _model_of_module(module: Any) -> Any:
     found: list[Any] = []
     for part in module.modules():
         inside = any(part is inner for outer in found for inner in outer.modules())
-        if not inside and _is_model(part) and any(p.requires_grad for p in part.parameters()):
+        if (
+            not inside
+            and _is_transformers_or_peft_model(part)
+            and any(p.requires_grad for p in part.parameters())
+        ):
             found.append(part)
     if len(found) != 1:
         raise UsageError(
@@ -135,7 +139,7 @@ def _model_of_module(module: Any) -> Any:
     return found[0]
 
 
-def _is_model(part: Any) -> bool:
+def _is_transformers_or_peft_model(part: Any) -> bool:
     """Is this a model of transformers, or one that PEFT has wrapped?"""
     return isinstance(part, PreTrainedModel) or hasattr(part, "peft_config")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.assistants import tools
-from truetune.cached_for_one_call import forget_what_was_read
+from truetune.cached_for_one_call import clear_one_call_caches
 from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import starts_of_script
 from truetune.settings.row_formats import row_formats
 
@@ -22,5 +22,5 @@ def test_a_job_file_that_is_added_between_two_calls_is_seen(tmp_path: Path) -> N
 
 def test_what_depends_on_no_file_is_kept() -> None:
     formats = row_formats()
-    forget_what_was_read()
+    clear_one_call_caches()
     assert row_formats() is formats

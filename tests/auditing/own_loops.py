@@ -159,6 +159,13 @@ def cleared_at_each_batch() -> Any:
     return model
 
 
+def first_batch_at_every_step() -> Any:
+    """A new iterator over rows in their order at each step: the same batch each time."""
+    model, data = tiny.model(), Encoded(rows(), "reasons")
+    loader = DataLoader(data, batch_size=4, collate_fn=DataCollatorForSeq2Seq(data.tokenizer))
+    return train(model, (model(**next(iter(loader))).loss for _ in range(12)))
+
+
 def short() -> Any:
     """A loop that ends after three steps."""
     model, loader = tiny.model(), iter(batches(ANSWER))
@@ -213,6 +220,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     made.__name__: made
     for made in (
         of_the_model,
+        first_batch_at_every_step,
         constant,
         everything,
         masked_in_the_loop,

@@ -14,10 +14,10 @@ from truetune.auditing.align_batch_tokens_with_sources import align_record
 from truetune.auditing.audit import Sample
 from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.list_row_texts_with_sources import parse_row
-from truetune.checks.token_views import make_token_views
+from truetune.checks.tokens_with_text_source_and_label import make_token_views
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
-from truetune.probe.observe_run import batch_arrays
+from truetune.probe.record_run_ready_to_train import batch_arrays
 from truetune.probe.run_record import Record
 from truetune.render.template_probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer

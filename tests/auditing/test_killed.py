@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.auditing.running import environment
-from truetune.auditing.workspace_removed_with_process import (
+from truetune.auditing.temporary_folder_removed_with_process import (
     MARKER_NAME,
     MARKER_TEXT,
     open_workspace,
@@ -191,7 +191,7 @@ def test_folders_left_behind_are_removed_and_no_others(
 
 def test_a_workspace_until_exit_goes_with_its_process(tmp_path: Path) -> None:
     script = (
-        "from truetune.auditing.workspace_removed_with_process import open_workspace_until_exit\n"
+        "from truetune.auditing.temporary_folder_removed_with_process import open_workspace_until_exit\n"
         "folder = open_workspace_until_exit()\n"
         "folder.joinpath('record.json').touch()\n"
         "print(folder)"

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from truetune.auditing.process_listener import PROCESS_ENDED, ProcessListener
+from truetune.auditing.listen_to_processes_and_hold_until_judged import (
+    PROCESS_ENDED,
+    ProcessListener,
+)
 from truetune.probe.audit_session import RunMessage, await_verdict
-from truetune.probe.hook_orders import HookOrders
+from truetune.probe.orders_from_launcher_to_hook import HookOrders
 from truetune.probe.run_record import Record, write_record_files
 
 

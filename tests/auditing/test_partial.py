@@ -17,7 +17,7 @@ import os, signal
 from truetune.probe import laws
 from tests.auditing import tiny
 
-measured = laws._measure_one
+measured = laws._measure_law_catching_errors
 DONE = []
 
 def outcome(law, trial):
@@ -26,7 +26,7 @@ def outcome(law, trial):
     DONE.append(law)
     return measured(law, trial)
 
-laws._measure_one = outcome
+laws._measure_law_catching_errors = outcome
 trainer = tiny.sft(tiny.chats(4), max_steps=1)
 trainer.train()
 print("trained")

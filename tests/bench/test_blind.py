@@ -17,6 +17,14 @@ NUMBERS = sorted(int(folder.name) for folder in ROUNDS.iterdir())
 PAGE = Path(__file__).parents[2] / "docs" / "blind.md"
 
 
+def table_lines(number: int) -> tuple[list[str], list[str]]:
+    """The head of the page's table, and the line of a round, cell by cell."""
+    page = PAGE.read_text(encoding="utf-8")
+    (head,) = re.findall(r"^\| (round \|.*) \|$", page, re.MULTILINE)
+    (line,) = re.findall(rf"^\| ({number} \|.*) \|$", page, re.MULTILINE)
+    return head.split(" | "), line.split(" | ")
+
+
 def first_result(number: int) -> dict[str, dict[str, str]]:
     """Verdict and findings of each case when it was first run."""
     text = (ROUNDS / str(number) / "first_result.json").read_text(encoding="utf-8")
@@ -45,6 +53,39 @@ def test_the_page_says_the_first_result(number: int) -> None:
     counts = Counter(one["verdict"] for one in first_result(number).values() if "verdict" in one)
     (line,) = re.findall(rf"^\| {number} \|.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert f"**{counts['named']} of {counts.total()}**" in line
+    assert f" | {counts['near']} | {counts['missed']} | " in line
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_page_says_how_many_of_each_kind_were_named(number: int) -> None:
+    head, line = table_lines(number)
+    kinds = {case.name: case.station for case in read_cases(number) if case.is_faulty}
+    verdicts = first_result(number)
+    for kind, in_page in zip(head, line, strict=True):
+        of_kind = [verdicts[name]["verdict"] for name, other in kinds.items() if other == kind]
+        if of_kind:
+            assert in_page == f"{of_kind.count('named')} of {len(of_kind)}", kind
+    assert set(kinds.values()) <= set(head)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_page_says_how_many_cases_a_rule_names_now(number: int) -> None:
+    head, line = table_lines(number)
+    faulty = [case for case in read_cases(number) if case.is_faulty]
+    named = sum(bool(case.named_by) for case in faulty)
+    assert line[head.index("after the fixes")] == f"{named} of {len(faulty)}"
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_page_says_how_many_alarms_there_were(number: int) -> None:
+    results = first_result(number)
+    faulty = [case.name for case in read_cases(number) if case.is_faulty]
+    twins = sum(bool(results[name]["twin"]) for name in faulty)
+    healthy = [result for name, result in results.items() if name not in faulty]
+    alarms = sum(bool(result["findings"]) for result in healthy)
+    page = re.sub(r"\s+", " ", PAGE.read_text(encoding="utf-8"))
+    in_healthy = f"{alarms} of {len(healthy)} healthy set-ups"
+    assert f"In round {number}, {in_healthy} and {twins} of {len(faulty)} counterparts had" in page
 
 
 def test_an_archive_that_was_changed_is_refused(

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from bench.stacks.declared import stacks
-from bench.stacks.judgements import judgements, line_that_names_the_bug, names_the_bug
+from bench.stacks.judgements import (
+    is_comparable,
+    judgements,
+    line_that_names_the_bug,
+    names_the_bug,
+)
 from bench.stacks.message_difference import messages_only_of
-from bench.stacks.page import PAGE, README, read_results, with_tables
+from bench.stacks.page import (
+    PAGE,
+    README,
+    read_results,
+    read_truetune_result,
+    with_tables,
+)
 from bench.stacks.run_cases import run_stack
 
 RESULTS = tuple(chain.from_iterable(read_results(name) for name in stacks()))
@@ -26,6 +38,18 @@ RUN_AGAIN = (
 def test_the_page_is_written_from_the_results(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert with_tables(text) == text, "run `python -m bench.stacks --page`"
+
+
+def test_the_page_names_the_bugs_that_only_a_stack_names() -> None:
+    only_by_a_stack = {
+        result.case
+        for result in RESULTS
+        if is_comparable(result)
+        and names_the_bug(result)
+        and read_truetune_result(result.case)["verdict"] != "found"
+    }
+    before_the_method, _, _ = PAGE.read_text(encoding="utf-8").partition("\n## ")
+    assert set(re.findall(r"\(`([\w-]+)`\)", before_the_method)) == only_by_a_stack
 
 
 def test_every_stack_was_run() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +268,19 @@ def _copy(source: Path, to: Path) -> Path:
     import shutil
 
     return Path(shutil.copytree(source, to))
+
+
+def test_tensors_that_cannot_be_read_are_named(made: Path, tmp_path: Path) -> None:
+    """An adapter in float8, which numpy has no type for: its effect is not left out without a word."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "adapter"
+    shutil.copytree(made / "lora", folder)
+    file = folder / "adapter_model.safetensors"
+    weights = load_file(file)
+    name = next(name for name in weights if "lora_A" in name)
+    weights[name] = weights[name].to(torch.float8_e4m3fn)
+    save_file(weights, file)
+    left_out = movement(folder, base=made / "base").manifest.left_out
+    assert {text.partition(":")[0] for text in left_out} == {name, name.replace("lora_A", "lora_B")}

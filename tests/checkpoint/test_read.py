@@ -9,11 +9,14 @@ import pytest
 
 from tests.checkpoint import make
 from truetune.checkpoint.adapter_tensor_names import (
-    find_replaced_tensors,
+    find_replacement_tensors,
     group_low_rank_tensors,
     parse_adapter_tensors,
 )
-from truetune.checkpoint.base_fingerprint import compare_base_with_fingerprint, fingerprint_base
+from truetune.checkpoint.base_fingerprint import (
+    base_differences_and_compared_count,
+    fingerprint_base,
+)
 from truetune.checkpoint.load_checkpoint import is_checkpoint, read_checkpoint
 from truetune.errors import UsageError
 
@@ -39,7 +42,7 @@ def test_an_adapter_finds_its_base(folders: Path) -> None:
     assert found.kind == "adapter"
     assert found.base is not None
     assert found.base.folder == folders / "base"
-    assert set(find_replaced_tensors(found.tensors)) == {"lm_head.weight"}
+    assert set(find_replacement_tensors(found.tensors)) == {"lm_head.weight"}
     assert len(group_low_rank_tensors(found.tensors)) == 4
     assert {piece.module.rpartition(".")[2] for piece in parse_adapter_tensors(found.tensors)} == {
         "q_proj",
@@ -114,13 +117,13 @@ def test_a_model_of_the_hub_cache(
 
 def test_a_fingerprint_knows_its_base(folders: Path, tmp_path: Path) -> None:
     record = json.loads(json.dumps(fingerprint_base(read_checkpoint(folders / "base"))))
-    texts, compared = compare_base_with_fingerprint(record, read_checkpoint(folders / "base"))
+    texts, compared = base_differences_and_compared_count(record, read_checkpoint(folders / "base"))
     assert (texts, compared) == ([], 21)
     make.llama(seed=1).save_pretrained(tmp_path)
-    texts, _ = compare_base_with_fingerprint(record, read_checkpoint(tmp_path))
+    texts, _ = base_differences_and_compared_count(record, read_checkpoint(tmp_path))
     assert len(texts) == 16
     assert (
-        compare_base_with_fingerprint(
+        base_differences_and_compared_count(
             {"format": 1, "tensors": {"a": 1, "b": ["F32"]}}, read_checkpoint(tmp_path)
         )[1]
         == 2

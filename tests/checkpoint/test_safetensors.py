@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
+from truetune.checkpoint.read_and_check_safetensors_header import (
+    BrokenFile,
+    read_safetensors_header,
+)
 
 
 def write(path: Path, header: Any, body: bytes = b"", *, length: int | None = None) -> Path:
@@ -37,7 +40,7 @@ def test_a_real_file(tmp_path: Path) -> None:
     }
     save_file(arrays, path, metadata={"format": "np"})
     header = read_safetensors_header(path)
-    assert {t.name: (t.shape, t.items, t.whole) for t in header.tensors} == {
+    assert {t.name: (t.shape, t.value_count, t.whole) for t in header.tensors} == {
         "a": ((0, 4), 0, True),
         "b": ((2, 3), 6, True),
         "c": ((), 1, True),

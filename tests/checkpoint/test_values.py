@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from truetune.checkpoint.compare_tensor_samples import compare_tensor_sample, sample_values
-from truetune.checkpoint.safetensors_header import StoredTensor, read_safetensors_header
-from truetune.checkpoint.scan_values import BLOCK_BYTES, choose_blocks, scan_tensor_values
+from truetune.checkpoint.read_and_check_safetensors_header import (
+    StoredTensor,
+    read_safetensors_header,
+)
+from truetune.checkpoint.scan_tensors_for_nan_zeros_and_constants import (
+    BLOCK_BYTES,
+    choose_blocks,
+    scan_tensor_values,
+)
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 

@@ -13,7 +13,7 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
 from truetune.generation.actual_and_expected_answer_language import (
     language_that_prompt_asks_for,
-    row_languages,
+    languages_of_answer_and_question,
 )
 from truetune.settings.read_truetune_settings import validate_settings
 
@@ -219,6 +219,6 @@ def test_the_language_that_a_prompt_names(prompt: str, language: str | None) -> 
 
 
 def test_what_is_not_told_is_none() -> None:
-    assert row_languages("", "", "") is None
-    assert row_languages("", german(1)[0], "42") is None
-    assert row_languages("", "4 + 4?", german(1)[1]) is None
+    assert languages_of_answer_and_question("", "", "") is None
+    assert languages_of_answer_and_question("", german(1)[0], "42") is None
+    assert languages_of_answer_and_question("", "4 + 4?", german(1)[1]) is None

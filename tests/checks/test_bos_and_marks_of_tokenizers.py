@@ -67,6 +67,24 @@ def test_published_tokenizers_begin_with_bos(name: str, tmp_path: Path) -> None:
         assert not _findings(tmp_path, _chats("Yes."), tokenizer, "LEN009")
 
 
+CHATML = """{% for message in messages %}<|im_start|>{{ message['role'] }}
+{{ message['content'] }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+def test_a_template_without_bos_is_to_write_it(tmp_path: Path) -> None:
+    tokenizer = _folder("llama3.1-instruct", tmp_path, _keep)
+    for file in tokenizer.glob("*.jinja"):
+        file.unlink()
+    config = tokenizer / "tokenizer_config.json"
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**settings, "chat_template": CHATML}), encoding="utf-8")
+    (found,) = _findings(tmp_path, _chats("Yes."), tokenizer, "LEN009")
+    assert (found.severity, found.count) == ("info", 10)
+    assert "begin the chat template with {{ bos_token }}" in found.remedy
+
+
 @pytest.mark.parametrize("name", ["qwen2.5-base", "smollm2", "gpt2"])
 def test_families_without_bos_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not _findings(tmp_path, _texts(), parts.folder(name), "LEN009")
@@ -101,3 +119,17 @@ def test_marks_that_no_answer_holds(tmp_path: Path) -> None:
     tokenizer = _folder("qwen3", tmp_path, _make_special("tool_response"))
     rows = [{"text": f"Shop {n} is open.<|im_end|>"} for n in range(10)]
     assert not _findings(tmp_path, rows, tokenizer, "TOK016")
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"), [("qwen2.5-instruct", "tool_call"), ("qwen3", "think"), ("qwen3.5", "think")]
+)
+def test_flags_are_compared_with_the_published_ones_without_rows(
+    name: str, mark: str, tmp_path: Path
+) -> None:
+    tokenizer = _folder(name, tmp_path, _make_special(mark))
+    (tokenizer / "tokenizer_config.json").write_text("{}", encoding="utf-8")
+    (found,) = truetune.check(tokenizer=str(tokenizer), select="TOK016").findings
+    assert (found.severity, found.count) == ("warning", 2)
+    assert f"<{mark}>" in found.message
+    assert not truetune.check(tokenizer=str(parts.folder(name)), select="TOK016").findings

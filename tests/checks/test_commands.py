@@ -100,6 +100,8 @@ CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {pr
         (FOUR + "accelerate launch --num_processes 1 train.py", [FEWER]),
         (FOUR + "accelerate launch --config_file one.yaml train.py", [FEWER]),
         (FOUR + "torchrun train.py", [FEWER]),
+        (FOUR + "srun trl sft --config sft.yaml --accelerate_config one.yaml", [FEWER]),
+        (FOUR + "trl dpo --config sft.yaml --num_processes 8", [MORE]),
         (FOUR + "torchrun --nproc_per_node=8 train.py", [MORE]),
         (
             "#SBATCH --gpus-per-node=a100:1\naccelerate launch --config_file four.yaml train.py",
@@ -130,6 +132,13 @@ CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {pr
         (FOUR + "accelerate launch train.py --num_processes 1", []),
         (FOUR + "accelerate launch --num_processes 1 spread.py", []),
         (FOUR + "python train.py", []),
+        (FOUR + "trl sft --config sft.yaml --accelerate_config four.yaml", []),
+        (FOUR + "trl sft --config sft.yaml --accelerate_config zero2", []),
+        (FOUR + "trl sft --config sft.yaml", []),
+        (FOUR + "trl env --accelerate_config one.yaml", []),
+        # TRL takes the number of processes from its own settings too.
+        (FOUR + "trl sft --config two.yaml --accelerate_config one.yaml", []),
+        (FOUR + "trl sft --config spread.yaml --accelerate_config one.yaml", []),
         ("torchrun --nproc_per_node 2 train.py", []),
         ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 train.py", [MORE]),
         ("export CUDA_VISIBLE_DEVICES=2,3\naccelerate launch --num_processes 8 train.py", [MORE]),
@@ -159,6 +168,12 @@ def test_jobs(tmp_path: Path, text: str, expected: list[tuple[str, str]]) -> Non
     (tmp_path / "four.yaml").write_text(
         CONFIG.format(kind="MULTI_GPU", machines=1, processes=4), encoding="utf-8"
     )
+    for name, text_of_settings in (
+        ("sft.yaml", "learning_rate: 1.0e-5\n"),
+        ("two.yaml", "num_processes: 2\n"),
+        ("spread.yaml", "model_init_kwargs: {device_map: auto}\n"),
+    ):
+        (tmp_path / name).write_text(text_of_settings, encoding="utf-8")
     (tmp_path / "spread.py").write_text("load(device_map='auto')\n", encoding="utf-8")
     assert found(tmp_path / "job.sbatch", f"#!/bin/bash\n{text}\n") == expected
 

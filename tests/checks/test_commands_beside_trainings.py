@@ -45,7 +45,32 @@ FACTORY = (
 ADAPTER = {
     "runs/3/adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "m/base"}'
 }
+RECIPE = (
+    "output_dir: ./runs/3\nmodel: {_component_: torchtune.models.llama3_2.lora_llama3_2_1b}\n"
+    "checkpointer:\n  checkpoint_dir: ./models/base\n  checkpoint_files: [model.safetensors]\n"
+    "  output_dir: ${output_dir}\n"
+)
+ASKED = (
+    "model: {{_component_: torchtune.models.llama3_2.llama3_2_1b}}\n"
+    "checkpointer:\n  checkpoint_dir: {}\n  checkpoint_files: [model.safetensors]\n"
+)
+TUNE = "tune run lora_finetune_single_device --config sft.yaml\ntune run {} --config ask.yaml {}\n"
+SWIFT = (
+    "swift sft --model m/base --dataset a.jsonl --max_length 2048 --output_dir runs/3\n"
+    "swift infer --model m/base --max_new_tokens 512 {}\n"
+)
 BASE_USED = {
+    "torchtune": {
+        "sft.yaml": RECIPE,
+        "ask.yaml": ASKED.format("./models/base"),
+        "run.sh": TUNE.format("eleuther_eval", ""),
+    },
+    "torchtune, by an override": {
+        "sft.yaml": RECIPE,
+        "ask.yaml": ASKED.format("./elsewhere"),
+        "run.sh": TUNE.format("generate", "checkpointer.checkpoint_dir=./models/base"),
+    },
+    "ms-swift": {"run.sh": SWIFT.format("")},
     "settings": {"axolotl.yml": AXOLOTL, "eval.sh": HARNESS.format("")} | ADAPTER,
     "settings of another stack": {"sft.yaml": FACTORY, "eval.sh": HARNESS.format("")} | ADAPTER,
     "harness": {"train.py": PY, "eval.sh": HARNESS.format("")},
@@ -67,6 +92,26 @@ BASE_USED = {
     },
 }
 BASE_FINE = {
+    "torchtune": {
+        "sft.yaml": RECIPE,
+        "ask.yaml": ASKED.format("./runs/3/epoch_1"),
+        "run.sh": TUNE.format("eleuther_eval", ""),
+    },
+    "torchtune, by an override": {
+        "sft.yaml": RECIPE,
+        "ask.yaml": ASKED.format("./models/base"),
+        "run.sh": TUNE.format("generate", "checkpointer.checkpoint_dir=./runs/3/epoch_0"),
+    },
+    "torchtune, written beside the base": {
+        "sft.yaml": RECIPE.replace("./runs/3", "./models/base"),
+        "ask.yaml": ASKED.format("./models/base"),
+        "run.sh": TUNE.format("eleuther_eval", ""),
+    },
+    "torchtune, settings that are not here": {
+        "sft.yaml": RECIPE,
+        "run.sh": TUNE.format("eleuther_eval", ""),
+    },
+    "ms-swift": {"run.sh": SWIFT.format("--adapters runs/3/v0-1/checkpoint-10")},
     "settings, not run": {"axolotl.yml": AXOLOTL, "eval.sh": HARNESS.format("")},
     "settings, adapter asked": {"a.yml": AXOLOTL, "eval.sh": HARNESS.format(",peft=runs/3")}
     | ADAPTER,

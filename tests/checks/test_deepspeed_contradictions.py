@@ -202,3 +202,19 @@ def test_a_settings_file_that_names_the_file_is_told_once(tmp_path: Path) -> Non
     )
     found = [one.code for one in truetune.check(tmp_path).findings]
     assert (found.count(RULE), found.count("CMD009")) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("run", "settings", "count"),
+    [
+        ({"max_grad_norm": 0.3}, {"zero_optimization": {"stage": 2}}, 1),
+        ({"max_grad_norm": 0.3}, {"gradient_clipping": "auto"}, 0),
+        ({"max_grad_norm": 0.3}, {"gradient_clipping": 0.3}, 0),
+        ({"max_grad_norm": 0}, {"zero_optimization": {"stage": 2}}, 0),
+        ({}, {"zero_optimization": {"stage": 2}}, 0),
+    ],
+)
+def test_clipping_needs_its_key(
+    tmp_path: Path, run: dict[str, Any], settings: dict[str, Any], count: int
+) -> None:
+    assert len(_found({**TRL, **run}, settings, tmp_path)) == count

@@ -63,6 +63,34 @@ def test_names_that_take_turns_are_speakers(tmp_path: Path) -> None:
     assert DIALOGUE in rules(tmp_path / "rows.jsonl", pairs)
 
 
+@pytest.mark.parametrize(
+    ("asking", "answering"),
+    [("Human:", "Assistant:"), ("Q:", "A:"), ("**Kunde:**", "**Berater:**")],
+)
+def test_transcripts_that_were_split_at_their_first_answer(
+    asking: str, answering: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    turns = f"\n\n{asking} Did so. What next?\n\n{answering} "
+
+    def found(head: str, answer: str) -> set[str]:
+        rows = [
+            {
+                "prompt": f"{asking} Device {i} is broken.\n\n{answering}{head.format(i)}",
+                "chosen": f"{answer.format(i)} Bring it to desk {i}.",
+                "rejected": f"{answer.format(i)} No idea, {i}.",
+            }
+            for i in range(6)
+        ]
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return {finding.rule for finding in truetune.check(str(path)).findings}
+
+    assert DIALOGUE in found("", f" Restart it.{turns}")
+    assert DIALOGUE not in found(f" Restart it.{turns.rstrip()}", "")
+    # The label of the answering side alone gives the result of an answer.
+    assert DIALOGUE not in found("", f" It has {{0}} parts.\n{answering}")
+
+
 SILENT = {
     "scene asked for": [
         (

@@ -6,7 +6,10 @@ import random
 
 import pytest
 
-from truetune.checks.find_displaced_answers import DisplacedAnswers, find_displaced_among
+from truetune.checks.find_answers_standing_at_other_rows import (
+    DisplacedAnswers,
+    find_displaced_among,
+)
 from truetune.data.conversation import Origin
 
 THINGS = (  # noqa: SIM905

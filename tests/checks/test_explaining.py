@@ -15,7 +15,10 @@ from click.testing import CliRunner
 from truetune.checks.explaining.guides import GUIDES, NO_ANSWER_TOKEN
 from truetune.checks.explaining.read_causes_from_pasted_records import list_proofs_of_records
 from truetune.checks.explaining.replace_figures_by_their_meaning import words_for_figures
-from truetune.checks.explaining.search_topics import list_topics, search_topics
+from truetune.checks.explaining.search_rules_messages_guides_commands import (
+    list_topics,
+    search_topics,
+)
 from truetune.checks.explaining.stem_words import list_stems
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group

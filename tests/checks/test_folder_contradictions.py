@@ -322,6 +322,18 @@ def test_each_answer_is_held_against_the_limit_alone(
     assert severities(model, [row, chat("?", "no")], "rows-longer-than-saved-limits") == found
 
 
+def test_the_pad_token_is_text_that_answers_hold(model: Path) -> None:
+    rows = [chat(QUESTION, f"Sure! {ANSWER}"), chat(QUESTION, ANSWER)]
+    rule = "special-id-is-ordinary-text"
+    for pad in ("[PAD]", "<|endoftext|>", "<|fim_pad|>"):
+        edit_json("tokenizer_config.json", pad_token=pad)(model)
+        assert severities(model, rows, rule) == []
+    edit_json("tokenizer_config.json", pad_token="!")(model)
+    assert severities(model, rows, rule) == ["warning"]
+    # The text is right: it is the pad token that has to change.
+    assert severities(model, rows, "special-token-in-content") == []
+
+
 @pytest.mark.parametrize(
     ("edit", "rule", "found"),
     [

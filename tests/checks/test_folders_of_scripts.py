@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.cached_for_one_call import forget_what_was_read
+from truetune.cached_for_one_call import clear_one_call_caches
 from truetune.checks.findings import Finding
 
 SCRIPT = """import argparse
@@ -93,7 +93,7 @@ def test_the_default_of_an_option_counts_unless_a_command_gives_another(
     (tmp_path / "run.sh").write_text("python train.py --lr 1e-5 --name a\n")
     (tmp_path / "train.py").write_text(script + "\n")
     (tmp_path / "more.sh").write_text("python other.py --lr 3\n")
-    forget_what_was_read()
+    clear_one_call_caches()
     assert _found(tmp_path, "learning-rate-far-from-published") == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.render.tokenizer_folder import lacks_tokenizer
+from truetune.render.find_tokenizer_folder import lacks_tokenizer
 from truetune.settings.run_spec import RunSpec
 
 SETTINGS = """\

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.checks.pair_held_out_files_by_name import split_training_and_held_out_files
 from truetune.checks.reports import Report
+from truetune.checks.split_training_and_held_out_files_by_name import (
+    split_training_and_held_out_files,
+)
 from truetune.settings.run_spec import RunSpec
 
 Rows = Sequence[Mapping[str, object]]

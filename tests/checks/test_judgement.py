@@ -16,13 +16,13 @@ import truetune
 from tests.checks.pages import answers, block, cause, environment, evaluation, sections, serving
 from tests.report.test_sarif import SARIF
 from truetune.auditing.audit import Audit
-from truetune.checks.check_data import check, prepare_rule_setup
+from truetune.checks.check_data import check, load_tokenizer_and_template
 from truetune.checks.check_environment import judge_environment as judge_environment
 from truetune.checks.find_causes_of_bad_answers import find_causes
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.reports import Report, add_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule
@@ -60,8 +60,8 @@ class Sound(Rule[str]):
     code = "ENV009"
     severity: ClassVar[Severity] = "error"
 
-    def figure(self) -> Measurement | str:
-        return count_measurement("wrong letters", 0, len(self.subject))
+    def measurement_if_clean(self) -> Measurement | str:
+        return make_count_measurement("wrong letters", 0, len(self.subject))
 
     def findings(self) -> Iterator[Finding]:
         if "wrong" in self.subject:
@@ -90,9 +90,9 @@ class Raising(Sound):
         self._raise("unmet")
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         self._raise("figure")
-        return super().figure()
+        return super().measurement_if_clean()
 
 
 @pytest.mark.parametrize("at", ["init", "begin", "end", "unmet", "figure"])
@@ -172,10 +172,10 @@ def test_the_same_reason_is_said_once() -> None:
 STAGES = {
     "init": "__init__",
     "evaluation": "evaluation",
-    "batch": "batch",
+    "batch": "add_batch",
     "broken line": "broken_line",
     "findings": "findings",
-    "figure": "figure",
+    "figure": "measurement_if_clean",
     "report data": "report_data",
 }
 
@@ -219,7 +219,7 @@ def test_a_fast_path_that_is_wrong_ends_a_check_of_data() -> None:
         raise FastPathError("differs")
 
     rule.batch = differ
-    at_work = DataRules([rule], prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER))))
+    at_work = DataRules([rule], load_tokenizer_and_template(RunSpec(tokenizer=str(TOKENIZER))))
     with pytest.raises(FastPathError):
         at_work._call_or_drop_rule(rule, lambda: rule.batch(at_work.rules[0], None))
 

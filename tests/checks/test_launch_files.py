@@ -361,3 +361,22 @@ def test_the_rank_that_a_server_takes(tmp_path: Path, options: str, rank: int, f
     command = f"vllm serve base --enable-lora {options} --lora-modules support=./adapter\n"
     (tmp_path / "run.sh").write_text(command, encoding="utf-8")
     assert len(lint([tmp_path / "run.sh"], select=["CMD038"]).findings) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "processes", "options", "found"),
+    [
+        ("'NO'", 8, "", 1),
+        ("NO", 4, "", 1),
+        ("'NO'", 1, "", 0),
+        ("MULTI_GPU", 8, "", 0),
+        ("'NO'", 8, "--multi_gpu", 0),
+        ("'NO'", 8, "--use_deepspeed", 0),
+    ],
+)
+def test_processes_that_no_launcher_starts(
+    kind: str, processes: int, options: str, found: int, tmp_path: Path
+) -> None:
+    settings = f"distributed_type: {kind}\nnum_machines: 1\nnum_processes: {processes}\n"
+    command = f"accelerate launch --config_file acc.yaml {options} train.py"
+    assert count(tmp_path, command, acc=settings) == found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.check_data import prepare_rule_setup
+from truetune.checks.check_data import load_tokenizer_and_template
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Case
 from truetune.checks.rows.answer_is_little_of_the_loss import AnswerAtEnd, AnswerIsLittleOfTheLoss
@@ -298,7 +298,7 @@ def test_a_limit_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_few_chats_among_texts_are_not_counted_for_them() -> None:
-    rule = AnswerIsLittleOfTheLoss(prepare_rule_setup(RunSpec(tokenizer=BYTE_TOKENIZER)))
+    rule = AnswerIsLittleOfTheLoss(load_tokenizer_and_template(RunSpec(tokenizer=BYTE_TOKENIZER)))
     rule.rows = 40
     rule.ends = [AnswerAtEnd("answer", "billing", 1_000, Case("a word")) for _ in range(40)]
     before = [finding.message for finding in rule.findings()]

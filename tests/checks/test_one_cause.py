@@ -15,16 +15,34 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import CauseRule, Rule
 from truetune.checks.rule_catalogue import all_rules, find_rule
-from truetune.checks.rule_runner import all_rules_of_classes, merge_explained
+from truetune.checks.rule_runner import all_rules_of_classes, merge_explained_findings_into_causes
 from truetune.data.conversation import Origin
 
 BESIDES: dict[str, tuple[str, ...]] = {
     # Another fact that the example shows as well: it is ended by another edit.
+    "thinking-stripped-from-history": ("template-marks-differ-from-published",),
+    "empty-think-block-supervised": ("template-marks-differ-from-published",),
+    "template-changes-contents": ("template-marks-differ-from-published",),
+    "generation-prompt-without-header": ("template-marks-differ-from-published",),
+    "field-reaches-no-token": ("template-marks-differ-from-published",),
+    "evaluation-labelled-otherwise": ("setting-overruled",),
+    "mixture-leaves-rows-out": ("settings-train-nothing",),
+    "resumed-run-repeats-its-rows": ("last-steps-not-saved",),
     "stop-ids-incomplete": ("turn-terminator-is-not-eos",),
-    "chat-template-not-prefix-stable": ("boundary-token-merge",),
+    "chat-template-not-prefix-stable": (
+        "boundary-token-merge",
+        "template-marks-differ-from-published",
+    ),
     "frozen-weights-flattened-with-trained": ("fsdp-wraps-the-model-whole",),
-    "default-system-prompt-injected": ("boundary-token-merge",),
-    "date-in-template": ("boundary-token-merge", "default-system-prompt-injected"),
+    "default-system-prompt-injected": (
+        "boundary-token-merge",
+        "template-marks-differ-from-published",
+    ),
+    "date-in-template": (
+        "boundary-token-merge",
+        "default-system-prompt-injected",
+        "template-marks-differ-from-published",
+    ),
     "role-alias-dropped": ("duplicate-rows",),
     "boundary-token-merge": ("plain-string-pair-skips-template",),
     "few-distinct-answers": ("unused-columns",),
@@ -43,7 +61,10 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "weights-are-pickle": ("adapter-file-empty", "adapter-on-another-base"),
     "new-token-lands-in-padded-row": ("weights-equal-the-base",),
     "special-ids-rewritten-by-trainer": ("weights-equal-the-base",),
-    "template-rejects-rows": ("generation-prompt-without-header",),
+    "template-rejects-rows": (
+        "generation-prompt-without-header",
+        "template-marks-differ-from-published",
+    ),
     "tokenizer-differs-from-base": ("weights-equal-the-base",),
     "model-settings-differ-from-base": ("weights-equal-the-base",),
     "weights-changed-since-training": ("weights-all-zero",),
@@ -141,9 +162,9 @@ def test_rows_may_be_explained_by_several_findings(
     causes: list[tuple[str, range]], left: int
 ) -> None:
     findings = [*(_finding(*cause) for cause in causes), _finding("no-supervised-token", range(10))]
-    made = merge_explained(Judgement(tuple(findings)), all_rules()).findings
+    made = merge_explained_findings_into_causes(Judgement(tuple(findings)), all_rules()).findings
     assert sum(finding.rule == "no-supervised-token" for finding in made) == left
-    again = merge_explained(Judgement(made), all_rules()).findings
+    again = merge_explained_findings_into_causes(Judgement(made), all_rules()).findings
     assert again == made
 
 
@@ -152,13 +173,13 @@ def test_a_finding_with_more_rows_than_it_keeps_is_not_moot() -> None:
         _finding("role-alias-dropped", range(10)),
         _finding("no-supervised-token", range(10), 11),
     )
-    assert len(merge_explained(Judgement(findings), all_rules()).findings) == 2
+    assert len(merge_explained_findings_into_causes(Judgement(findings), all_rules()).findings) == 2
 
 
 def test_a_cause_is_as_grave_as_what_it_explains() -> None:
     whole = _finding("turn-terminator-is-not-eos", range(1), None)
     cause = _finding("stop-token-not-trained", range(0), None, "warning")
-    (made,) = merge_explained(Judgement((whole, cause)), all_rules()).findings
+    (made,) = merge_explained_findings_into_causes(Judgement((whole, cause)), all_rules()).findings
     assert (made.rule, made.severity) == ("stop-token-not-trained", "error")
     assert "so turn-terminator-is-not-eos of 1 (turn-terminator-is-not-eos)" in made.evidence
 

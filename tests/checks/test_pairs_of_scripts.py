@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_text_rows
 from truetune.settings.run_spec import RunSpec
 
 TOWNS = (
@@ -120,9 +120,9 @@ def test_texts_of_other_rows_are_found(body: str, tmp_path: Path) -> None:
     "body", [IN_ORDER, SHUFFLED_ROWS, SHUFFLED_NUMBERS, SHUFFLED_PAIRS, EXAMPLE_BEFORE, FILTERED]
 )
 def test_rows_that_stay_together_are_left_alone(body: str, tmp_path: Path) -> None:
-    rows = read_trained_rows(str(project(tmp_path, body) / "train.py"))
+    rows = read_trained_text_rows(str(project(tmp_path, body) / "train.py"))
     assert rows.mispairing is None
-    assert not rows.lost_columns()
+    assert not rows.columns_read_but_not_trained()
 
 
 @pytest.mark.parametrize(
@@ -130,5 +130,5 @@ def test_rows_that_stay_together_are_left_alone(body: str, tmp_path: Path) -> No
     [(OVERWRITTEN, ("answer",)), (NOT_REPLACED, ("question",)), (CUT_SHORT, ()), (IN_ORDER, ())],
 )
 def test_columns_that_a_later_step_loses(body: str, lost: tuple[str, ...], tmp_path: Path) -> None:
-    rows = read_trained_rows(str(project(tmp_path, body) / "train.py"))
-    assert rows.lost_columns() == lost
+    rows = read_trained_text_rows(str(project(tmp_path, body) / "train.py"))
+    assert rows.columns_read_but_not_trained() == lost

@@ -35,7 +35,7 @@ def facts_beside(folder: Path, requirements: str, script: str = SCRIPT) -> Train
     ],
 )
 def test_the_pinned_release_is_said(requirements: str, called: str, tmp_path: Path) -> None:
-    assert facts_beside(tmp_path, requirements).called == called
+    assert facts_beside(tmp_path, requirements).name_in_reports == called
 
 
 def test_what_earlier_releases_did(tmp_path: Path) -> None:
@@ -48,4 +48,6 @@ def test_what_earlier_releases_did(tmp_path: Path) -> None:
 def test_unsloth_of_a_notebook(tmp_path: Path) -> None:
     script = "# !pip install unsloth==2025.11.3\nfrom unsloth import FastLanguageModel\n"
     script += "model, tok = FastLanguageModel.from_pretrained('m')\n" + SCRIPT
-    assert facts_beside(tmp_path, "", script).called.startswith("Unsloth 2025.11.3 (judged as ")
+    assert facts_beside(tmp_path, "", script).name_in_reports.startswith(
+        "Unsloth 2025.11.3 (judged as "
+    )

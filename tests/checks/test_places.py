@@ -17,9 +17,9 @@ import truetune
 from tests.checks.pages import block, sections
 from tests.checks.pages.data import findings
 from truetune.checks.check_data import add_token_views, view_row_tokens
+from truetune.checks.look_up_rows_far_into_data import read_rows_at_origins
 from truetune.checks.reports import DataReport
 from truetune.checks.rule_catalogue import find_rule
-from truetune.checks.seek_rows_without_full_read import read_rows_at_origins
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.ranks_expanded_once import find_ranks_read_once
+from truetune.checks.rank_variables_expanded_on_first_node_only import (
+    find_launches_sharing_one_rank,
+)
 from truetune.parsing.shell_commands import parse_command_file
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:4\n"
@@ -60,7 +62,7 @@ READ_BY_EACH = {
 def settings(folder: Path, text: str) -> list[tuple[str, int]]:
     """The options that all nodes are told alike, and for how many."""
     file = parse_command_file(re.sub(r"LAUNCH (?=--|\\)", LAUNCH, text), str(folder / "job.sbatch"))
-    return [(one.setting, one.copies) for one in find_ranks_read_once(file)]
+    return [(one.setting, one.copies) for one in find_launches_sharing_one_rank(file)]
 
 
 @pytest.mark.parametrize("text", READ_ONCE.values(), ids=READ_ONCE)

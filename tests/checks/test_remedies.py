@@ -33,6 +33,9 @@ SET = re.compile(
 LEAVE = re.compile(r"leave (?P<key>\w+) out")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
+    "role-tags-differ-from-rows", "grouped-answers-cannot-differ", "trained-weights-not-saved",
+    "quantized-otherwise-than-trained",
+    "schedule-ends-at-its-peak", "recipe-builds-another-release", "generation-limit-below-answers",
     "deepspeed-settings-contradict", "deepspeed-key-not-read",
     "schedule-replaces-the-rate", "lora-too-small", "own-rows-not-trained", "evaluated-more-than-trained",
     "head-of-a-sorted-validation",

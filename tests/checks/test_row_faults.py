@@ -163,6 +163,46 @@ def test_templates_in_contents(family: str, real: list[Row], tmp_path: Path) -> 
     assert severities(rows, tmp_path, "template-inside-template") == ["error"]
 
 
+TURN_BEGINNINGS = {
+    "chatml": "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>assistant\n",
+    "llama3": "<|start_header_id|>user<|end_header_id|>\n\n",
+    "zephyr": "<|system|>\n</s>\n<|assistant|>\n",
+    "mistral": "[INST]  [/INST]",
+    "gemma": "<start_of_turn>user\n<end_of_turn>\n<start_of_turn>model\n",
+}
+
+
+@pytest.mark.parametrize("beginning", TURN_BEGINNINGS.values(), ids=TURN_BEGINNINGS)
+def test_plain_text_answers_begin_with_turns_that_no_answer_holds(
+    real: list[Row], tmp_path: Path, beginning: str
+) -> None:
+    # Rendered prompts hold these marks rightly: only the answers' own are counted.
+    sound = [
+        {"prompt": beginning + row["question"], "completion": row["answer"] + "<|im_end|>"}
+        for row in real
+    ]
+    assert severities(sound, tmp_path, "template-inside-template") == []
+    rendered_alone = [
+        {"prompt": row["question"], "completion": beginning + row["answer"]} for row in real
+    ]
+    assert severities(rendered_alone, tmp_path, "template-inside-template") == ["error"]
+    pairs = [
+        {"prompt": row["question"], "chosen": row["answer"], "rejected": beginning + row["answer"]}
+        for row in real
+    ]
+    assert severities(pairs, tmp_path, "template-inside-template") == ["error"]
+
+
+def test_turns_of_tool_results_may_stand_in_plain_text_answers(
+    real: list[Row], tmp_path: Path
+) -> None:
+    result = "<|im_end|>\n<|im_start|>user\n<tool_response>\n7\n</tool_response><|im_end|>\n"
+    rows = [
+        {"prompt": row["question"], "completion": f"I look.{result}{row['answer']}"} for row in real
+    ]
+    assert severities(rows, tmp_path, "template-inside-template") == []
+
+
 def test_a_few_rows_may_talk_of_templates(real: list[Row], tmp_path: Path) -> None:
     talk = [
         {

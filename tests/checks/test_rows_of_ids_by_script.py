@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from textwrap import dedent
 
@@ -171,6 +172,7 @@ loader = DataLoader(rows, batch_size=4, collate_fn=collate)
 }
 LOOP = """
 import json
+import shutil
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
@@ -250,3 +252,32 @@ def test_pads_that_a_call_writes_are_in_the_ids(tokenizer: str, tmp_path: Path) 
 
 
 PADDED = 'padding="max_length", truncation=True, max_length=64).input_ids'
+
+
+@pytest.mark.parametrize(
+    ("in_folder", "in_script", "is_cut"),
+    [
+        (43, "", True),
+        (131_072, "", False),
+        (43, "tok.model_max_length = 512", False),
+        (512, "tok.model_max_length = 43", True),
+        # A limit that is not known is none.
+        (43, "tok.model_max_length = model_limit()", False),
+    ],
+)
+def test_truncation_without_a_length_keeps_what_the_tokenizer_says(
+    in_folder: int, in_script: str, is_cut: bool, tokenizer: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "tokenizer"
+    shutil.copytree(tokenizer, own)
+    config = own / "tokenizer_config.json"
+    values = json.loads(config.read_text(encoding="utf-8"))
+    values["model_max_length"] = in_folder
+    config.write_text(json.dumps(values), encoding="utf-8")
+    text = SCRIPT.replace(", max_length=LIMIT", "").replace(
+        "def encode", f"{in_script}\n\ndef encode"
+    )
+    folder = project(tmp_path, "labels[:n] = [-100] * n", text=text)
+    report = check_paths([folder], RunSpec(tokenizer=str(own)))
+    found = [one for one in report.findings if one.rule == "token-rows-cut-at-the-limit"]
+    assert bool(found) is is_cut

@@ -16,7 +16,7 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 from truetune.settings.read_truetune_settings import find_own_settings_and_file
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config

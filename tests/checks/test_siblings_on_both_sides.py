@@ -13,7 +13,7 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
-from truetune.checks.sibling_rows import SiblingGroups, chance_that_all_are_held_out
+from truetune.checks.rows_made_from_one_source import SiblingGroups, chance_that_all_are_held_out
 from truetune.settings.run_spec import RunSpec
 
 WORDS = ("order", "parcel", "late", "refund", "please", "shoes", "cable", "invoice", "box", "card")
@@ -169,9 +169,9 @@ def test_answers_in_json_may_be_the_same_by_chance(tmp_path: Path) -> None:
 
 def test_the_share_is_that_of_random_draws() -> None:
     groups = SiblingGroups((4,) * 60, 240, "", has_same_answers=True)
-    assert groups.share_with_sibling(24) > 0.99
+    assert groups.share_of_held_out_rows_with_sibling(24) > 0.99
     pairs = SiblingGroups((2,) * 10, 20, "", has_same_answers=True)
-    assert pairs.share_with_sibling(10) == pytest.approx(10 / 19)
+    assert pairs.share_of_held_out_rows_with_sibling(10) == pytest.approx(10 / 19)
     assert chance_that_all_are_held_out(3, 2, 10) == 0.0
 
 

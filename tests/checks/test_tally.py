@@ -116,7 +116,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
     ]
     assert measure_common_beginnings_and_lengths(chosen.pairs)[0].tolist() == common
     pairing = PairStats()
-    pairing.add(chosen, chosen.per_example(chosen.supervised))
+    pairing.add(chosen, chosen.count_true_per_example(chosen.supervised))
     told = pairing.report_data()["pairs"]
     assert told["longer"] == sum(len(x) > len(y) for x, y, _ in pairs)
     assert told["shorter"] == sum(len(x) < len(y) for x, y, _ in pairs)

@@ -201,7 +201,7 @@ def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(
 ) -> None:
     spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), trained_by=name)
     line = supervision_verdict(check(spec)).plain
-    assert facts_of_trainer(name).called in line or name is None
+    assert facts_of_trainer(name).name_in_reports in line or name is None
     assert ("--trainer" in line) == (name is None)
 
 
@@ -287,7 +287,7 @@ def test_a_finding_is_capped_and_never_raised() -> None:
     )
     (kept,) = adjust_severities_to_trainer([made], by, TRAINERS["transformers"])
     assert kept.severity == "info"
-    assert kept.evidence == (f"{TRAINERS['transformers'].called} does",)
+    assert kept.evidence == (f"{TRAINERS['transformers'].name_in_reports} does",)
     assert list(adjust_severities_to_trainer([made], by, TRAINERS["trl"])) == []
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.data.tell_training_files_from_predictions import (
+    classify_folder_files,
     list_prediction_files,
-    sort_folder_files,
 )
 from truetune.settings.run_spec import RunSpec
 
@@ -26,6 +26,9 @@ ALPACA = {"instruction": "Is it open?", "input": "", "output": "Yes."}
 ANSWER = {"question": "Is it open?", "reference": "Yes.", "output": "It is not known."}
 PREDICTION = {"prompt": "Is it open?", "prediction": "No.", "reference": "Yes."}
 SERVED = {"prompt": "Is it open?", "response": "No.", "finish_reason": "stop"}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}
+ANTHROPIC_TOOL = {"name": "get_weather", "description": "Weather.", "input_schema": SCHEMA}
 DEEPSPEED = {
     "train_micro_batch_size_per_gpu": 2,
     "zero_optimization": {"stage": 2},
@@ -52,6 +55,8 @@ def write(folder: Path, files: Mapping[str, Any]) -> Path:
         ({"a.jsonl": [CHAT], "answers.jsonl": [ANSWER]}, ["a.jsonl"], ["answers.jsonl"], []),
         ({"a.jsonl": [ALPACA], "preds.jsonl": [PREDICTION]}, ["a.jsonl"], ["preds.jsonl"], []),
         ({"a.jsonl": [CHAT], "served.json": [SERVED]}, ["a.jsonl"], ["served.json"], []),
+        ({"a.jsonl": [CHAT], "tools.json": [TOOL, TOOL]}, ["a.jsonl"], [], ["tools.json"]),
+        ({"a.jsonl": [CHAT], "t.jsonl": [ANTHROPIC_TOOL]}, ["a.jsonl"], [], ["t.jsonl"]),
         ({"preds.jsonl": [PREDICTION]}, [], ["preds.jsonl"], []),
         (
             {"a.jsonl": [CHAT], "ds.json": DEEPSPEED, "b.json": [CHAT]},
@@ -75,7 +80,7 @@ def test_files_that_are_no_training_rows(
     others: list[str],
     tmp_path: Path,
 ) -> None:
-    sorted_files = sort_folder_files(write(tmp_path, files))
+    sorted_files = classify_folder_files(write(tmp_path, files))
     assert sorted_files is not None
     names = [[Path(path).name for path in group] for group in sorted_files]
     assert names == [training, predictions, others, []]
@@ -97,7 +102,7 @@ MAKES = "import json\nrows = open('raw.csv')\nwith open('train.jsonl', 'w') as o
 )  # fmt: skip
 def test_what_a_script_makes_rows_of(script: str, is_input: bool, tmp_path: Path) -> None:
     files = {"train.jsonl": [CHAT], "raw.csv": TABLE, "prep.py": script}
-    sorted_files = sort_folder_files(write(tmp_path, files))
+    sorted_files = classify_folder_files(write(tmp_path, files))
     others = [Path(path).name for path in sorted_files.others] if sorted_files else []
     assert ("raw.csv" in others) is is_input
 
@@ -117,7 +122,7 @@ def test_what_a_script_makes_rows_of(script: str, is_input: bool, tmp_path: Path
     ],
 )
 def test_training_rows_stay(files: Mapping[str, Any], tmp_path: Path) -> None:
-    assert sort_folder_files(write(tmp_path, files)) is None
+    assert classify_folder_files(write(tmp_path, files)) is None
 
 
 def test_a_folder_of_rows_and_answers_is_judged_by_its_rows(tmp_path: Path) -> None:
@@ -263,7 +268,7 @@ def test_what_a_script_writes_is_no_broken_row(
     tmp_path: Path, name: str, script: str, training: str, *, is_output: bool
 ) -> None:
     files = {"prefs.jsonl": [ALPACA], name: [COMPARED], "compare.py": script, "dpo.py": training}
-    found = sort_folder_files(write(tmp_path, files))
+    found = classify_folder_files(write(tmp_path, files))
     others = [Path(path).name for path in found.others] if found is not None else []
     assert others == ([name] if is_output else [])
 
@@ -340,7 +345,7 @@ NO_MAKERS = {
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
 def test_rows_of_which_others_are_made_are_left_out(maker: str, tmp_path: Path) -> None:
     files = {"train.jsonl": [CHAT], "raw.jsonl": [ALPACA], "prep.py": maker, "train.py": FIT}
-    found = sort_folder_files(write(tmp_path, files))
+    found = classify_folder_files(write(tmp_path, files))
     assert found is not None
     assert [Path(path).name for path in found.training] == ["train.jsonl"]
     assert [Path(path).name for path in found.origins] == ["raw.jsonl"]
@@ -349,7 +354,7 @@ def test_rows_of_which_others_are_made_are_left_out(maker: str, tmp_path: Path) 
 @pytest.mark.parametrize(("maker", "training"), NO_MAKERS.values(), ids=NO_MAKERS)
 def test_rows_beside_those_that_are_made_stay(maker: str, training: str, tmp_path: Path) -> None:
     files = {"train.jsonl": [CHAT], "raw.jsonl": [ALPACA], "prep.py": maker, "fit.py": training}
-    assert sort_folder_files(write(tmp_path, files)) is None
+    assert classify_folder_files(write(tmp_path, files)) is None
 
 
 @pytest.mark.parametrize(
@@ -364,9 +369,9 @@ def test_rows_that_a_notebook_trains_on_stay(trains_on: str, raw: Any, tmp_path:
     maker = f"rows = open('{trains_on}')\nwith open('train.jsonl', 'w') as out:\n    out.write(json.dumps(rows))\n"
     files = {"train.jsonl": [CHAT], trains_on: raw, "prep.py": maker, "train.py": FIT}
     folder = write(tmp_path, files)
-    assert sort_folder_files(folder) is not None
+    assert classify_folder_files(folder) is not None
     write(folder, {"trial.ipynb": notebook})
-    assert sort_folder_files(folder) is None
+    assert classify_folder_files(folder) is None
 
 
 def test_many_scripts_above_a_folder_do_not_hide_its_own(tmp_path: Path) -> None:
@@ -374,7 +379,7 @@ def test_many_scripts_above_a_folder_do_not_hide_its_own(tmp_path: Path) -> None
     folder = tmp_path / "project"
     folder.mkdir()
     write(folder, {"train.jsonl": [CHAT], "raw.csv": TABLE, "prep.py": MAKES})
-    sorted_files = sort_folder_files(folder)
+    sorted_files = classify_folder_files(folder)
     assert sorted_files is not None
     assert [Path(path).name for path in sorted_files.others] == ["raw.csv"]
 
@@ -403,7 +408,7 @@ TWO_SIDES = {"question": "Is it open?", "output": "No.", "expected": "Yes."}
 def test_answers_beside_what_they_are_compared_with(
     files: Mapping[str, Any], are_predictions: bool, tmp_path: Path
 ) -> None:
-    sorted_files = sort_folder_files(write(tmp_path, files))
+    sorted_files = classify_folder_files(write(tmp_path, files))
     found = sorted_files.predictions if sorted_files is not None else ()
     assert [Path(one).name for one in found] == ["o.jsonl"] * are_predictions
 
@@ -432,6 +437,6 @@ def test_answers_beside_their_references_are_not_trained_where_other_rows_are(
     answers = [{**row, "answer": "<pad>", "new_tokens": 9, "expected": "yes"} for row in rows]
     write(tmp_path, {"staging.jsonl": answers})
     (tmp_path / "train.py").write_text(TRAINS_ON_DATA.format(trained), encoding="utf-8")
-    files = sort_folder_files(tmp_path)
+    files = classify_folder_files(tmp_path)
     found = [Path(one).name for one in files.predictions] if files is not None else []
     assert found == (["staging.jsonl"] if is_prediction else [])

@@ -11,8 +11,10 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.script_rows.known_python_functions import is_regex_of_bounded_time
-from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
+from truetune.data.script_rows.compute_python_functions_on_known_values import (
+    is_regex_of_bounded_time,
+)
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_text_rows
 from truetune.data.script_rows.row_files_of_script import MAX_ROWS, RowFiles
 from truetune.errors import DataError
 from truetune.settings.run_spec import RunSpec
@@ -251,7 +253,7 @@ def write(
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_are_followed_however_they_are_shaped(way: str, tmp_path: Path) -> None:
     code, first = WAYS[way]
-    rows = read_trained_rows(write(tmp_path, code))
+    rows = read_trained_text_rows(write(tmp_path, code))
     assert rows.rows[0].row == first
     assert [(Path(row.file).name, row.line) for row in rows.rows] == [
         ("rows.jsonl", 1),
@@ -273,7 +275,7 @@ def test_the_lines_of_a_file_are_read_once_for_a_loop_that_fills_a_list(
 
     monkeypatch.setattr(RowFiles, "text_lines", count)
     code, _ = WAYS["lines that are parsed"]
-    read_trained_rows(write(tmp_path, code, ROWS * 20))
+    read_trained_text_rows(write(tmp_path, code, ROWS * 20))
     assert 0 < len(read) < 5
 
 
@@ -281,7 +283,7 @@ def test_rows_that_a_filter_leaves_out_are_left_out(tmp_path: Path) -> None:
     code = LOAD + "rows = rows.filter(lambda r: r['art'] == 'lang')\n"
     code += "rows = rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n" + TRAIN
     script = write(tmp_path, code)
-    assert [row.line for row in read_trained_rows(script).rows] == [3]
+    assert [row.line for row in read_trained_text_rows(script).rows] == [3]
     read = list(read_conversations([str(tmp_path / "rows.jsonl")], format=script))
     assert [(row.completion, row.origin.line) for row in read] == [("Eine Frau aus Graz.", 3)]
 
@@ -291,7 +293,7 @@ def test_a_helper_beside_the_script_is_followed(tmp_path: Path) -> None:
         "def shape(row):\n    return {'prompt': row['frage'], 'completion': row['antwort']}\n"
     )
     code = "from shapes import shape\n" + LOAD + "rows = rows.map(shape)\n" + TRAIN
-    assert read_trained_rows(write(tmp_path, code)).rows[0].row == PAIR
+    assert read_trained_text_rows(write(tmp_path, code)).rows[0].row == PAIR
 
 
 FRAME = "import pandas as pd\nframe = pd.read_json('votes.jsonl', lines=True)\n"
@@ -338,7 +340,7 @@ def test_columns_of_frames_are_followed(way: str, tmp_path: Path) -> None:
     later = "" if column is None else NAMED
     script = tmp_path / "train.py"
     script.write_text(HEAD + FRAME + named + shaping + later + FRAME_TRAIN, encoding="utf-8")
-    assert [row.row["label"] for row in read_trained_rows(str(script)).rows] == labels
+    assert [row.row["label"] for row in read_trained_text_rows(str(script)).rows] == labels
 
 
 def test_packages_around_the_script_are_followed(
@@ -364,7 +366,7 @@ def test_packages_around_the_script_are_followed(
     text = HEAD + "from project.rows import read\nrows = read()\n" + TRAIN
     script.write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert read_trained_rows("scripts/train.py").rows[0].row == PAIR
+    assert read_trained_text_rows("scripts/train.py").rows[0].row == PAIR
 
 
 def test_one_object_for_both_sides_makes_both_alike(tmp_path: Path) -> None:
@@ -382,7 +384,7 @@ def shape(row):
         + "rows = rows.map(shape)\nfrom trl import DPOTrainer\n"
         + TRAIN.replace("SFTTrainer", "DPOTrainer"),
     )
-    rows = [row.row for row in read_trained_rows(str(script)).rows]
+    rows = [row.row for row in read_trained_text_rows(str(script)).rows]
     # Each row is written when it is made, so that the rows differ and the sides of one do not.
     assert [row["chosen"][0]["content"] for row in rows] == ["kurz", "kurz", "lang"]
     assert all(row["chosen"] == row["rejected"] for row in rows)
@@ -420,7 +422,7 @@ def test_what_is_not_known_gives_no_rows(why: str, tmp_path: Path) -> None:
     (inner / ".keys" / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     with pytest.raises(DataError, match=r"train\.py: "):
-        read_trained_rows(write(inner, NOT_FOLLOWED[why]))
+        read_trained_text_rows(write(inner, NOT_FOLLOWED[why]))
 
 
 BOMBS = {
@@ -439,7 +441,7 @@ def test_a_script_can_not_take_long(bomb: str, tmp_path: Path) -> None:
     script = write(tmp_path, BOMBS[bomb] + LOAD + TRAIN)
     # Whatever comes of it, it comes to an end; columns that no trainer reads give no rows.
     with pytest.raises(DataError):
-        read_trained_rows(script)
+        read_trained_text_rows(script)
 
 
 def test_patterns_that_may_take_long_are_not_tried() -> None:
@@ -468,7 +470,7 @@ def test_evaluation_rows_of_another_file_are_compared(tmp_path: Path) -> None:
         + "SFTTrainer(model='m', train_dataset=rows.rename_columns(names),"
         + " eval_dataset=held.rename_columns(names))\n"
     )
-    rows = read_trained_rows(write(tmp_path, code))
+    rows = read_trained_text_rows(write(tmp_path, code))
     assert [Path(name).name for name in rows.evaluation_files] == ["held_out.jsonl"]
     report = check_paths([str(tmp_path / "rows.jsonl"), rows.script], RunSpec())
     assert "train-eval-leak" in {finding.rule for finding in report.findings}
@@ -520,7 +522,7 @@ UNREAD = {
 @pytest.mark.parametrize("way", UNREAD)
 def test_columns_that_the_script_never_reads_are_known(way: str, tmp_path: Path) -> None:
     code, unread = UNREAD[way]
-    rows = read_trained_rows(write(tmp_path, code))
+    rows = read_trained_text_rows(write(tmp_path, code))
     assert sorted(rows.rows[0].left_over) == sorted(unread)
 
 
@@ -572,9 +574,9 @@ def test_long_code_of_a_script_without_files_is_not_followed_to_its_end(tmp_path
     made = "rows = Dataset.from_list([{'prompt': 'Play.', 'completion': 'Up.'}])\n"
     script = write(tmp_path, made + GAME + TRAIN)
     with pytest.raises(DataError, match="too long to follow"):
-        read_trained_rows(script)
+        read_trained_text_rows(script)
 
 
 def test_long_code_behind_the_rows_of_a_file_is_followed(tmp_path: Path) -> None:
     script = write(tmp_path, WAYS["renamed"][0].replace(TRAIN, GAME + TRAIN))
-    assert read_trained_rows(script).rows[0].row == PAIR
+    assert read_trained_text_rows(script).rows[0].row == PAIR

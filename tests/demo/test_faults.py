@@ -14,14 +14,14 @@ from truetune.demo.plant_faults import (
     FAULTS,
     TOKENIZER_FAULTS,
     Fault,
-    break_tokenizer,
     plant_faults,
+    write_faulty_tokenizer_copy,
 )
 
 
 @pytest.fixture(scope="module")
 def spoiled(tmp_path_factory: pytest.TempPathFactory) -> truetune.Report:
-    folder = break_tokenizer(tmp_path_factory.mktemp("demo") / "tokenizer")
+    folder = write_faulty_tokenizer_copy(tmp_path_factory.mktemp("demo") / "tokenizer")
     return truetune.check(data=str(BROKEN), tokenizer=str(folder), max_length=MAX_LENGTH)
 
 
@@ -66,7 +66,7 @@ def test_planting_leaves_the_sound_rows_alone() -> None:
 
 
 def test_the_broken_tokenizer_differs_in_the_named_files_only(tmp_path: Path) -> None:
-    folder = break_tokenizer(tmp_path / "tokenizer")
+    folder = write_faulty_tokenizer_copy(tmp_path / "tokenizer")
     differing = {
         p.name for p in TOKENIZER.iterdir() if json_or_text(p) != json_or_text(folder / p.name)
     }

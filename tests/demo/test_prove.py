@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 
 from truetune.demo import TOKENIZER, run_demo
-from truetune.demo.plant_faults import break_tokenizer
+from truetune.demo.plant_faults import write_faulty_tokenizer_copy
 from truetune.demo.train_with_eos_and_own_pad import (
     IGNORED,
     ROWS,
     STEPS,
     BothTrainings,
     TrainingOutcome,
-    labels_masked_by_id,
-    labels_masked_by_position,
+    labels_of_supervised_tokens,
+    labels_without_pad_token_id,
     train_with_both_pads,
     views_of_single_question_chats,
 )
@@ -25,10 +25,13 @@ def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> 
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     views = views_of_single_question_chats()
-    right = labels_masked_by_position(views)
-    for folder, lost in ((break_tokenizer(tmp_path / "tokenizer"), ROWS), (TOKENIZER, 0)):
+    right = labels_of_supervised_tokens(views)
+    for folder, lost in (
+        (write_faulty_tokenizer_copy(tmp_path / "tokenizer"), ROWS),
+        (TOKENIZER, 0),
+    ):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        masked = right[right != labels_masked_by_id(views, tokenizer)]
+        masked = right[right != labels_without_pad_token_id(views, tokenizer)]
         assert masked.tolist() == [tokenizer.eos_token_id] * lost
     assert [view.ids[view.supervised].tolist() for view in views] == [
         row[row != IGNORED].tolist() for row in right

@@ -8,7 +8,10 @@ import pytest
 
 from tests.docs.blocks import ROOT, blocks
 from truetune.checks.explaining.guides import GUIDES
-from truetune.checks.explaining.search_topics import list_topics, search_topics
+from truetune.checks.explaining.search_rules_messages_guides_commands import (
+    list_topics,
+    search_topics,
+)
 from truetune.checks.rule_catalogue import all_rules
 from truetune.probe.laws import law_modules
 

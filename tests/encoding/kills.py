@@ -77,7 +77,7 @@ def state(out: Path) -> str:
     manifest = entry.manifest()
     if manifest is None:
         return "nothing"
-    damage = entry.find_missing_file(manifest) or entry._stranger()
+    damage = entry.find_missing_file(manifest) or entry._first_foreign_file()
     if damage or names(out) != sorted(shard["file"] for shard in manifest["shards"]):
         return f"DAMAGED: {damage or names(out)}"
     return str(manifest["key"])

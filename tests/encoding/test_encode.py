@@ -23,7 +23,7 @@ from truetune.encoding.encode_data_set import Encoded
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import DataError, SpecError, UsageError
-from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import alternating_chat, load_tokenizer_and_template_of_run
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -57,7 +57,7 @@ def table(path: Path) -> list[Row]:
 
 def labels_of_check(spec: RunSpec) -> Iterator[tuple[int, list[int], list[int]]]:
     """(row, ids, labels) of each example, rendered by the template itself and encoded by `tokenizers`."""
-    made = prepare_probes_of_run(spec)
+    made = load_tokenizer_and_template_of_run(spec)
     encoder = Encoder(made.tokenizer.backend, only_reference=True)
     for row in read_conversations(spec.data):
         one = make_batch([row], made.renderer(), encoder, exact=True)
@@ -85,7 +85,7 @@ def test_labels_are_those_of_check(family: str, tmp_path: Path) -> None:
     )[:60]
     data = str(tmp_path / "calls.json")
     Path(data).write_text(json.dumps(rows))
-    if prepare_probes_of_run(RunSpec(tokenizer=str(tokenizer))).template is None:
+    if load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(tokenizer))).template is None:
         data = chats(tmp_path / "text.jsonl")
         Path(data).write_text('{"prompt": "Say é", "completion": " é!"}\n' * 3)
     encoded = encode(data, tmp_path / "out", tokenizer, on_error="skip", content_specials="keep")
@@ -338,7 +338,7 @@ def test_a_control_token_in_a_content_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["demo", "qwen3", "llama3.1-instruct", "gemma3", "deepseek-v3"])
 def test_a_control_token_as_text_forges_nothing(family: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZER if family == "demo" else parts.folder(family)
-    made = prepare_probes_of_run(RunSpec(tokenizer=str(tokenizer)))
+    made = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(tokenizer)))
     assert made.terminator is not None
     assert made.terminator.token is not None
     stop = made.terminator.token

@@ -23,7 +23,7 @@ from truetune.encoding.encode_data_set import Encoded
 from truetune.errors import FastPathError
 from truetune.render import renderer as renderer_module
 from truetune.render.reusable_render_recipe import Recipe, make_recipe
-from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import alternating_chat, load_tokenizer_and_template_of_run
 from truetune.render.traced_string import Trace
 from truetune.render.unfilled_example_plan import Plan
 from truetune.settings.run_spec import RunSpec
@@ -176,20 +176,33 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     } == wanted
 
 
-def test_check_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+class KeptRecords(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def test_check_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write_rows(tmp_path, 60, 37)
     wanted = truetune.check(spec.data, spec.tokenizer, template=spec.template)
     monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
-    with caplog.at_level(logging.WARNING):
+    kept = KeptRecords()
+    logging.getLogger().addHandler(kept)
+    try:
         found = truetune.check(spec.data, spec.tokenizer, template=spec.template)
+    finally:
+        logging.getLogger().removeHandler(kept)
     assert isinstance(found, DataReport)
     assert isinstance(wanted, DataReport)
     assert found.findings == wanted.findings
     assert found.lengths.counts.tolist() == wanted.lengths.counts.tolist()
     assert found.ledger.counts.tolist() == wanted.ledger.counts.tolist()
-    assert [record.message.endswith(NOTICE) for record in caplog.records] == [True]
+    assert [record.getMessage().endswith(NOTICE) for record in kept.records] == [True]
 
 
 def test_the_floor_of_a_loss_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +218,7 @@ def test_each_recipe_is_proved_from_its_first_row_on(
     """Also one that is made when hundreds of rows were filled into others."""
     spec = write_rows(tmp_path, 400, 1_000)
     rows = [*read_conversations(spec.data)]
-    renderer = prepare_probes_of_run(spec).renderer()
+    renderer = load_tokenizer_and_template_of_run(spec).renderer()
     for row in rows:
         renderer.render(row)
     monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
@@ -222,7 +235,7 @@ def test_what_is_compared(tmp_path: Path) -> None:
     """All of a rendering: its text, what is supervised, the turns, and which field each character came from."""
     spec = write_rows(tmp_path, 3, 9)
     for wrong in ("text", "weight", "stop", "source"):
-        renderer = prepare_probes_of_run(spec).renderer()
+        renderer = load_tokenizer_and_template_of_run(spec).renderer()
         first, second, _ = read_conversations(spec.data)
         renderer.render(first)
         (known,) = next(iter(renderer._recipes.values()))

@@ -16,7 +16,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import stream_batches
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import Learn, RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3")
@@ -77,7 +77,7 @@ TRAILING = {"qwen3": "\n", "llama3.1-instruct": "", "gemma3": "\n"}
 def batches_of(folder: Path, family: str, rows: list[Row], **settings: Any) -> list[Batch]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    made = prepare_probes_of_run(
+    made = load_tokenizer_and_template_of_run(
         RunSpec(data=(str(path),), tokenizer=str(parts.folder(family)), **settings)
     )
     return list(
@@ -182,7 +182,7 @@ def test_only_the_completion_is_supervised_whatever_the_run_says(
             b.supervised.tolist() for b in batches_of(tmp_path, family, CHATS, **settings)
         ] == plain
     first, _ = batches_of(tmp_path, family, CHATS)
-    assert first.per_example(first.supervised)[1] < 10
+    assert first.count_true_per_example(first.supervised)[1] < 10
 
 
 @pytest.mark.parametrize("family", FAMILIES)

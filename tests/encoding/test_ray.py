@@ -26,7 +26,7 @@ from truetune.encoding.encoded_folder_on_disk import DiskStore, EncodedFolderOnD
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.encoding.render_and_encode_in_two_threads import describe_wrong_shortcut
 from truetune.errors import DataError
-from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import alternating_chat, load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install truetune[ray]")
@@ -204,7 +204,9 @@ def test_workers_need_no_tokenizer_folder(tmp_path: Path) -> None:
         "template": str(tmp_path / "t.jinja"),
     }
     for more in ({}, files):
-        made = prepare_probes_of_run(RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more))
+        made = load_tokenizer_and_template_of_run(
+            RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more)
+        )
         again = encode_on_ray.PortableRun.of(made).load_probes()
         assert again.tokenizer.backend.to_str() == made.tokenizer.backend.to_str()
         assert again.template is not None

@@ -24,8 +24,8 @@ from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_data_set as run_module
 from truetune.encoding.encode_data_set import Encoded
+from truetune.encoding.encoded_folder_in_object_store import EncodedFolderInStore
 from truetune.encoding.encoded_folder_on_disk import encoded_folder_at, open_whole_encoded_folder
-from truetune.encoding.encoded_object_store import EncodedFolderInStore
 from truetune.errors import DataError, UsageError
 from truetune.render.template_probes import alternating_chat
 

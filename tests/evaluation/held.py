@@ -14,7 +14,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.held_out_token_losses import EncodedRows, encode_rows_as_trained
 from truetune.generation.backends.backend import ScoredIds
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.read_truetune_settings import validate_settings
 
 
@@ -25,7 +25,7 @@ def write(folder: Path, rows: Sequence[dict[str, Any]], name: str = "held.jsonl"
 
 
 def probes_of(**settings: Any) -> Probes:
-    return prepare_probes_of_run(
+    return load_tokenizer_and_template_of_run(
         validate_settings({"tokenizer": str(TOKENIZER), **settings}, "test")
     )
 

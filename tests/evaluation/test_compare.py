@@ -22,7 +22,7 @@ from truetune.evaluation.compare_model_answers import (
 )
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.answer_verdicts import Verdict
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 
 EN = (
     "The lighthouse stands on the northern cliff, and its lamp is lit every evening by the old"
@@ -121,7 +121,7 @@ def test_differences_in_figures() -> None:
     assert rows["well-formed answers"].p == pytest.approx(2 / 2**6)
     assert rows["overlap with the reference"].p == 1
     assert rows["P(stop) after the reference"].mine is None
-    assert found.same == 6
+    assert found.equal_answer_count == 6
     assert compare_model_answers("other", [], 200).figures == ()
 
 
@@ -132,7 +132,7 @@ def test_two_models_side_by_side(right: Path, broken: Path, rows: Path) -> None:
     assert "well-formed answers: 4 only now, 0 only before" in done.stdout
     report = asked(right, rows, compare=str(right))
     assert report.compared is not None
-    assert report.compared.same == 8
+    assert report.compared.equal_answer_count == 8
     assert report.compared.notes == ()
 
 
@@ -149,7 +149,7 @@ def test_another_template_and_none(right: Path, rows: Path, tmp_path: Path) -> N
     tokenizer.save_pretrained(bare)
     found = asked(right, rows, compare=str(bare)).compared
     assert found is not None
-    assert found.same == 8
+    assert found.equal_answer_count == 8
     assert "has no template" in found.notes[0]
     with pytest.raises(UsageError, match="no such file"):
         asked(right, rows, compare=str(tmp_path / "nothing"))
@@ -163,7 +163,7 @@ def test_a_model_without_a_tokenizer_takes_the_other_ones(
     )
     found = asked(right, rows, compare=str(bare)).compared
     assert found is not None
-    assert found.same == 8
+    assert found.equal_answer_count == 8
 
 
 def test_rows_on_one_line_are_told_apart(right: Path, tmp_path: Path) -> None:
@@ -182,6 +182,6 @@ def test_a_pair_is_the_same_token_by_token() -> None:
     assert (
         compare_model_answers(
             "x", [(said(EN), replace(other, answer=replace(other.answer, stop=None)))], 200
-        ).same
+        ).equal_answer_count
         == 1
     )

@@ -59,7 +59,7 @@ def test_losses_and_stops_of_a_model(model: Path, held: Path) -> None:
         "stop token",
         "first token",
     ]
-    assert found.model.loss() == found.model.losses[0]
+    assert found.model.mean_loss_of_token_kind() == found.model.losses[0]
     assert all(7 < loss.mean < 8.5 for loss in found.model.losses)
     assert found.model.stops is not None
     assert found.model.stops.ends == 10
@@ -119,7 +119,7 @@ def test_rows_that_were_trained_on_stand_apart(model: Path, tmp_path: Path) -> N
     assert (found.rows, found.seen.rows, found.seen.of) == (8, 4, 12)
     assert found.seen.seen is not None
     assert found.seen.seen.rows == 4
-    assert found.seen.unseen == found.model.loss()
+    assert found.seen.unseen == found.model.mean_loss_of_token_kind()
     assert "evaluation-rows-were-trained-on" in names(report)
     all_seen = evaluate_model(str(model), [str(trained)], trained_on=[str(trained)]).evaluated
     assert all_seen is not None

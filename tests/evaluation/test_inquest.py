@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, saved, written
-from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.base_fingerprint import write_base_fingerprint
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.find_causes_of_bad_answers import find_causes
 from truetune.checks.findings import Finding
@@ -30,9 +30,9 @@ from truetune.generation.backends.model_source import find_model_source, serving
 from truetune.generation.backends.open_backend import open_backend
 from truetune.generation.build_prompts import build_prompts
 from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 from truetune.render.serving_contract import make_serving_contract
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 ROWS = tiny.chats(8)
@@ -85,9 +85,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         saved(trained(tiny.model(eos_token_id=eos, seed=seed), stops=False, steps=60), home / name)
     adapter(home / "base", home / "right", stops=True)
     adapter(home / "base", home / "padeos", stops=False)
-    record_base(home / "right", read_checkpoint(home / "base"))
+    write_base_fingerprint(home / "right", read_checkpoint(home / "base"))
     contract = make_serving_contract(
-        prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER), model=str(home / "base")))
+        load_tokenizer_and_template_of_run(
+            RunSpec(tokenizer=str(TOKENIZER), model=str(home / "base"))
+        )
     )
     (home / "right" / "contract.json").write_text(json.dumps(contract), encoding="utf-8")
     return home

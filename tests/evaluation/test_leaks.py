@@ -91,7 +91,7 @@ def test_by_the_encoded_rows(trained: Path, asked: list[Prompt], tmp_path: Path)
     assert found.rows == 5
     assert found.seen[2] is not None
     assert (found.seen[2].file, found.seen[2].line) == (trained.name, 4)
-    assert [prompt.seen for prompt in found.marked(asked)] == [
+    assert [prompt.seen for prompt in found.mark_prompts_as_seen_or_not(asked)] == [
         True,
         False,
         True,

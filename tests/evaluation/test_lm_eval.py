@@ -12,8 +12,8 @@ from tests.evaluation.held import probes_of, saved
 from truetune.errors import UsageError
 from truetune.evaluation.run_lm_eval_and_compare_prompts import (
     PromptLog,
-    adds_bos,
     describe_prompt_differences,
+    does_tokenizer_add_bos_beside_template,
     model_class_that_records_prompts,
     run_tasks,
 )
@@ -86,7 +86,7 @@ def test_a_prompt_without_the_template_is_told() -> None:
 
 
 def test_a_template_without_bos_needs_none() -> None:
-    assert not adds_bos(PROBES)
+    assert not does_tokenizer_add_bos_beside_template(PROBES)
 
 
 def test_what_can_not_be_run(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from truetune.evaluation.held_out_token_losses import (
     mean_losses,
     sum_row_losses,
 )
-from truetune.generation import teacher_forcing
+from truetune.generation import log_probabilities_of_given_ids
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN
 from truetune.render.rendering import Source
 from truetune.training.watch.losses_by_source import LOSS_NAMES
@@ -46,11 +46,13 @@ def test_kinds_are_those_of_training() -> None:
 def test_the_batch_does_not_matter(
     model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
 ) -> None:
-    monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", tokens)
+    monkeypatch.setattr(log_probabilities_of_given_ids, "MAX_BATCH_TOKENS", tokens)
     held = examples(write(tmp_path, tiny.chats(9, turns=2)))
     ids = [document.ids.tolist() for document in held.documents]
     plain = sum_row_losses(held.documents, one_by_one(model, ids, [3]))
-    found = sum_row_losses(held.documents, teacher_forcing.score_sequences(model, ids, [3]))
+    found = sum_row_losses(
+        held.documents, log_probabilities_of_given_ids.score_sequences(model, ids, [3])
+    )
     assert np.abs(plain.sums - found.sums).max() < 1e-4
     for mine, other in zip(mean_losses(found), mean_losses(plain), strict=True):
         assert mine.mean == pytest.approx(other.mean, abs=1e-6)

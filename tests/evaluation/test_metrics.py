@@ -8,7 +8,7 @@ from truetune.evaluation.average_answer_metrics import RowGroup, measure_answers
 from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p, wilson_interval
 from truetune.generation.answer_parsers_named_by_user import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 
 NUMBER = make_parser("number")
 
@@ -45,7 +45,7 @@ def test_the_measures_of_four_answers() -> None:
         "overlap": round((1 + 2 / 3 + 0 + 0.5) / 4, 3),
         "length ratio": 0.688,
     }
-    agrees = group.measure("agrees")
+    agrees = group.metric_by_name("agrees")
     assert agrees is not None
     assert (agrees.low, agrees.high) == wilson_interval(2, 4)
 

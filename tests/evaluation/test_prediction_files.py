@@ -14,7 +14,10 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.cli import truetune_group
-from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
+from truetune.data.parse_rendered_prompts import (
+    cut_stop_tokens_and_say_if_found,
+    parse_rendered_chat,
+)
 from truetune.data.read_predictions import Prediction, read_predictions
 from truetune.errors import DataError, UsageError
 
@@ -244,9 +247,9 @@ def test_other_prompts_are_no_template(text: str) -> None:
 
 
 def test_stop_tokens_at_the_end() -> None:
-    assert cut_stop_tokens("It is 4.<|im_end|>\n<pad><pad>") == ("It is 4.", True)
-    assert cut_stop_tokens("It is 4.<pad>") == ("It is 4.", None)
-    assert cut_stop_tokens("</s> ends a text") == ("</s> ends a text", None)
+    assert cut_stop_tokens_and_say_if_found("It is 4.<|im_end|>\n<pad><pad>") == ("It is 4.", True)
+    assert cut_stop_tokens_and_say_if_found("It is 4.<pad>") == ("It is 4.", None)
+    assert cut_stop_tokens_and_say_if_found("</s> ends a text") == ("</s> ends a text", None)
 
 
 @pytest.mark.parametrize("command", ["sample", "evaluate", "report"])

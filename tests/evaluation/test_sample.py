@@ -19,7 +19,11 @@ from truetune.data.guard_output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
 from truetune.evaluation.choose_held_out_prompts import ChosenPrompts
 from truetune.evaluation.choose_held_out_prompts import choose_prompts as choose
-from truetune.evaluation.sample_model import SamplingSettings, ask_model, sample_model
+from truetune.evaluation.sample_model import (
+    SamplingSettings,
+    sample_and_score_answers,
+    sample_model,
+)
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_samples import Answer
 from truetune.generation.backends.backend import Backend, Decoding
@@ -103,8 +107,12 @@ def test_a_backend_that_does_not_know_min_p(right: Path, rows: Path) -> None:
     place = find_model_source(str(right))
     probes, prompts = place.prepared(), chosen(right, rows, 2).prompts
     with pytest.raises(UsageError, match="the backend older does not draw with min_p"):
-        ask_model(Older("m"), probes, prompts, SamplingSettings(temperature=1.0, min_p=0.1))
-    assert len(ask_model(Older("m"), probes, prompts, SamplingSettings()).samples) == 2
+        sample_and_score_answers(
+            Older("m"), probes, prompts, SamplingSettings(temperature=1.0, min_p=0.1)
+        )
+    assert (
+        len(sample_and_score_answers(Older("m"), probes, prompts, SamplingSettings()).samples) == 2
+    )
 
 
 def test_the_same_rows_by_the_same_seed(right: Path, rows: Path) -> None:

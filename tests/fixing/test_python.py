@@ -102,7 +102,7 @@ def test_a_rule_or_remedy_that_fails_leaves_the_others_standing(
     def fail(*_: object) -> None:
         raise RuntimeError("no such thing")
 
-    for kind, method in ((RenameRoles, "attempts"), (RoleAliasDropped, "batch")):
+    for kind, method in ((RenameRoles, "attempts"), (RoleAliasDropped, "add_batch")):
         with monkeypatch.context() as patch:
             patch.setattr(kind, method, fail)
             made = truetune.fix(data, TOKENIZER)

@@ -14,7 +14,7 @@ from pyarrow import parquet
 import truetune
 from tests.parts import folder
 from truetune.checks.findings import Finding
-from truetune.checks.template_refusal_cause import template_refusal_cause
+from truetune.checks.template_refusal_cause import template_error_without_quoted_row_text
 from truetune.cli import truetune_group
 from truetune.data.conversation import Conversation, Origin
 
@@ -154,7 +154,9 @@ def test_a_cause_is_what_is_raised_without_what_it_quotes(
             {"role": "user", "content": "user"},
         ]
         made.add(
-            template_refusal_cause(Conversation(Origin("a", 1, 0), "messages", messages), reason)
+            template_error_without_quoted_row_text(
+                Conversation(Origin("a", 1, 0), "messages", messages), reason
+            )
         )
     assert len(made) == causes
 

@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 
 from truetune.errors import SpecError
-from truetune.generation.answer_parsers_named_by_user import make_parser, parse_answer, same_reading
+from truetune.generation.answer_parsers_named_by_user import (
+    are_readings_equal_and_not_none,
+    make_parser,
+    parse_answer_behind_reasoning,
+)
 
 
 def read(name: str, text: str) -> Any:
@@ -172,7 +176,7 @@ def test_a_reading_ends() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(TimeoutError):
-            parse_answer(make_parser(r"regex:(\d+)*$"), "1" * 60 + "a", 0.2)
+            parse_answer_behind_reasoning(make_parser(r"regex:(\d+)*$"), "1" * 60 + "a", 0.2)
         until = time.monotonic() + 10
         while not rung and time.monotonic() < until:
             pass
@@ -186,10 +190,10 @@ def test_a_long_fence_is_read_fast() -> None:
 
 
 def test_same() -> None:
-    assert same_reading({"a": 1}, {"a": 1})
-    assert not same_reading(None, None)
-    assert not same_reading(float("nan"), float("nan"))
-    assert not same_reading(np.ones(2), np.ones(2))
+    assert are_readings_equal_and_not_none({"a": 1}, {"a": 1})
+    assert not are_readings_equal_and_not_none(None, None)
+    assert not are_readings_equal_and_not_none(float("nan"), float("nan"))
+    assert not are_readings_equal_and_not_none(np.ones(2), np.ones(2))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from truetune.generation.answer_verdicts import (
     is_good_answer,
     main_verdict,
 )
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 
 REFERENCE = "It stands on the cliff."
 

@@ -20,7 +20,7 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.encode_data_set import encode
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts, control_token_texts, make_decoder
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import Learn, RunSpec
 
 ASK = [user("How many figs?")]
@@ -79,7 +79,7 @@ def test_every_format(tmp_path: Path, name: str) -> None:
     row, answer = FORMATS[name]
     spec = spec_of(tmp_path / "a.jsonl", [row])
     (prompt,) = made(spec, seen=True)
-    decode = make_decoder(prepare_probes_of_run(spec).tokenizer)
+    decode = make_decoder(load_tokenizer_and_template_of_run(spec).tokenizer)
     assert list(prompt.ids) == served(str(TOKENIZER), ASK)
     assert prompt.reference == answer
     assert decode(prompt.reference_ids) == answer + "<|im_end|>"
@@ -162,7 +162,9 @@ def test_plain_prompt_and_completion(tmp_path: Path) -> None:
     (prompt,) = made(
         spec_of(tmp_path / "a.jsonl", [{"prompt": "Q: figs?\nA:", "completion": " three"}])
     )
-    decode = make_decoder(prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER))).tokenizer)
+    decode = make_decoder(
+        load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
+    )
     assert decode(prompt.ids) == "Q: figs?\nA:"
     assert (prompt.reference, decode(prompt.reference_ids)) == (" three", " three")
 
@@ -170,7 +172,7 @@ def test_plain_prompt_and_completion(tmp_path: Path) -> None:
 def test_text_is_cut_in_two(tmp_path: Path) -> None:
     text = "There are nine figs and four pears in the box that stands on the lowest shelf."
     (prompt,) = made(spec_of(tmp_path / "a.jsonl", [{"text": text}], append_eos=True))
-    tokenizer = prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
+    tokenizer = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
     decode = make_decoder(tokenizer)
     assert prompt.question + prompt.reference == text
     assert len(text) // 4 <= len(prompt.question) <= len(text) // 2
@@ -185,7 +187,7 @@ def test_text_with_turns_is_cut_before_the_last_answer(tmp_path: Path) -> None:
     assert list(prompt.ids) == served(str(TOKENIZER), turns(2)[:-1])
     assert prompt.reference == "answer 1"
     assert (
-        make_decoder(prepare_probes_of_run(spec).tokenizer)(prompt.reference_ids)
+        make_decoder(load_tokenizer_and_template_of_run(spec).tokenizer)(prompt.reference_ids)
         == "answer 1<|im_end|>"
     )
 
@@ -266,5 +268,5 @@ def test_a_row_of_no_use_is_replaced(tmp_path: Path) -> None:
 
 def test_control_tokens_as_text() -> None:
     assert "<|im_end|>" in control_token_texts(
-        prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
+        load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
     )

@@ -22,7 +22,7 @@ from truetune.generation.backends.choose_next_token import (
     choose_token,
     log_softmax,
     reference_ids_before_stop,
-    stop_probability,
+    stop_probability_and_best_rank,
 )
 from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
 from truetune.generation.backends.model_source import ModelSource, find_model_source
@@ -238,7 +238,7 @@ def test_a_high_temperature_flattens() -> None:
 
 def test_the_probability_of_stopping_adds_up_and_the_rank_is_the_best_ones() -> None:
     logits = np.log(np.array([0.5, 0.2, 0.25, 0.05], np.float32))
-    probability, rank = stop_probability(logits, {1, 3})
+    probability, rank = stop_probability_and_best_rank(logits, {1, 3})
     assert (round(probability, 6), rank) == (0.25, 2)
     assert np.exp(log_softmax(logits)).sum() == pytest.approx(1.0)
 

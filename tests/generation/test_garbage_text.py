@@ -16,9 +16,13 @@ from tests.generation.test_score_answer import references
 from tests.parts import data, folder
 from truetune.generation import sampling_pass_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
-from truetune.generation.garbage_text import answer_perplexity, find_garbage, is_garbage
+from truetune.generation.garbage_text import (
+    answer_perplexity,
+    describe_garbage_characters,
+    is_garbage,
+)
 from truetune.generation.identify_language import identify_language
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 
 SOUND = {
     "English": "The lighthouse stands on the northern cliff, and it is open on Sundays from ten to four.",
@@ -52,13 +56,13 @@ BROKEN = {
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_text_is_none(name: str) -> None:
     text = SOUND[name]
-    assert find_garbage(text, identify_language(text)) is None
+    assert describe_garbage_characters(text, identify_language(text)) is None
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_text_is(name: str) -> None:
     text = BROKEN[name]
-    assert find_garbage(text, identify_language(text)) is not None
+    assert describe_garbage_characters(text, identify_language(text)) is not None
 
 
 @cache
@@ -67,7 +71,8 @@ def _salad(family: str, count: int) -> Counter[str | None]:
     draw = random.Random(1)
     drawn = [[draw.randrange(backend.get_vocab_size()) for _ in range(100)] for _ in range(count)]
     return Counter(
-        find_garbage(text, identify_language(text)) for text in map(backend.decode, drawn)
+        describe_garbage_characters(text, identify_language(text))
+        for text in map(backend.decode, drawn)
     )
 
 
@@ -110,7 +115,7 @@ def test_what_the_reference_is_too_is_none() -> None:
 def test_no_reference_of_a_real_set_is(name: str, tongue: str | None) -> None:
     texts = [text for _, text in references(str(data(f"llamafactory/{name}")))]
     assert len(texts) > 90
-    assert [text for text in texts if find_garbage(text, tongue)] == []
+    assert [text for text in texts if describe_garbage_characters(text, tongue)] == []
 
 
 def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
@@ -119,9 +124,9 @@ def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
     path = sampling_pass_files.save_pass(
         SamplingPass(3, (Sample(prompt, answer, score_answer(prompt, answer)),), 1.0), 24, tmp_path
     )
-    ((look, _),) = sampling_pass_files.read_passes_with_limits(tmp_path)
+    ((look, _),) = sampling_pass_files.read_passes_with_new_token_limits(tmp_path)
     assert look.samples[0].scores.garbage
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["garbage", "perplexity"]), path)
-    ((look, _),) = sampling_pass_files.read_passes_with_limits(tmp_path)
+    ((look, _),) = sampling_pass_files.read_passes_with_new_token_limits(tmp_path)
     assert (look.samples[0].scores.garbage, look.samples[0].scores.perplexity) == (False, None)

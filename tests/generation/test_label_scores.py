@@ -38,9 +38,9 @@ def test_labels_are_counted_by_their_readings() -> None:
     answers = ["Unsupported: no."] * 5 + ["Supported."] * 3 + ["Unsupported, not supported."] * 2
     scores = score_labels(answers, references)
     assert scores is not None
-    assert scores.right_by_first == 1 + 2
-    assert scores.right_by_text == 6 + 2
-    assert scores.recall == {"supported": (1, 6), "unsupported": (2, 4)}
+    assert scores.right_count_by_first_label == 1 + 2
+    assert scores.right_count_by_substring == 6 + 2
+    assert scores.right_and_row_counts_by_label == {"supported": (1, 6), "unsupported": (2, 4)}
 
 
 def test_score_says_what_a_figure_beside_counts(tmp_path: Path) -> None:

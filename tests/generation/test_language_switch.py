@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.parts import data
-from truetune.generation.identify_language import identify_language, languages_differ, letter_weight
+from truetune.generation.identify_language import (
+    are_languages_clearly_different,
+    count_letters_with_cjk_as_three,
+    identify_language,
+)
 
 LANGUAGES = (
     "ar",
@@ -80,16 +84,20 @@ def test_code_in_prose_is_left_out() -> None:
 
 
 def test_letters_of_all_scripts_count() -> None:
-    assert letter_weight("abc 12, d") == 4
-    assert letter_weight("灯塔") == 6
-    assert letter_weight("है") == 2
+    assert count_letters_with_cjk_as_three("abc 12, d") == 4
+    assert count_letters_with_cjk_as_three("灯塔") == 6
+    assert count_letters_with_cjk_as_three("है") == 2
 
 
 def test_switched() -> None:
-    assert languages_differ("de", "en") is True
-    assert languages_differ("de", "de") is False
-    assert languages_differ("no", "da") is False
-    assert languages_differ(None, "de") is languages_differ("de", None) is None
+    assert are_languages_clearly_different("de", "en") is True
+    assert are_languages_clearly_different("de", "de") is False
+    assert are_languages_clearly_different("no", "da") is False
+    assert (
+        are_languages_clearly_different(None, "de")
+        is are_languages_clearly_different("de", None)
+        is None
+    )
 
 
 def test_lines_of_fifteen_languages() -> None:
@@ -105,6 +113,6 @@ def test_lines_of_fifteen_languages() -> None:
     claimed = [
         pair
         for pair in zip(told, told[15:], strict=False)
-        if languages_differ(pair[0][1], pair[1][1])
+        if are_languages_clearly_different(pair[0][1], pair[1][1])
     ]
     assert all(one[0] != other[0] or one in wrong or other in wrong for one, other in claimed)

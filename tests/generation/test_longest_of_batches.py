@@ -8,8 +8,10 @@ import pytest
 
 import truetune
 from truetune.data.read_predictions import predictions_from_lists
-from truetune.evaluation.score_predictions import build_passes
-from truetune.generation.only_longest_prompt_answered import find_longest_of_batches
+from truetune.evaluation.score_predictions import build_scored_passes_by_step
+from truetune.generation.only_longest_prompt_answered import (
+    find_batch_size_where_only_longest_is_good,
+)
 
 WORDS = [
     "router",
@@ -51,8 +53,8 @@ def answered(
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_only_the_longest_prompt_of_each_batch_is_answered(size: int) -> None:
     answers, prompts, references = answered(size)
-    (look,) = build_passes(predictions_from_lists(answers, prompts, references))
-    found = find_longest_of_batches(look.samples)
+    (look,) = build_scored_passes_by_step(predictions_from_lists(answers, prompts, references))
+    found = find_batch_size_where_only_longest_is_good(look.samples)
     assert found is not None
     assert found.size == size
     report = truetune.score(answers, prompts, references)
@@ -64,16 +66,16 @@ def test_only_the_longest_prompt_of_each_batch_is_answered(size: int) -> None:
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_long_prompts_that_are_answered_better(size: int) -> None:
     answers, prompts, references = answered(size, by_length=True)
-    (look,) = build_passes(predictions_from_lists(answers, prompts, references))
-    assert find_longest_of_batches(look.samples) is None
+    (look,) = build_scored_passes_by_step(predictions_from_lists(answers, prompts, references))
+    assert find_batch_size_where_only_longest_is_good(look.samples) is None
 
 
 def test_answers_in_another_order_tell_nothing() -> None:
     rows = list(zip(*answered(8), strict=True))
     random.Random(5).shuffle(rows)
     answers, prompts, references = (list(column) for column in zip(*rows, strict=True))
-    (look,) = build_passes(predictions_from_lists(answers, prompts, references))
-    assert find_longest_of_batches(look.samples) is None
+    (look,) = build_scored_passes_by_step(predictions_from_lists(answers, prompts, references))
+    assert find_batch_size_where_only_longest_is_good(look.samples) is None
     report = truetune.score(answers, prompts, references)
     told = next(one for one in report.findings if one.rule == "answers-loop")
     assert told.remedy.startswith("ask some of these prompts alone")
@@ -84,5 +86,5 @@ def test_loops_at_random_and_none_at_all() -> None:
     _, prompts, references = answered(8)
     some = [text if draw.random() < 0.7 else "no, " * 40 for text in references]
     for answers in (some, references):
-        (look,) = build_passes(predictions_from_lists(answers, prompts, references))
-        assert find_longest_of_batches(look.samples) is None
+        (look,) = build_scored_passes_by_step(predictions_from_lists(answers, prompts, references))
+        assert find_batch_size_where_only_longest_is_good(look.samples) is None

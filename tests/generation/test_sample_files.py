@@ -11,7 +11,11 @@ import pytest
 
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
-from truetune.generation.sampling_pass_files import SCHEMA, read_passes_with_limits, save_pass
+from truetune.generation.sampling_pass_files import (
+    SCHEMA,
+    read_passes_with_new_token_limits,
+    save_pass,
+)
 
 # Each value is another than the default, so that a score which is not saved shows.
 SCORES = Scores(
@@ -56,7 +60,7 @@ def test_every_score_is_saved_and_read(tmp_path: Path) -> None:
     assert names <= set(SCHEMA.names)
     saved(tmp_path)
     (((sample,), limit),) = [
-        (look.samples, limit) for look, limit in read_passes_with_limits(tmp_path)
+        (look.samples, limit) for look, limit in read_passes_with_new_token_limits(tmp_path)
     ]
     assert (sample.scores, limit) == (SCORES, 64)
     assert (sample.prompt.line, sample.prompt.seen, sample.answer.stop_rank) == (7, True, 3)
@@ -69,11 +73,11 @@ def without_columns(path: Path, *names: str) -> None:
 
 def test_a_score_that_an_older_release_did_not_know_has_its_default(tmp_path: Path) -> None:
     without_columns(saved(tmp_path), "escapes", "end_known")
-    ((look, _),) = read_passes_with_limits(tmp_path)
+    ((look, _),) = read_passes_with_new_token_limits(tmp_path)
     assert (look.samples[0].scores.escapes, look.samples[0].scores.end_known) == ((), True)
 
 
 def test_a_file_without_a_score_of_every_release_is_broken(tmp_path: Path) -> None:
     without_columns(saved(tmp_path), "looped")
     with pytest.raises(DataError, match="KeyError: 'looped'"):
-        read_passes_with_limits(tmp_path)
+        read_passes_with_new_token_limits(tmp_path)

@@ -17,7 +17,7 @@ from truetune.demo import DATA
 from truetune.generation.answer_parsers_named_by_user import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Scores
 from truetune.generation.repetition_loops import is_looping
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 
 CONTROL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>")
 EN = (
@@ -458,7 +458,7 @@ def test_it_is_fast() -> None:
 def test_no_torch_is_needed() -> None:
     code = (
         "import sys\n"
-        "from truetune.generation.score_answer import score_answer\n"
+        "from truetune.generation.score_answer_by_prompt_and_reference import score_answer\n"
         "from truetune.generation.build_prompts import build_prompts\n"
         "print(sorted({'torch', 'transformers', 'py3langid'} & sys.modules.keys()))"
     )

@@ -48,7 +48,9 @@ PLAIN = Decoding(frozenset({3}), max_new_tokens=20)
 def backend(url: str, folder: Path, **options: Any) -> Backend:
     place = find_model_source(url, tokenizer=str(folder))
     return open_backend(
-        place, place.prepared().tokenizer, Options(**{"served_model": str(folder), **options})
+        place,
+        place.prepared().tokenizer,
+        Options(**{"served_model": str(folder), **options}),
     )
 
 
@@ -469,7 +471,7 @@ def test_the_key_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda _, body, headers: (401, {}, f"no: {headers.get('Authorization')}".encode())
     )
     assert send_request(url, {}).body == "no: Bearer sk-secret-1234"
-    assert send_request(url, {}).refusal == "401 no: Bearer ***"
+    assert send_request(url, {}).refusal_message_in_one_line == "401 no: Bearer ***"
     with pytest.raises(
         UsageError, match=r"wants a key \(401 no: Bearer \*\*\*\): set OPENAI_API_KEY"
     ):
@@ -493,7 +495,10 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     there = started(note_path)
     for status in (301, 302, 307, 308):
         url = started(lambda *_, status=status: (status, {"Location": f"{there}/x"}, b""))
-        assert send_request(url, {}).refusal == f"{status} redirects to {there}/x: name that URL"
+        assert (
+            send_request(url, {}).refusal_message_in_one_line
+            == f"{status} redirects to {there}/x: name that URL"
+        )
     assert reached == []
 
 

@@ -18,7 +18,7 @@ from tests import parts
 from tests.auditing import tiny
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.generation import teacher_forcing
+from truetune.generation import log_probabilities_of_given_ids
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.backend import Decoding
 from truetune.generation.backends.model_source import ModelSource, find_model_source
@@ -84,10 +84,10 @@ def test_scores_are_those_of_plain_passes(base: Path, monkeypatch: pytest.Monkey
     with backend(base) as model:
         rows, told = model.rows, []
         whole = model.score(sequences, stops, lambda done, of: told.append((done, of)))
-        monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", 1)
+        monkeypatch.setattr(log_probabilities_of_given_ids, "MAX_BATCH_TOKENS", 1)
         alone = model.score(sequences, stops)
-        monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", 8192)
-        monkeypatch.setattr(teacher_forcing, "MAX_LOGITS", 6 * 3 * rows)
+        monkeypatch.setattr(log_probabilities_of_given_ids, "MAX_BATCH_TOKENS", 8192)
+        monkeypatch.setattr(log_probabilities_of_given_ids, "MAX_LOGITS", 6 * 3 * rows)
         parts = model.score(sequences, stops)
         assert whole
         assert alone

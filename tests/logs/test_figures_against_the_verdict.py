@@ -90,11 +90,12 @@ NAMED = re.compile(r'(?:curve|records|_is_curve_all_zero)\("([a-z_/]+)"\)')
 
 def test_curves_that_no_rule_reads_are_named(tmp_path: Path) -> None:
     records = [
-        {"step": i, **sft(i), "kl": math.exp(i / 6), "entropy": 0.0} for i in range(1, STEPS + 1)
+        {"step": i, **sft(i), "policy_lag": math.exp(i / 6), "router_noise": 0.0}
+        for i in range(1, STEPS + 1)
     ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": records}))
     (told,) = (part for part in diagnose(tmp_path).not_judged if part.what.startswith("curves"))
-    assert told.what == "curves: entropy, kl"
+    assert told.what == "curves: policy_lag, router_noise"
 
 
 def test_the_curves_that_rules_read_are_known() -> None:

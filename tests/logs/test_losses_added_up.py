@@ -82,6 +82,7 @@ OWN = {
     [
         ("args.json", OWN, True),
         ("hparams.yaml", {"data": "rows.jsonl", "training": OWN}, True),
+        ("config.yaml", {"wandb_version": 1, **{k: {"value": v} for k, v in OWN.items()}}, True),
         ("args.json", {**OWN, "gradient_accumulation_steps": 2}, False),
         # One name alone may mean anything, and rows are no settings.
         ("meta.json", {"gradient_accumulation_steps": 8}, False),
@@ -94,3 +95,10 @@ def test_the_number_of_batches_in_the_script_s_own_file(
     path = _log(tmp_path, "", 8, 7.3, 2)
     (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
     assert _is_found(path) == is_found
+
+
+def test_a_file_that_contradicts_the_log_is_not_named(tmp_path: Path) -> None:
+    path = _log(tmp_path, TRANSFORMERS, 8, 7.9, 4)
+    (tmp_path / "args.json").write_text(json.dumps({**OWN, "gradient_accumulation_steps": 10}))
+    (found,) = [one for one in diagnose(path).findings if one.rule == "loss-is-a-sum"]
+    assert "summed over accumulated batches" in found.message

@@ -47,7 +47,11 @@ def test_trainer_state(tmp_path: Path) -> None:
     assert log.curve("loss").step.tolist() == [2, 4]
     assert log.curve("loss").value.tolist() == [2.0, 1.8]
     assert log.curve("eval_loss").value.tolist() == [1.9]
-    assert (log.number("max_steps"), log.number("train_loss"), log.epochs) == (6, 1.9, 1.0)
+    assert (
+        log.fact_as_number("max_steps"),
+        log.fact_as_number("train_loss"),
+        log.epochs_at_end,
+    ) == (6, 1.9, 1.0)
     assert log.notes == ()
 
 
@@ -68,7 +72,7 @@ def test_the_newest_checkpoint_is_taken_and_an_older_one_where_it_is_cut_off(
 def test_the_vocabulary_stands_beside(tmp_path: Path) -> None:
     state(tmp_path / "checkpoint-4")
     (tmp_path / "checkpoint-4" / "config.json").write_text('{"text_config": {"vocab_size": 77}}')
-    assert read_run(tmp_path).number("vocab_size") == 77
+    assert read_run(tmp_path).fact_as_number("vocab_size") == 77
 
 
 LLAMA_FACTORY = {
@@ -98,7 +102,7 @@ def test_jsonl(record: dict[str, object], tmp_path: Path) -> None:
         "epoch": [0.5],
     }
     assert log.curve("loss").step.tolist() == [5]
-    assert log.total_steps == 20
+    assert log.planned_steps == 20
     assert log.notes == ()
 
 
@@ -333,7 +337,7 @@ def test_an_offline_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert log.format == "W&B"
     assert np.allclose(log.curve("loss").value, 2 / np.arange(1, 2_000))
     assert np.isnan(log.curve("grad_norm").value).all()
-    assert log.number("max_grad_norm") == 0.5
+    assert log.fact_as_number("max_grad_norm") == 0.5
     assert log.notes == ()
     path = next(tmp_path.rglob("*.wandb"))
     path.write_bytes(path.read_bytes()[:40_000])
@@ -363,7 +367,7 @@ def test_the_mean_of_a_run_is_no_loss(tmp_path: Path) -> None:
     raw = [event(step, "train/loss", 2 - step / 10) for step in range(1, 6)]
     log = read_bytes(b"".join([*raw, event(5, "train/train_loss", 1.7)]), tmp_path)
     assert np.allclose(log.curve("loss").value, [1.9, 1.8, 1.7, 1.6, 1.5])
-    assert log.number("train_loss") == pytest.approx(1.7)
+    assert log.fact_as_number("train_loss") == pytest.approx(1.7)
     path = tmp_path / "log.jsonl"
     path.write_text(
         '{"_step": 1, "train/loss": 2.0}\n{"_step": 2, "train/train_loss": 9,'
@@ -443,7 +447,7 @@ def test_the_losses_that_a_notebook_shows_as_html(tmp_path: Path) -> None:
     write("9,812")
     log = read_run(path)
     assert log.curve("loss").step.tolist() == list(range(1, 61))
-    assert log.number("train_runtime") == 481.2
+    assert log.fact_as_number("train_runtime") == 481.2
     assert log.output is not None
     assert log.output.done == 60
     assert "saw 480 of 9,812 rows, 4.9%" in " ".join(f.message for f in diagnose(path).findings)

@@ -10,7 +10,7 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.logs.read_run_log import read_run
 from truetune.logs.strip_container_log_prefixes import strip_shared_prefixes
-from truetune.report.lines_on_passed_and_unjudged_checks import judgement_lines
+from truetune.report.lines_on_passed_and_unjudged_checks import describe_unjudged_and_passed_checks
 from truetune.settings.run_spec import RunSpec
 
 LINES = (
@@ -110,5 +110,5 @@ def test_log_of_a_folder_that_holds_nothing_known_is_told(tmp_path: Path) -> Non
     told = {Path(part.place or part.what).name for part in report.not_judged if part.always_told}
     assert "train.log" in told
     assert "notes.txt" not in told
-    lines = list(judgement_lines(report, verbose=False))
+    lines = list(describe_unjudged_and_passed_checks(report, verbose=False))
     assert any("train.log" in line for line in lines)

@@ -76,7 +76,7 @@ def test_a_schedule_that_ends_with_the_run_is_right(ends_at: int, tmp_path: Path
 )
 def test_epochs_are_counted_as_the_log_numbers_them(numbers: list[float], epochs: float) -> None:
     history = [{"step": n + 1, "loss": 2.0, "epoch": epoch} for n, epoch in enumerate(numbers)]
-    assert log_of({"log_history": history}).epochs == epochs
+    assert log_of({"log_history": history}).epochs_at_end == epochs
 
 
 def warming(steps: int, gap: int, epochs: float = 0.0, peak_at: int = 10**6) -> dict[str, Any]:
@@ -207,3 +207,18 @@ def test_records_without_steps_are_called_records(tmp_path: Path) -> None:
     findings = found(read_run(path))
     assert "at record 10 to" in findings["loss-diverges"].message
     assert "flat-loss" not in findings
+
+
+@pytest.mark.parametrize(("backwards", "expected"), [(True, [PEAK]), (False, [])])
+def test_the_share_of_the_peak_rate_tells_a_decay_that_runs_backwards(
+    backwards: bool, expected: list[str], tmp_path: Path
+) -> None:
+    lines = []
+    for n in range(0, 801, 4):
+        done = n / 800
+        share = done if backwards else 1 - done
+        loss = 1.6 - n / 4000 + 0.02 * math.sin(n)
+        lines.append(f"step {n:05d} ({done:.2%}) | loss: {loss:.6f} | lrm: {share:.2f} | dt: 508ms")
+    path = tmp_path / "mid_train.log"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert [name for name in found(read_run(path)) if name == PEAK] == expected

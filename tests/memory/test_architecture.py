@@ -58,7 +58,7 @@ def test_every_family_is_compared() -> None:
 def test_parts_are_those_of_the_names() -> None:
     model = built("llama", **LLAMA)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    parts = parse_architecture(model.config.to_dict()).parts()
+    parts = parse_architecture(model.config.to_dict()).parameter_counts_by_part()
     for part, word in (
         ("attention", "self_attn"),
         ("mlp", "mlp"),

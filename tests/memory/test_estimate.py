@@ -235,7 +235,10 @@ def test_a_reference_model_is_held_once() -> None:
         "reference model"
     ]
     assert not of(LLAMA_8B, **run, method="dpo", lora={"r": 8}).peak.parts["reference model"]
-    assert full.settings.tokens == 2 * of(LLAMA_8B, **run).settings.tokens
+    assert (
+        full.settings.tokens_per_forward_pass
+        == 2 * of(LLAMA_8B, **run).settings.tokens_per_forward_pass
+    )
 
 
 def test_logits_are_most_of_a_small_model() -> None:

@@ -35,7 +35,9 @@ def test_the_output_of_nvidia_smi() -> None:
 )
 def test_visible_devices(said: str | None, visible: tuple[int, ...]) -> None:
     variables = {} if said is None else {"CUDA_VISIBLE_DEVICES": said}
-    assert Machine((Gpu("GPU", 24 * GIB),) * 4, environment=variables).visible == visible
+    assert (
+        Machine((Gpu("GPU", 24 * GIB),) * 4, environment=variables).visible_gpu_indices == visible
+    )
 
 
 def test_torch_reads_the_variable_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,14 +45,16 @@ def test_torch_reads_the_variable_alike(monkeypatch: pytest.MonkeyPatch) -> None
 
     for said in ("0,1", "3,1", "", "-1", "0,-1,2", "1,1", "2gpu", "0, 1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
-        seen = Machine((Gpu("GPU", GIB),) * 64, environment={"CUDA_VISIBLE_DEVICES": said}).visible
+        seen = Machine(
+            (Gpu("GPU", GIB),) * 64, environment={"CUDA_VISIBLE_DEVICES": said}
+        ).visible_gpu_indices
         assert seen == tuple(_parse_visible_devices()), said
 
 
 def test_this_machine() -> None:
     found = read_machine({"WORLD_SIZE": "8", "LOCAL_RANK": "x", "HOME": "/"})
     assert found.environment == {"WORLD_SIZE": "8", "LOCAL_RANK": "x"}
-    assert found.number("WORLD_SIZE") == 8
-    assert found.number("LOCAL_RANK") is None
+    assert found.environment_variable_as_int("WORLD_SIZE") == 8
+    assert found.environment_variable_as_int("LOCAL_RANK") is None
     assert found.cpus
-    assert found.launched
+    assert found.is_started_by_launcher

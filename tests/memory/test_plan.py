@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.memory import SHAPES
 from truetune.errors import SpecError, UsageError
 from truetune.memory.estimate_memory import GIB
-from truetune.memory.find_remedies import ORDER
+from truetune.memory.find_changes_to_fit_run_into_memory import ORDER
 from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
 from truetune.memory.write_remedies_as_stack_settings import SPELLINGS
@@ -110,8 +110,8 @@ def test_sharding_and_offload_come_last() -> None:
 def test_a_verdict_is_tight_within_the_margin() -> None:
     peak = planned().estimate.peak
     assert judge_peak(peak, peak.total) == "fits"
-    assert judge_peak(peak, peak.total - peak.margin / 2) == "tight"
-    assert judge_peak(peak, peak.total - 2 * peak.margin) == "too large"
+    assert judge_peak(peak, peak.total - peak.fragmentation_bytes / 2) == "tight"
+    assert judge_peak(peak, peak.total - 2 * peak.fragmentation_bytes) == "too large"
 
 
 def test_every_stack_spells_every_change() -> None:

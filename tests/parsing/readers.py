@@ -156,7 +156,7 @@ def _log_of_folder(path: Path) -> Any:
 
 
 def _several(path: Path) -> Any:
-    from truetune.logs.refuse_multiple_runs import refuse_multiple_runs
+    from truetune.logs.refuse_folder_of_several_runs import refuse_multiple_runs
 
     return refuse_multiple_runs(path.parent)
 
@@ -175,7 +175,7 @@ def _modelfile(path: Path) -> Any:
 
 
 def _safetensors(path: Path) -> Any:
-    from truetune.checkpoint.safetensors_header import read_safetensors_header
+    from truetune.checkpoint.read_and_check_safetensors_header import read_safetensors_header
 
     return read_safetensors_header(path)
 
@@ -196,7 +196,7 @@ def _tokens(path: Path) -> Any:
 
 
 def _templates(path: Path) -> Any:
-    from truetune.render.tokenizer_folder import read_json, read_templates
+    from truetune.render.find_tokenizer_folder import read_json, read_templates
 
     return read_templates(path.parent, read_json(path) or {})
 
@@ -228,9 +228,9 @@ def _set(path: Path) -> Any:
 
 
 def _reply(path: Path) -> Any:
-    from truetune.generation.answer_parsers_named_by_user import _read_json
+    from truetune.generation.answer_parsers_named_by_user import _read_json_of_text_or_fenced_block
 
-    return _read_json(path.read_bytes().decode("utf-8", "replace"))
+    return _read_json_of_text_or_fenced_block(path.read_bytes().decode("utf-8", "replace"))
 
 
 def _answer(path: Path) -> Any:
@@ -434,7 +434,7 @@ def of_others() -> dict[str, list[Reader]]:
         "logs.read_run_log": [
             Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
         ],
-        "logs.refuse_multiple_runs": [
+        "logs.refuse_folder_of_several_runs": [
             Reader("trainer_state.json", json.dumps(STATE).encode(), _several)
         ],
         "logs.read_tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
@@ -449,7 +449,7 @@ def of_others() -> dict[str, list[Reader]]:
                 _lint,
             ),
         ],
-        "checks.ranks_expanded_once": [
+        "checks.rank_variables_expanded_on_first_node_only": [
             Reader(
                 "job.sbatch",
                 b"#!/bin/bash\n#SBATCH --nodes=2\nR=$SLURM_NODEID\n"
@@ -466,7 +466,7 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "source.parsed_source_file": [Reader("train.py", PYTHON, _lint)],
         "source.notebook_code_cells": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
-        "checkpoint.safetensors_header": [
+        "checkpoint.read_and_check_safetensors_header": [
             Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))
         ],
         "checkpoint.read_weight_files_and_faults": [
@@ -475,7 +475,7 @@ def of_others() -> dict[str, list[Reader]]:
         "checkpoint.tokens_added_beyond_base": [
             Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)
         ],
-        "render.tokenizer_folder": [
+        "render.find_tokenizer_folder": [
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
         "memory.matrices_and_parameters_from_config": [
@@ -513,9 +513,11 @@ OWN = {
     "checks.commands.checkpoints_share_one_cache": SWALLOWS,
     "checks.commands.command_switches_stopping_off": TYPES_ALONE,
     "checks.commands.container_shared_memory_too_small": TYPES_ALONE,
+    "checks.commands.final_save_writes_no_weights": TYPES_ALONE,
     "checks.commands.launcher_started_by_each_task": TYPES_ALONE,
     "checks.commands.node_rank_read_once": TYPES_ALONE,
     "checks.commands.nodes_train_apart": TYPES_ALONE,
+    "checks.commands.options_cut_from_their_command": TYPES_ALONE,
     "checks.commands.tasks_train_alone": TYPES_ALONE,
     "checks.commands.evaluation_command_in_float16": TYPES_ALONE,
     "checks.commands.server_casts_to_float16": TYPES_ALONE,
@@ -533,12 +535,14 @@ OWN = {
     "checks.source.evidence.script_start_commands_and_reserved_gpus": SWALLOWS,
     "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,
     "checks.modelfile.find_trained_prompt_format_beside": SWALLOWS,
-    "evaluation.explain_scores_beside_predictions": SWALLOWS,
+    "evaluation.find_reading_behind_scores_beside_predictions": SWALLOWS,
     "checks.find_training_stages_of_files": SWALLOWS,
     "data.script_rows.row_files_of_script": SWALLOWS,
-    "data.script_rows.known_python_functions": SWALLOWS,
+    "data.script_rows.compute_python_functions_on_known_values": SWALLOWS,
     "data.script_rows.symbolic_run_with_rows": SWALLOWS,
     "checks.source.evidence.eos_after_prompts": SWALLOWS,
+    "checks.source.merged_without_its_scale": SWALLOWS,
+    "checks.source.words_read_as_missing": SWALLOWS,
     "checks.commands.job_trains_random_weights": TYPES_ALONE,
     "fixing.editable_row_of_file": OF_A_ROW,
     "fixing.row_edits": OF_A_ROW,
@@ -555,13 +559,20 @@ OWN = {
     "checks.paths.folder_members": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
     "settings.stacks.settings_of_stack_commands": TYPES_ALONE,
+    "settings.stacks.options_of_commands": TYPES_ALONE,
+    "checks.detect_trainer_and_apply_facts": SWALLOWS,
+    "checks.paths.check_by_kind": TYPES_ALONE,
+    "settings.stacks.read_verl_commands": TYPES_ALONE,
+    "settings.stacks.read_openrlhf_options": TYPES_ALONE,
+    "checks.commands.evidence.torchtune_runs": TYPES_ALONE,
+    "checks.config.evidence.row_roles_and_dataset_info_role_tags": SWALLOWS,
     "checks.source.evidence.tokenizer_facts_of_published_models": SWALLOWS,
     "checks.source.evidence.model_folder_settings": SWALLOWS,
     "checks.source.evidence.trial_row_limits_switched_on": SWALLOWS,
     "checks.commands.vllm_adapters_not_switched_on": TYPES_ALONE,
     "checks.commands.server_template_of_another_family": SWALLOWS,
     "checks.config.evidence.read_first_rows_and_count_characters": SWALLOWS,
-    "checks.lora_scales_and_precisions_beside_log": SWALLOWS,
+    "checks.training_settings_in_folder_of_log": SWALLOWS,
     "checks.is_adapter_on_its_trained_base": SWALLOWS,
     "checks.source.pattern_misses_the_answers": OF_A_FIELD,
     "checks.commands.request_skips_the_template": SWALLOWS,
@@ -570,7 +581,7 @@ OWN = {
     "checks.commands.server_uses_one_of_its_gpus": TYPES_ALONE,
     "checks.source.evidence.prompt_forms": SWALLOWS,
     "checks.source.evidence.turn_ends_missing_from_stop_tokens": SWALLOWS,
-    "data.script_rows.keep_while_script_unchanged": SWALLOWS,
+    "data.script_rows.cache_script_reads_until_it_changes": SWALLOWS,
     "checks.source.training_computed_in_float32": SWALLOWS,
     "checks.config.chat_model_trained_on_plain_strings": SWALLOWS,
     "checks.log.rows_lost_before_training": SWALLOWS,
@@ -588,12 +599,12 @@ OWN = {
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
     "data.reference_files_beside_answers": SWALLOWS,
     "checks.source.evidence.added_tokens_new_to_model": SWALLOWS,
-    "settings.stacks.find_config_consumer": SWALLOWS,
+    "settings.stacks.find_who_reads_config_or_starts_script": SWALLOWS,
     "settings.stacks.removed_arguments": WRITES,
     "evaluation.generate_and_score_in_own_loop": TELLS,
     "settings.release_pins": SWALLOWS,
     "settings.releases_printed_by_notebook": SWALLOWS,
-    "settings.evidence_of_past_run": SWALLOWS,
+    "settings.has_program_trained_with_these_settings": SWALLOWS,
     "checks.source.evidence.model_dtypes": SWALLOWS,
     "checks.identify_model_by_published_name": SWALLOWS,
     "checks.find_uses_of_weight_folders": SWALLOWS,
@@ -602,7 +613,7 @@ OWN = {
     "checks.source.evidence.held_out_loaders_sharing_training_rows": SWALLOWS,
     "checks.read_files_beside_log": SWALLOWS,
     "checks.host_memory_settings_of_model_loads": SWALLOWS,
-    "checks.host_memory_needs": SWALLOWS,
+    "checks.minimum_host_memory_of_run": SWALLOWS,
     "checks.find_how_launch_distributes_training": SWALLOWS,
     "checks.commands.fsdp_shards_one_unit": TYPES_ALONE,
     "checks.commands.offload_beyond_the_jobs_memory": TYPES_ALONE,
@@ -629,14 +640,14 @@ OWN = {
     "checks.plan_memory": "commands, whose reader checks.lint is fed through",
     "checks.commands.harness_runs_not_comparable": SWALLOWS,
     "checks.modelfile.modelfile_parameters_unfit": TYPES_ALONE,
-    "checks.modelfile.classify_modelfile_from": TYPES_ALONE,
+    "checks.modelfile.classify_weights_named_by_modelfile": TYPES_ALONE,
     "source.find_command_line_option_values": SWALLOWS,
     "source.settings_files_as_expressions": SWALLOWS,
     "checks.read_settings_in_launch_files": SWALLOWS,
     "checks.find_cpu_offload_of_launcher": SWALLOWS,
     "checks.find_gpus_in_files_beside": SWALLOWS,
     "checks.find_script_line_ranking_pairs": SWALLOWS,
-    "checks.find_unread_sharding_files": SWALLOWS,
+    "checks.find_unread_deepspeed_and_fsdp_settings": SWALLOWS,
     "logs.facts_in_files_beside_log": TYPES_ALONE,
     "checks.log.gpus_mostly_idle": TYPES_ALONE,
     "checks.fsdp_layer_class": SWALLOWS,
@@ -654,18 +665,19 @@ OWN = {
     "checks.tgi_server_commands": TYPES_ALONE,
     "checks.detect_base64_and_similar_texts": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
-    "checks.rows.tool_arguments_of_other_tools": OF_A_FIELD,
+    "checks.rows.evidence.tool_calls": OF_A_FIELD,
+    "checkpoint.find_base_model_in_nearby_folders": SWALLOWS,
     "report.rule_pages.read_example": WRITES,
     "report.rule_pages.examples_of_code": WRITES,
     "generation.texts_that_json_parsers_refuse": OF_A_FIELD,
     "settings.advise_unknown_setting": WRITES,
     "encoding.encoded_folder_on_disk": TELLS,
     "encoding.encoded_folder_layout": TELLS,
-    "encoding.encoded_object_store": TELLS,
+    "encoding.encoded_folder_in_object_store": TELLS,
     "evaluation.sample_report": TELLS,
-    "report.recognise_own_files": TELLS,
+    "report.recognise_files_truetune_may_replace": TELLS,
     "settings.settings_schema": TELLS,
-    "auditing.process_listener": "a message of truetune's own child, which knows a key",
+    "auditing.listen_to_processes_and_hold_until_judged": "a message of truetune's own child, which knows a key",
     "auditing.recognise_rows_in_text": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,

@@ -35,7 +35,10 @@ ALLOWED = {
         "encoding/encoded_folder_on_disk.py",
         "json.loads",
     ): "the manifest that truetune has just made",
-    ("encoding/encoded_object_store.py", "json.loads"): "the manifest that truetune has just made",
+    (
+        "encoding/encoded_folder_in_object_store.py",
+        "json.loads",
+    ): "the manifest that truetune has just made",
     ("encoding/encode_shard.py", "json.loads"): "a line that truetune has just written",
     (
         "evaluation/sample_report.py",

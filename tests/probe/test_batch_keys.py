@@ -153,7 +153,7 @@ def test_batches_of_known_names_are_left_as_they_are(batch: dict[str, Any]) -> N
 )
 def test_a_batch_is_given_back_as_it_was(batch: Any) -> None:
     made = name_batch(batch, {}, VOCABULARY)
-    back = made.restore(made.inputs)
+    back = made.inputs_in_layout_of_user_batch(made.inputs)
     assert type(back) is type(batch)
     if isinstance(batch, dict):
         assert back.keys() == batch.keys()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from truetune.probe.failure_boundary import run_contained
+from truetune.probe.contain_own_failures_in_user_program import run_contained
 from truetune.probe.forked_process import CopyFailed, can_fork, run_in_copy
 
 HERE = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and signals")

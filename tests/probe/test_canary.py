@@ -26,13 +26,13 @@ from truetune.probe.follow_canary_through_maps import (
     ROW_CHOOSING_METHODS,
     follow_datasets,
 )
-from truetune.probe.trace_canary import (
+from truetune.probe.mark_row_texts_with_unique_strings import add_watermarks
+from truetune.probe.trace_canary_row_through_trainer import (
     CollatedLine,
     LineDecoder,
     strip_whitespace_and_case,
     trace_canary,
 )
-from truetune.probe.watermarks import add_watermarks
 
 Rows = list[dict[str, Any]]
 NOTED = [{**row, "notes": f"Written down by keeper {i}"} for i, row in enumerate(tiny.chats())]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from truetune.probe.gradients_between_steps import GradientsBetweenSteps
+from truetune.probe.detect_gradients_cleared_before_step import GradientsBetweenSteps
 
 PASSES, STEPS = 4, 3
 Loop = Callable[["Watched"], None]

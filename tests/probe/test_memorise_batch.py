@@ -92,7 +92,7 @@ def test_only_the_given_weights_are_trained() -> None:
     ],
 )
 def test_did_the_loss_fall(losses: list[float], fell: bool) -> None:
-    assert MemoriseOutcome(losses, 1.0).fell is fell
+    assert MemoriseOutcome(losses, 1.0).did_loss_fall is fell
 
 
 def test_the_documents_of_a_pack_are_taken_apart() -> None:

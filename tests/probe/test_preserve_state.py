@@ -12,7 +12,7 @@ import torch
 
 from truetune.probe.find_source_rows_of_batches import find_source_rows
 from truetune.probe.peek_batches import PeekedBatch
-from truetune.probe.preserve_state import preserve_state
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 MODULE = random.Random(1)
 

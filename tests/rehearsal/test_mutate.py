@@ -15,10 +15,10 @@ from transformers import DataCollatorForSeq2Seq, EvalPrediction, Trainer
 import truetune
 from tests.auditing import tiny
 from truetune.errors import UsageError
-from truetune.probe import label_mutants
+from truetune.probe import faults_put_into_memorised_batch
 from truetune.probe.compact_vocabulary_to_used_ids import compact_vocabulary
-from truetune.probe.label_mutants import LABEL_FAULTS, Line, swap_preferences
-from truetune.rehearsal.mutation_score import MutationTest, find_visible_sign
+from truetune.probe.faults_put_into_memorised_batch import LABEL_FAULTS, Line, swap_preferences
+from truetune.rehearsal.mutation_score import MutationTest, find_sign_of_fault_in_logs
 from truetune.report.rehearsal_terminal import draw_rehearsal
 
 CHATS = tiny.chats(6)
@@ -54,7 +54,7 @@ def test_the_loss_does_not_show_a_masked_stop() -> None:
     assert (stop.recited, stop.stopped, stop.rules) == (2, 0, ("recites-but-never-stops",))
     assert (shift.recited, shift.rules) == (0, ("memorised-but-not-recited",))
     assert (swap.recited, swap.stopped, swap.rules) == (0, 2, ("memorised-but-not-recited",))
-    assert found.sentence() == "your logs would have shown 0 of 3 faults; truetune found 3"
+    assert found.describe_score() == "your logs would have shown 0 of 3 faults; truetune found 3"
     assert {name for name, value in vars(trainer).items() if held.get(name) is not value} == set()
     assert torch.equal(state, torch.get_rng_state())
     assert all(
@@ -62,7 +62,7 @@ def test_the_loss_does_not_show_a_masked_stop() -> None:
     )
     console = Console(record=True, width=140)
     draw_rehearsal(report, console, False)
-    assert found.sentence() in console.export_text()
+    assert found.describe_score() in console.export_text()
 
 
 def test_pairs() -> None:
@@ -122,11 +122,13 @@ def test_own_metrics_are_asked() -> None:
     batch["labels"] = torch.cat([best[:, :1], best[:, :-1]], 1)
     compact_vocabulary(model, batch["input_ids"].unique().tolist() + best.unique().tolist())
     notes: list[str] = []
-    assert label_mutants.metrics_user_would_read(trainer, model, batch, notes) == {
-        "eval_right": 1.0
-    }
+    assert faults_put_into_memorised_batch.metrics_user_would_read(
+        trainer, model, batch, notes
+    ) == {"eval_right": 1.0}
     trainer.compute_metrics = lambda prediction: 1 / 0
-    assert label_mutants.metrics_user_would_read(trainer, model, batch, notes) == {}
+    assert (
+        faults_put_into_memorised_batch.metrics_user_would_read(trainer, model, batch, notes) == {}
+    )
     assert notes == ["compute_metrics was not asked: ZeroDivisionError: division by zero"]
 
 
@@ -170,7 +172,7 @@ def test_what_logs_show() -> None:
     clean = {"loss": [4.0, 0.05], "logs": {"accuracy": 1.0}}
 
     def seen(loss: float, accuracy: float = 0.9) -> str:
-        return find_visible_sign({"loss": [loss], "logs": {"accuracy": accuracy}}, clean)
+        return find_sign_of_fault_in_logs({"loss": [loss], "logs": {"accuracy": accuracy}}, clean)
 
     assert [seen(0.06), seen(0.29), seen(0.31), seen(0.0), seen(math.nan), seen(0.06, 0.4)] == [
         "",

@@ -20,7 +20,10 @@ from truetune.checks.findings import Finding
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
-from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
+from truetune.rehearsal.ask_server_for_prompt_ids import (
+    ask_server_for_recited_rows_prompts,
+    find_prompt_server,
+)
 from truetune.rehearsal.rehearsal_report import judge_rehearsal
 from truetune.rehearsal.rehearse_in_process import record_rehearsal
 from truetune.settings.run_spec import RunSpec
@@ -45,7 +48,7 @@ def record() -> Record:
 def asked(record: Record, url: str, model: str | None = None) -> tuple[tuple[Finding, ...], str]:
     """What this rule finds, and the last note."""
     record = copy.deepcopy(record)
-    ask_recited_prompts(record, find_prompt_server(url, model))
+    ask_server_for_recited_rows_prompts(record, find_prompt_server(url, model))
     found = judge_rehearsal([record], RunSpec(select=("served-prompt-differs",)))
     return found.findings, found.notes[-1]
 
@@ -190,7 +193,9 @@ def test_tools_and_settings() -> None:
         }
     }
     record = Record({"recitation": {"rows": [row, {"asked": None}]}, "notes": []})
-    ask_recited_prompts(record, find_prompt_server(served({"/tokenize": tokenize}), "small"))
+    ask_server_for_recited_rows_prompts(
+        record, find_prompt_server(served({"/tokenize": tokenize}), "small")
+    )
     assert heard == [
         {
             "messages": [

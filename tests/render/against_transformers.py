@@ -121,7 +121,7 @@ def _compare_row(
     assert isinstance(renderer, Renderer)
     if renderer.filled == filled_before:  # the template itself has just rendered it
         return None
-    exact = _examples(renderer.render_exactly, row)
+    exact = _examples(renderer.render_by_template_with_offsets, row)
     if isinstance(exact, Exception):
         return Difference("crash", number, whole, f"exact: {type(exact).__name__}: {exact}")
     marks, wanted = (

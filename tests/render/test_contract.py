@@ -169,7 +169,7 @@ def test_masks_of_trl(family: str) -> None:
             except Exception:
                 counts["raises"] += 1
                 with pytest.raises(TemplateError):
-                    ours.renderer().render_exactly(
+                    ours.renderer().render_by_template_with_offsets(
                         Conversation(Origin(case, 1, 0), "messages", messages, tools=tools)
                     )
                 continue

@@ -120,7 +120,7 @@ def test_no_copy_of_an_answer_is_supervised(frame: str) -> None:
         renderer = Renderer(template, RunSpec.model_validate({"history": history}), STOPS)
         for number, messages in enumerate(CHATS):
             row = Conversation(Origin(source, number, number), "messages", messages)
-            for rendering in renderer.render_exactly(row):
+            for rendering in renderer.render_by_template_with_offsets(row):
                 trained += check_spans(template, messages, rendering)
                 untrained += sum(UNPLACED in str(turn.skew) for turn in rendering.turns)
     print({"frame": frame, "spans": trained, "turns not trained": untrained})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from truetune.demo import TOKENIZER
-from truetune.render.withhold_tokenizer_panics import panic_text_withheld
+from truetune.render.silence_tokenizer_panic_messages import panic_text_withheld
 
 
 class PanicException(BaseException):
@@ -52,7 +52,7 @@ except TokenizerError as error:
 """
 WRITES = """
 import os
-from truetune.render.withhold_tokenizer_panics import panic_text_withheld
+from truetune.render.silence_tokenizer_panic_messages import panic_text_withheld
 
 class PanicException(BaseException):
     pass

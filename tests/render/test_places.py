@@ -117,7 +117,7 @@ def read(row: Row, **more: Any) -> Conversation:
 def spell_origins(row: Conversation) -> Iterator[tuple[str, TextOrigin]]:
     """Each text that is not the template's, of both sides, and its place."""
     for side in (row, row.with_sides_exchanged()) if row.rejected is not None else (row,):
-        for rendering in renderer().render_exactly(side):
+        for rendering in renderer().render_by_template_with_offsets(side):
             found = text_origins(side, rendering)
             assert [place.start for place in found[1:]] == [place.end for place in found[:-1]]
             assert (

@@ -89,7 +89,7 @@ def hostile(rng: random.Random) -> str:
 
 def outcome(render: Any, row: Conversation) -> Any:
     try:
-        return [(r.text, r.runs, r.spans, r.turns, r.turn) for r in render(row)]
+        return [(r.text, r.runs_of_text_by_origin, r.spans, r.turns, r.turn) for r in render(row)]
     except TemplateError as error:
         return str(error)
 
@@ -120,7 +120,10 @@ def test_filled_rows_equal_rendered_rows_on_every_template(part: int) -> None:
         for _ in range(2):
             for row in rows(partial(hostile, rng)):
                 before = renderer.filled
-                made, wanted = outcome(renderer.render, row), outcome(exact.render_exactly, row)
+                made, wanted = (
+                    outcome(renderer.render, row),
+                    outcome(exact.render_by_template_with_offsets, row),
+                )
                 filled += renderer.filled - before
                 compared += 1
                 assert coarse(made) == coarse(wanted), (name, row.messages)
@@ -172,7 +175,7 @@ def test_filled_rows_equal_rendered_rows_on_any_text(
         ]
         row = Conversation(Origin("any", 1, 0), "messages", messages)
         assert coarse(outcome(renderer.render, row)) == coarse(
-            outcome(renderer.render_exactly, row)
+            outcome(renderer.render_by_template_with_offsets, row)
         )
 
 
@@ -201,7 +204,7 @@ def operations_of(node: Node) -> Iterator[str]:
 
 def test_a_recipe_can_evaluate_whatever_a_traced_string_writes() -> None:
     trace = Trace()
-    field = traced_string.make_leaf("a b", trace, ("field",))
+    field = traced_string.make_traced_input_string("a b", trace, ("field",))
     results: list[Any] = [field[0], field[1:], field[::-1], traced_tojson(field), bool(field)]
     own = {"__eq__", "is_part_of", "is_one_of"}
     for name in sorted(TRACED_METHODS | own | set(traced_string.QUESTIONS)):

@@ -16,7 +16,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.errors import SpecError
 from truetune.render.serving_contract import make_serving_contract, verify
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1")
@@ -26,7 +26,7 @@ def contract(folder: Path, rows: tuple[Conversation, ...] = (), **settings: Any)
     made: dict[str, Any] = json.loads(
         json.dumps(
             make_serving_contract(
-                prepare_probes_of_run(RunSpec(tokenizer=str(folder), **settings)), rows
+                load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder), **settings)), rows
             )
         )
     )
@@ -55,7 +55,8 @@ def test_the_clock_stands_still(folder: Path) -> None:
     with (folder / "chat_template.jinja").open("a", encoding="utf-8") as template:
         template.write("{{ strftime_now('%d %b %Y') }}")
     made = make_serving_contract(
-        prepare_probes_of_run(RunSpec(tokenizer=str(folder))), now=datetime.datetime(2020, 2, 2)
+        load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder))),
+        now=datetime.datetime(2020, 2, 2),
     )
     assert "02 Feb 2020" in made["prompts"][0]["text"]
     assert made["clock"] == "2020-02-02T00:00:00"

@@ -22,7 +22,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.errors import SpecError, TemplateError
 from truetune.render.renderer import Renderer
 from truetune.render.serving_contract import make_serving_contract, verify
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 
@@ -117,7 +117,7 @@ def test_text_and_name_are_those_of_transformers(
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert set(tokenizer.chat_template) == {"default", *PUBLISHED}
     spec = RunSpec(tokenizer=str(folder), template=name, history="single")
-    renderer = prepare_probes_of_run(spec).renderer()
+    renderer = load_tokenizer_and_template_of_run(spec).renderer()
     rendered = 0
     for messages in CONVERSATIONS.values():
         for tools in (None, TOOLS):
@@ -128,7 +128,7 @@ def test_text_and_name_are_those_of_transformers(
                 wanted = theirs(tokenizer, row, name)
                 if isinstance(wanted, Exception):
                     with pytest.raises(TemplateError):
-                        renderer.render_exactly(row)
+                        renderer.render_by_template_with_offsets(row)
                     continue
                 chosen = name or ("tool_use" if tools else "default")
                 _check_all_ways(renderer, row, wanted, chosen)
@@ -138,7 +138,7 @@ def test_text_and_name_are_those_of_transformers(
 
 def _check_all_ways(renderer: Renderer, row: Conversation, text: str, template: str) -> None:
     """By the template itself, by it with a recipe left behind, and by the recipe."""
-    for render in (renderer.render_exactly, renderer.render, renderer.render):
+    for render in (renderer.render_by_template_with_offsets, renderer.render, renderer.render):
         (rendering,) = render(row)
         assert (rendering.template, rendering.text) == (template, text)
 
@@ -152,16 +152,17 @@ def test_where_no_template_is_the_default_one_must_be_chosen(layout: str, tmp_pa
     with pytest.raises(ValueError, match=r"\['rag', 'tool_use'\]"):
         tokenizer.apply_chat_template(turns(1), tokenize=False)
     with pytest.raises(SpecError, match=r"templates are rag, tool_use; choose one with --template"):
-        prepare_probes_of_run(RunSpec(tokenizer=str(folder)))
+        load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder)))
     assert (
-        prepare_probes_of_run(RunSpec(tokenizer=str(folder), template="rag")).template is not None
+        load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder), template="rag")).template
+        is not None
     )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_contract_is_kept_by_the_folder_that_it_is_of(name: str | None, folder: Path) -> None:
     made = make_serving_contract(
-        prepare_probes_of_run(RunSpec(tokenizer=str(folder), template=name))
+        load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder), template=name))
     )
     assert list(made["templates"]) == ([name] if name else ["default", "tool_use"])
     assert verify(made, folder) == []

@@ -53,7 +53,7 @@ def check(made: str, wanted: str, field: str) -> None:
 
 @given(TEXT, STEPS)
 def test_methods_give_what_str_gives(field: str, steps: list[tuple[str, tuple[Any, ...]]]) -> None:
-    made: str = traced_string.make_leaf(field, Trace(), ("field",))
+    made: str = traced_string.make_traced_input_string(field, Trace(), ("field",))
     wanted = field
     for name, args in steps:
         made = getattr(made, name)(*args)
@@ -74,7 +74,7 @@ EXACT_STEPS = st.lists(
 def test_only_padding_loses_the_offset_of_a_character(
     field: str, steps: list[tuple[str, tuple[Any, ...]]]
 ) -> None:
-    made: str = traced_string.make_leaf(field, Trace(), ("field",))
+    made: str = traced_string.make_traced_input_string(field, Trace(), ("field",))
     for name, args in steps:
         made = getattr(made, name)(*args)
     if isinstance(made, Traced):
@@ -84,7 +84,7 @@ def test_only_padding_loses_the_offset_of_a_character(
 
 @given(TEXT, SEPARATOR | st.none(), st.integers(-1, 2))
 def test_pieces_of_a_split(field: str, separator: str | None, limit: int) -> None:
-    leaf = traced_string.make_leaf(field, Trace(), ("field",))
+    leaf = traced_string.make_traced_input_string(field, Trace(), ("field",))
     for made, wanted in (
         (leaf.split(separator, limit), field.split(separator, limit)),
         (leaf.rsplit(separator, limit), field.rsplit(separator, limit)),
@@ -111,7 +111,7 @@ def test_tojson(value: Any, ensure_ascii: bool) -> None:
 
     def wrap(item: Any) -> Any:
         if isinstance(item, str):
-            return traced_string.make_leaf(item, trace, ("field",))
+            return traced_string.make_traced_input_string(item, trace, ("field",))
         if isinstance(item, dict):
             return {key: wrap(entry) for key, entry in item.items()}
         return [wrap(entry) for entry in item] if isinstance(item, list) else item
@@ -122,7 +122,7 @@ def test_tojson(value: Any, ensure_ascii: bool) -> None:
 
 def test_questions_are_noted_with_their_answers() -> None:
     trace = Trace()
-    leaf = traced_string.make_leaf("a</think>b", trace, ("field",))
+    leaf = traced_string.make_traced_input_string("a</think>b", trace, ("field",))
     assert "</think>" in leaf
     assert leaf.startswith("a")
     assert leaf != "x"

@@ -14,7 +14,7 @@ from truetune.evaluation.compare_model_answers import compare_model_answers
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation import sampling_pass_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
-from truetune.generation.score_answer import score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 from truetune.settings.run_spec import RunSpec
 
 LIMIT = 48

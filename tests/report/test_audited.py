@@ -33,7 +33,7 @@ from truetune.report.audit_terminal import (
 from truetune.report.page import html_page_of_report, laws_section, notebook_html
 from truetune.report.report_terminal import report_as_text
 from truetune.report.sarif import report_as_sarif
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 from truetune.settings.run_spec import RunSpec, Severity
 
 SCHEMA = json.loads(
@@ -68,7 +68,7 @@ def audited(contents: list[str]) -> AuditReport:
         {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text}]}
         for text in contents
     ]
-    written = [visible(DEMO.text(row["messages"]) or "") for row in given]
+    written = [escape_invisible_characters(DEMO.text(row["messages"]) or "") for row in given]
     lines = [DEMO.tokenizer.backend.encode(text, add_special_tokens=False).ids for text in written]
     width = max(map(len, lines)) + 1
     ids = np.array([[*line, *[PAD] * (width - len(line))] for line in lines])

@@ -106,10 +106,10 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:
-    from truetune.report.adapter_effect_ladder_terminal import ladder_json
+    from truetune.report.adapter_effect_ladder_terminal import ladder_page_values
 
     whole, lost = AdapterEffect(1.0, 1.0, 2.0, 0.0, 50), AdapterEffect(0.0, 0.0, 2.0, 3.0, 50)
-    made = ladder_json(
+    made = ladder_page_values(
         Ladder(
             "<b>adapter",
             "base",
@@ -125,9 +125,9 @@ def test_a_ladder_names_the_rung_that_lost_it() -> None:
     assert "&lt;b&gt;adapter" in text
     assert made["failed"] is True
     assert (
-        ladder_json(Ladder("a", "b", 4, 50, (LadderStage("adapter on its base", whole),), 1))[
-            "failed"
-        ]
+        ladder_page_values(
+            Ladder("a", "b", 4, 50, (LadderStage("adapter on its base", whole),), 1)
+        )["failed"]
         is False
     )
 

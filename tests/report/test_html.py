@@ -22,7 +22,11 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.page import html_page_of_json, html_page_of_report, notebook_html
 from truetune.report.page.html_document import pack_json
-from truetune.report.visible_text import count_noun, spell_token, visible
+from truetune.report.visible_text import (
+    count_noun,
+    escape_invisible_characters,
+    token_text_with_visible_symbols,
+)
 from truetune.settings.run_spec import RunSpec
 
 TAGS = {
@@ -125,14 +129,20 @@ def test_nothing_of_the_data_becomes_markup(hostile: DataReport) -> None:
     assert not {"src", "style", "onerror", "onload", "onclick"} & set(parsed.attributes)
     assert all(link.startswith("#") for link in parsed.attributes["href"])
     written = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
-    assert [c for c in written if c not in "\n\N{NO-BREAK SPACE}" and visible(c) != c] == []
+    assert [
+        c
+        for c in written
+        if c not in "\n\N{NO-BREAK SPACE}" and escape_invisible_characters(c) != c
+    ] == []
     assert text.count("<script") == 2
     assert "\x1b" not in text
 
 
 def test_every_hostile_string_can_be_read(hostile: DataReport) -> None:
     text = Parsed(html_page_of_report(hostile)).text
-    assert visible(hostile.findings[0].cases[0].origin.file) in text  # type: ignore[union-attr]
+    origin = hostile.findings[0].cases[0].origin
+    assert origin is not None
+    assert escape_invisible_characters(origin.file) in text
     assert "[a](b)" in text
     assert len(HOSTILE) * 2 == hostile.rows
     rows = data_of(html_page_of_report(hostile))["tokens"]["rows"]
@@ -162,9 +172,9 @@ def _hashed(text: str) -> str:
 def test_verdict_findings_and_ledger(broken: DataReport) -> None:
     text = Parsed(html_page_of_report(broken)).text.replace("\N{NO-BREAK SPACE}", " ")
     for finding in broken.findings:
-        assert visible(finding.message) in text
-        assert visible(finding.remedy) in text
-        assert all(visible(case.text) in text for case in finding.cases)
+        assert escape_invisible_characters(finding.message) in text
+        assert escape_invisible_characters(finding.remedy) in text
+        assert all(escape_invisible_characters(case.text) in text for case in finding.cases)
     for source, supervised, context in broken.ledger.rows():
         assert f"{source.label}{supervised:,}{context:,}" in text.replace(
             f" {source.label}", source.label
@@ -246,7 +256,7 @@ def test_pieces_are_the_text_and_fragments_its_bytes(tmp_path: Path) -> None:
     (shown,) = view_row_tokens(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), 0)
     joined = "".join(shown.pieces).encode("utf-8", "surrogateescape").decode("utf-8")
     assert joined == shown.example.rendering.text
-    assert spell_token("\udcf0\udc9d") == "⟨F0 9D⟩"
+    assert token_text_with_visible_symbols("\udcf0\udc9d") == "⟨F0 9D⟩"
 
 
 def test_the_demo_page_is_small() -> None:

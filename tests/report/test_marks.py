@@ -24,7 +24,7 @@ from truetune.fixing.fix_file import fix_data_file
 from truetune.report.as_json import report_as_dict
 from truetune.report.cited_rows_as_jsonl import cited_rows_as_jsonl
 from truetune.report.page import html_page_of_report
-from truetune.report.page.mark_cited_rows import marks_of_cited_rows
+from truetune.report.page.mark_cited_rows import rules_and_cases_that_cite_rows
 from truetune.report.sarif import report_as_sarif
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.view import marks_of_report_for_data
@@ -285,7 +285,7 @@ def _of_sarif(report: Report) -> set[tuple[str, int]]:
 
 
 def _of_marks(result: dict[str, Any]) -> set[tuple[str, int]]:
-    return {(case[0], case[1]) for case in marks_of_cited_rows(result)["cases"]}
+    return {(case[0], case[1]) for case in rules_and_cases_that_cite_rows(result)["cases"]}
 
 
 def _view_agrees(paths: list[Path], places: set[tuple[str, int, int]]) -> None:
@@ -323,5 +323,5 @@ def test_a_mark_says_that_its_finding_has_more_places() -> None:
     case = {"file": "a.jsonl", "row": 3, "text": "x"}
     finding = {"code": "ROW001", "rule": "r", "severity": "error", "cases": [case]}
     counts = [{**finding, "count": 1}, {**finding, "count": 9}]
-    marks = marks_of_cited_rows({"findings": counts})
+    marks = rules_and_cases_that_cite_rows({"findings": counts})
     assert [rule["has_more"] for rule in marks["rules"]] == [False, True]

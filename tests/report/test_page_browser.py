@@ -25,7 +25,10 @@ from truetune.demo import TOKENIZER
 from truetune.report.page import html_page_of_report, notebook_html
 from truetune.report.page.html_document import html_document
 from truetune.report.page.tokens_section import token_view_section
-from truetune.report.visible_text import spell_token, visible
+from truetune.report.visible_text import (
+    escape_invisible_characters,
+    token_text_with_visible_symbols,
+)
 
 Open = Callable[..., Page]
 Row = dict[str, Any]
@@ -111,7 +114,10 @@ def test_the_spelling_is_that_of_the_terminal(see: Open) -> None:
         )
         if unicodedata.category(chr(c)) != "Cn" and not 0x3400 <= c < 0xD700
     ]
-    expected = [[c, visible(chr(c)), spell_token(chr(c))] for c in codes]
+    expected = [
+        [c, escape_invisible_characters(chr(c)), token_text_with_visible_symbols(chr(c))]
+        for c in codes
+    ]
     wrong = view.evaluate(
         """(all) => all.map(([code, visible, spell]) => [String.fromCodePoint(code), visible, spell]).filter(
         ([c, visible, spell]) => truetune.spelling.visible(c) !== visible || truetune.spelling.spell(c) !== spell)""",
@@ -135,10 +141,10 @@ def test_the_spelling_is_that_of_the_terminal(see: Open) -> None:
         "x" * 5000,
     ]
     assert view.evaluate("(texts) => texts.map(truetune.spelling.spell)", texts) == [
-        spell_token(text) for text in texts
+        token_text_with_visible_symbols(text) for text in texts
     ]
     assert view.evaluate("(texts) => texts.map(truetune.spelling.visible)", texts) == [
-        visible(text) for text in texts
+        escape_invisible_characters(text) for text in texts
     ]
 
 
@@ -150,9 +156,12 @@ def test_hostile_rows_are_text_and_nothing_else(see: Open) -> None:
     )
     for i, text in enumerate(attacks):
         view.evaluate("(hash) => truetune.follow(hash)", f"#row={i}")
-        assert shown(view) == [spell_token(text)] * 2
-        assert known(view)["text"] == spell_token(text)
-        assert visible(text) in view.locator("[data-title]").inner_text() or not text.strip()
+        assert shown(view) == [token_text_with_visible_symbols(text)] * 2
+        assert known(view)["text"] == token_text_with_visible_symbols(text)
+        assert (
+            escape_invisible_characters(text) in view.locator("[data-title]").inner_text()
+            or not text.strip()
+        )
     assert view.title() == "rows"
     assert view.locator("main script, main img, main style, [style*=url]").count() == 0
 

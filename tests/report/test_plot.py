@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.checks.figure import Figure, Mark, Series
+from truetune.checks.plot_of_finding import Figure, Mark, Series
 from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
 from truetune.report.figure_as_characters_or_svg import PLOT_ROWS, figure_svg, plot_on_terminal
 

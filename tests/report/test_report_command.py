@@ -17,7 +17,7 @@ from truetune.checks.reports import DataReport
 from truetune.cli.draw_report_page_command import report
 from truetune.demo import DATA
 from truetune.errors import TruetuneError
-from truetune.evaluation.training_run_report import shortest_names
+from truetune.evaluation.training_run_report import shortest_distinguishing_path_ends
 from truetune.logs.downsample_curve_keeping_extremes import (
     MAX_POINTS,
     downsample_curve,
@@ -191,6 +191,9 @@ def test_tokens_a_second_are_told_by_tokens_and_clock(tmp_path: Path) -> None:
 
 
 def test_names_tell_runs_apart() -> None:
-    assert shortest_names(["a/run-1", "a/run-2"]) == ("run-1", "run-2")
-    assert shortest_names(["a/outputs", "b/outputs"]) == ("a/outputs", "b/outputs")
-    assert shortest_names(["x", "x"]) == ("x (1)", "x (2)")
+    assert shortest_distinguishing_path_ends(["a/run-1", "a/run-2"]) == ("run-1", "run-2")
+    assert shortest_distinguishing_path_ends(["a/outputs", "b/outputs"]) == (
+        "a/outputs",
+        "b/outputs",
+    )
+    assert shortest_distinguishing_path_ends(["x", "x"]) == ("x (1)", "x (2)")

@@ -19,15 +19,15 @@ from tests.report.test_audited import audited
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.report.page.choose_cited_rows_for_page import token_rows_of_report
-from truetune.report.page.masks_by_marker_or_generation_tags import mask_after_last_marker
-from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
-from truetune.report.page.token_rows import (
+from truetune.report.page.json_of_one_examples_tokens import (
     MAX_ROW_TOKENS,
     TokenRow,
     cut_row_to_limit,
     fit_rows_into_budget,
     row_of_batch_line,
 )
+from truetune.report.page.masks_by_marker_or_generation_tags import mask_after_last_marker
+from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from truetune.checks.check_data import view_row_tokens
 from truetune.checks.reports import TokenView
-from truetune.checks.token_views import tokens_kept_by_limit
+from truetune.checks.tokens_with_text_source_and_label import range_of_tokens_kept_by_limit
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Example
@@ -23,7 +23,7 @@ from truetune.report.token_view_terminal import (
     render_token_view,
     token_view_json,
 )
-from truetune.report.visible_text import spell_token
+from truetune.report.visible_text import token_text_with_visible_symbols
 from truetune.settings.run_spec import RunSpec
 
 
@@ -161,7 +161,7 @@ def test_twenty_thousand_tokens(tmp_path: Path) -> None:
     ],
 )
 def test_spelling_of_tokens(piece: str, shown: str) -> None:
-    assert spell_token(piece) == shown
+    assert token_text_with_visible_symbols(piece) == shown
 
 
 def cut_view(path: Path, limit: int, **settings: object) -> tuple[TokenView, str]:
@@ -171,7 +171,7 @@ def cut_view(path: Path, limit: int, **settings: object) -> tuple[TokenView, str
     )
     (token_view,) = view_row_tokens(spec, 0)
     buffer = io.StringIO()
-    kept = tokens_kept_by_limit(len(token_view.ids), token_view.example.row, spec)
+    kept = range_of_tokens_kept_by_limit(len(token_view.ids), token_view.example.row, spec)
     render_token_view(token_view, Console(file=buffer, width=80), kept=kept)
     return token_view, buffer.getvalue()
 

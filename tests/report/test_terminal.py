@@ -21,7 +21,11 @@ from truetune.render.rendering import Source
 from truetune.report.record_terminal_drawing_as_tables import record_drawing
 from truetune.report.report_terminal import render_report, report_as_text
 from truetune.report.rules_terminal import render_rules
-from truetune.report.visible_text import format_per_cent_share, visible, wrap_text
+from truetune.report.visible_text import (
+    escape_invisible_characters,
+    format_per_cent_share,
+    wrap_text,
+)
 from truetune.settings.run_spec import RunSpec
 
 PAD = Finding(
@@ -289,9 +293,9 @@ def test_wrapping(text: str, width: int, lines: list[str]) -> None:
 
 
 def test_what_is_visible() -> None:
-    assert visible("plain, ünïcode, 日本 👍") == "plain, ünïcode, 日本 👍"
+    assert escape_invisible_characters("plain, ünïcode, 日本 👍") == "plain, ünïcode, 日本 👍"
     assert (
-        visible("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800")
+        escape_invisible_characters("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800")
         == "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
     )
     assert (format_per_cent_share(1, 8), format_per_cent_share(0, 0)) == ("12.5 %", "0.0 %")

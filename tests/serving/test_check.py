@@ -25,7 +25,10 @@ from truetune.serving.check_server import judge_server, serve_check
 from truetune.serving.compare_served_with_trained_prompts import compare_server_prompts
 from truetune.serving.infer_prompt_from_answers import compare_prompts_by_answers
 from truetune.serving.load_contract_of_trained_prompts import TrainingRecord, load_training_record
-from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
+from truetune.serving.observe_how_server_samples import (
+    measure_repeatability_of_greedy_requests,
+    observe_sampling_defaults,
+)
 from truetune.serving.server_client import ServerClient
 from truetune.settings.run_spec import RunSpec
 
@@ -202,7 +205,7 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
     chat = client.chat
     client.chat = lambda asked, tokens, **fields: chat(asked, tokens)  # type: ignore[method-assign]
     _, found = record(tiny_folder)
-    repeats = repeat_greedy_requests(client, found.prompts[:1])
+    repeats = measure_repeatability_of_greedy_requests(client, found.prompts[:1])
     (finding,) = judge_server(ServerObservations("", repeats=repeats), RunSpec()).findings
     assert (finding.code, finding.severity) == ("SRV007", "warning")
 

@@ -14,7 +14,7 @@ from truetune.cli.serve_check_command import serve_check
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import find_model_source
-from truetune.serving.start_commands import StartCommand, make_start_command
+from truetune.serving.write_server_start_commands import StartCommand, make_start_command
 
 
 def lay(folder: Path, **generation: object) -> Path:

@@ -24,7 +24,7 @@ def scaled(factor: float, noise: float = 0.0) -> list[np.ndarray]:
 def test_the_part_that_is_kept(factor: float, lost: bool) -> None:
     found = measure_effect(BASE, scaled(1.0), scaled(factor))
     assert found.kept == pytest.approx(factor, abs=1e-6)
-    assert found.lost is lost
+    assert found.is_lost_or_changed is lost
     assert found.places == 19
 
 
@@ -32,11 +32,11 @@ def test_another_direction_is_lost() -> None:
     other = [b + c[::-1] for b, c in zip(BASE, CHANGE, strict=True)]
     found = measure_effect(BASE, scaled(1.0), other)
     assert found.cosine < 0.9
-    assert found.lost
+    assert found.is_lost_or_changed
 
 
 def test_no_effect_at_all_is_lost() -> None:
-    assert measure_effect(BASE, BASE, BASE).lost
+    assert measure_effect(BASE, BASE, BASE).is_lost_or_changed
 
 
 def test_places_that_are_not_told_are_left_out() -> None:
@@ -45,4 +45,4 @@ def test_places_that_are_not_told_are_left_out() -> None:
     found = measure_effect(BASE, scaled(1.0), told)
     assert found.places == 16
     assert found.kept == pytest.approx(1)
-    assert not found.lost
+    assert not found.is_lost_or_changed

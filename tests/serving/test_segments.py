@@ -8,7 +8,7 @@ import pytest
 
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.serving.split_template_around_contents import split_template_into_segments
 from truetune.settings.run_spec import RunSpec
 
@@ -20,7 +20,7 @@ TALK = [
 
 
 def probes_of(folder: Path, template: str | None = None) -> Probes:
-    return prepare_probes_of_run(RunSpec(tokenizer=str(folder), template=template))
+    return load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder), template=template))
 
 
 def test_published_templates(family: Path) -> None:

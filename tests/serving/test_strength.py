@@ -21,10 +21,13 @@ from truetune.generation.backends.http_client import Server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.server_observations import AdapterStrength, ServerObservations
-from truetune.serving.adapter_strength import measure_served_strength, select_strength_prompts
-from truetune.serving.adapter_strength import strength_from_logprobs as of_logprobs
 from truetune.serving.check_server import judge_server
 from truetune.serving.load_contract_of_trained_prompts import load_training_record
+from truetune.serving.measure_adapter_effect_on_server import (
+    measure_served_strength,
+    select_strength_prompts,
+)
+from truetune.serving.measure_adapter_effect_on_server import strength_from_logprobs as of_logprobs
 from truetune.serving.server_client import ServerClient
 from truetune.serving.wrong_adapter_scalings import make_rescaled_adapter
 from truetune.settings.run_spec import RunSpec

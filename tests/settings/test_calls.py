@@ -13,7 +13,7 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.settings_of_python_calls import (
     ConfigCall,
     config_of_calls_of_one_run,
-    config_of_one_call,
+    config_of_python_call,
 )
 
 
@@ -22,7 +22,7 @@ def place(key: str, line: int) -> SettingLocation:
 
 
 def test_one_call() -> None:
-    found = config_of_one_call(
+    found = config_of_python_call(
         "SFTConfig",
         {"max_length": 64, "loss": 1},
         {"max_length": place("max_length", 7)},
@@ -43,7 +43,7 @@ def test_one_call() -> None:
         2e-5,
         True,
     )
-    plain = config_of_one_call("TrainingArguments", {}, {}, "train.py", "")
+    plain = config_of_python_call("TrainingArguments", {}, {}, "train.py", "")
     assert (plain.stack, plain.version, plain.limit, plain.spec.training.bf16) == (
         "transformers",
         "5.23.0",
@@ -141,7 +141,7 @@ def test_a_value_of_the_wrong_kind() -> None:
     with pytest.raises(
         SpecError, match=r"train.py:4: learning_rate: input should be a valid number"
     ):
-        config_of_one_call(
+        config_of_python_call(
             "SFTConfig",
             {"learning_rate": "fast"},
             {"learning_rate": place("learning_rate", 4)},
@@ -177,7 +177,7 @@ def test_as_the_class_itself_resolves_them(
     made = getattr(trl, name, None) or getattr(transformers, name)
     on_this_machine = {"output_dir": str(tmp_path), "use_cpu": True, "bf16": False}
     real = made(**arguments, **on_this_machine)
-    ours = config_of_one_call(name, {**arguments, **on_this_machine}, {}, "train.py", "")
+    ours = config_of_python_call(name, {**arguments, **on_this_machine}, {}, "train.py", "")
     training = ours.spec.training
     for field in dataclasses.fields(real):
         mine = getattr(training, field.name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.checks.plan_memory import config_with_training
+from truetune.checks.plan_memory import config_with_changed_training
 from truetune.memory.plan_memory import plan_memory
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
@@ -67,7 +67,7 @@ def test_a_command_of_swift(tmp_path: Path) -> None:
     path.write_text(
         SWIFT.format(kind="sft", tuner="full", more="--learning_rate 1e-5"), encoding="utf-8"
     )
-    spec = config_with_training(path).spec
+    spec = config_with_changed_training(path).spec
     training = spec.training
     assert spec.model == "Qwen/Qwen2.5-7B-Instruct"
     assert spec.max_length == 4096
@@ -80,7 +80,7 @@ def test_a_command_of_swift(tmp_path: Path) -> None:
         SWIFT.format(kind="rlhf", tuner="lora", more="--rlhf_type dpo --quant_bits 4"),
         encoding="utf-8",
     )
-    training = config_with_training(path).spec.training
+    training = config_with_changed_training(path).spec.training
     assert training.method == "dpo"
     assert training.lora is not None
     assert training.load_in == 4

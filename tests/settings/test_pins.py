@@ -15,7 +15,7 @@ from truetune.checks.lint import lint
 from truetune.settings.release_pins import Pin, ReleaseAge, installed_release, pins_of_project_files
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
-from truetune.settings.stacks.read_trainer_arguments import steady_defaults
+from truetune.settings.stacks.read_trainer_arguments import defaults_same_in_asked_releases
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from truetune.settings.stacks.read_trainer_arguments import steady_defaults
     ],
 )  # fmt: skip
 def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: ReleaseAge) -> None:
-    assert Pin(wanted, "requirements.txt", 1).age("0.19.1", "0.20.0") == age
+    assert Pin(wanted, "requirements.txt", 1).compare_with_removal_window("0.19.1", "0.20.0") == age
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: ReleaseAge) ->
     ],
 )
 def test_between_two_releases_that_were_read_nothing_is_known(wanted: str, age: ReleaseAge) -> None:
-    assert Pin(wanted, "requirements.txt", 1).age("5.10.0", "5.23.0") == age
+    assert Pin(wanted, "requirements.txt", 1).compare_with_removal_window("5.10.0", "5.23.0") == age
 
 
 SCRIPT = """
@@ -249,7 +249,10 @@ def test_a_lock_file_wins_over_the_bounds_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", ["<=0.20.0", "<=0.20"])
 def test_a_bound_that_holds_the_change_is_not_before_it(wanted: str) -> None:
-    assert Pin(wanted, "requirements.txt", 1).age("0.19.1", "0.20.0") == "unknown"
+    assert (
+        Pin(wanted, "requirements.txt", 1).compare_with_removal_window("0.19.1", "0.20.0")
+        == "unknown"
+    )
 
 
 def test_where_nothing_is_asked_for_both_are_said(tmp_path: Path) -> None:
@@ -362,7 +365,7 @@ def test_defaults_of_trl_release_by_release(
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"trl=={trl}\n")
     pins = pins_of_project_files(str(tmp_path / "train.py"))
-    assert (key in steady_defaults(name, pins)) == is_known
+    assert (key in defaults_same_in_asked_releases(name, pins)) == is_known
 
 
 @pytest.mark.parametrize(("asked", "count"), [("==4.46.0", 0), (">=5", 1), ("", 1)])

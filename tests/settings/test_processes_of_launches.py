@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from truetune.logs.parse_printed_records import parse_printed_record
-from truetune.settings.stacks.find_config_consumer import launched_process_count_and_command
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    launched_process_count_and_command,
+)
 
 TRAIN = "llamafactory-cli train sft.yaml\n"
 

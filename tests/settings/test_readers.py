@@ -14,7 +14,9 @@ from truetune.errors import SpecError
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 OWN_FILES: list[dict[str, Any]] = [

@@ -68,7 +68,7 @@ def test_parameter() -> None:
         function = next(made.nodes(ast.FunctionDef))
         assert (
             make_source_edits.apply_changes(
-                before, make_source_edits.insert_parameter(made, function, "k=None")
+                before, make_source_edits.append_parameter_with_default(made, function, "k=None")
             )
             == after
         )

@@ -93,7 +93,7 @@ def test_a_statement_in_an_indented_cell_gets_neighbours_of_its_indent() -> None
     statement = next(n for n in made.nodes(ast.Assign) if isinstance(n.value, ast.Call))
     after = make_source_edits.apply_changes(
         made.file_text,
-        make_source_edits.changes_in_file_positions(
+        make_source_edits.convert_changes_to_file_positions(
             made, make_source_edits.insert_statements_before(made, statement, "c = 2")
         ),
     )
@@ -106,7 +106,7 @@ def test_a_place_is_one_of_the_file() -> None:
     call = next(made.nodes(ast.Call))
     line, column = made.place(call)
     assert text.splitlines()[line - 1][column - 1 :].startswith("f(b)")
-    assert made.cell_of(call) == "cell 2, line 2"
+    assert made.describe_cell_and_line_of_node(call) == "cell 2, line 2"
 
 
 @pytest.mark.parametrize("indent", [1, 2, 4])
@@ -117,9 +117,9 @@ def test_a_change_touches_its_cell_alone(indent: int, ascii_only: bool, listed: 
     text = notebook("first = 1", code, indent=indent, ascii_only=ascii_only, listed=listed)
     made = parse_module(text, "n.ipynb")
     call = next(made.nodes(ast.Call))
-    changes = make_source_edits.insert_argument(made, call, 'k="ö\\n"')
+    changes = make_source_edits.append_argument(made, call, 'k="ö\\n"')
     after = make_source_edits.apply_changes(
-        text, make_source_edits.changes_in_file_positions(made, changes)
+        text, make_source_edits.convert_changes_to_file_positions(made, changes)
     )
     wanted = code.replace("    b,\n", '    b,\n    k="ö\\n",\n')
     expected = notebook("first = 1", wanted, indent=indent, ascii_only=ascii_only, listed=listed)
@@ -132,7 +132,7 @@ def test_a_line_that_goes_leaves_no_empty_string() -> None:
     statement = list(made.nodes(ast.Assign))[1]
     assert make_source_edits.apply_changes(
         text,
-        make_source_edits.changes_in_file_positions(
+        make_source_edits.convert_changes_to_file_positions(
             made, make_source_edits.delete_statement(made, statement)
         ),
     ) == notebook("a = 1\nb = 3")

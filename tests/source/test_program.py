@@ -144,9 +144,13 @@ def test_two_scripts_with_one_helper_do_not_run_together(tmp_path: Path) -> None
         "deep.py": "x = 1",
     }
     made = linked(tmp_path, files)
-    assert [Path(one.path).name for one in made.with_linked] == ["main.py", "helper.py", "deep.py"]
-    helper = made.with_linked[1]
-    assert {Path(one.path).name for one in helper.with_linked} == {
+    assert [Path(one.path).name for one in made.self_and_files_run_together] == [
+        "main.py",
+        "helper.py",
+        "deep.py",
+    ]
+    helper = made.self_and_files_run_together[1]
+    assert {Path(one.path).name for one in helper.self_and_files_run_together} == {
         "main.py",
         "other.py",
         "helper.py",

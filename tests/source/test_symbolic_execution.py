@@ -12,8 +12,10 @@ from truetune.source.group_files_by_imports import Program
 from truetune.source.parsed_source_file import parse_module, read_module
 from truetune.source.symbolic_execution.fold_constants import constant_of, constants_among_options
 from truetune.source.symbolic_execution.interpreter import run_symbolically
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -241,7 +243,7 @@ def test_a_model_is_followed_to_its_load(way: str) -> None:
         f"{WAYS_TO_WRAP[way]}\nf(m)\n"
     )
     model: Value = only_call(trace, "lib.f").args[0]
-    loads = [one.load for one in lineages(model)]
+    loads = [one.call_that_gave_origin for one in lineages_back_to_origins(model)]
     assert [load.names for load in loads if load is not None] == [
         ("transformers.AutoModelForCausalLM.from_pretrained",)
     ]
@@ -257,7 +259,7 @@ def test_settings_beside_the_script_and_helpers_of_other_files_are_read(tmp_path
     )
     paths = [str(tmp_path / name) for name in ("train.py", "helpers.py")]
     program = Program([read_module(Path(path)) for path in paths], ImportSearch(paths, paths))
-    (trace,) = traces_of(program.modules[1])
+    (trace,) = traces_of_scripts_that_reach_file(program.modules[1])
     assert trace.entry.path == paths[0]
     call = only_call(trace, "lib.f")
     assert call.home.path == paths[1]
@@ -323,7 +325,7 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
     trace = run(f"from lib import ask, f\n{BOMBS[bomb]}f(a)\n")
     value = next(iter(trace.calls("lib.f"))).args[0]
     constant_of(value)
-    assert len(list(lineages(value))) < 40
+    assert len(list(lineages_back_to_origins(value))) < 40
 
 
 def test_rows_of_a_data_set_that_a_loader_is_handed_are_those_of_its_batches() -> None:

@@ -16,7 +16,7 @@ from tests.parts import folder
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 DEMO = str(Path(truetune.__file__).parent / "demo" / "tokenizer")
@@ -73,7 +73,7 @@ class Row:
 
 def probes_of(name: str, **settings: Any) -> Probes:
     """The tokenizer of a family with its template; `demo` is the small one of truetune's demo."""
-    return prepare_probes_of_run(
+    return load_tokenizer_and_template_of_run(
         RunSpec(tokenizer=DEMO if name == "demo" else str(folder(name)), **settings)
     )
 

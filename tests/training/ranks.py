@@ -24,7 +24,7 @@ from truetune.training.coordinate_processes_of_run import (
     join_processes_of_launcher,
     run_first_process_before_others,
 )
-from truetune.training.load_training_rows import TrainingRows
+from truetune.training.load_encoded_held_out_and_packed_rows import TrainingRows
 from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
 from truetune.training.watch.losses_by_source import SourceLosses
 

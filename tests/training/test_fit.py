@@ -19,8 +19,8 @@ from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
 from truetune.settings.run_spec import RunSpec
-from truetune.training import fit_memory as fits
-from truetune.training.fit_memory import (
+from truetune.training import change_settings_until_memory_fits as fits
+from truetune.training.change_settings_until_memory_fits import (
     MemoryFitting,
     advice_where_it_does_not_fit,
     changes_after_out_of_memory,
@@ -29,7 +29,7 @@ from truetune.training.fit_memory import (
     planned_changes_until_fit,
     settings_with_changes_applied,
 )
-from truetune.training.out_of_memory import is_out_of_memory_error
+from truetune.training.handle_out_of_memory_of_run import is_out_of_memory_error
 from truetune.training.progress_listeners import PlainListener
 from truetune.training.training_recipe import make_recipe
 
@@ -192,7 +192,9 @@ def test_a_run_that_is_taken_up_keeps_its_changes(tmp_path: Path) -> None:
     made = first.settings_that_fit(spec, filled(spec), ())
     again = MemoryFitting(False, None, said.append)
     assert (
-        again.settings_that_fit(spec, filled(spec), json.loads(json.dumps(first.as_record())))
+        again.settings_that_fit(
+            spec, filled(spec), json.loads(json.dumps(first.changes_as_plain_values()))
+        )
         == made
         != spec
     )

@@ -16,7 +16,7 @@ import torch
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.base_fingerprint import write_base_fingerprint
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checkpoint.read_run_and_check_checkpoints import RUN_FILE, list_files_with_digests
 from truetune.checks.inspect_checkpoint import checkpoint_report
@@ -24,14 +24,14 @@ from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
 from truetune.generation.prompts_to_compare_model_forms import (
     prepare_proof_prompts,
-    read_serving_facts,
+    read_template_and_stop_facts,
 )
 from truetune.report.merge_and_export_terminal import merge_page_values
 from truetune.report.page import html_page_of_json
 from truetune.training.atomic_folder import (
     MARK_FILE,
     MODEL_FOLDER,
-    _mark_of_process_as_bytes,
+    _work_folder_mark_file_content,
     write_folder_atomically,
 )
 from truetune.training.merge import MERGE_FILE, merge
@@ -158,7 +158,7 @@ def broken(made: Path, folder: Path, **changes: Any) -> Path:
 
 def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
-    record_base(adapter, read_checkpoint(made / "base"))
+    write_base_fingerprint(adapter, read_checkpoint(made / "base"))
     other = make.base(tmp_path / "other", seed=7)
     with pytest.raises(UsageError, match="adapter-on-another-base"):
         merge(adapter, base=other, out=tmp_path / "m", prove=False)
@@ -211,7 +211,7 @@ def test_a_generation_config_of_the_run_is_kept(made: Path, tmp_path: Path) -> N
     (adapter / "generation_config.json").write_text('{"eos_token_id": [3, 4]}')
     done = merge(adapter, out=tmp_path / "m", prompts=1)
     assert not done.failed
-    assert read_serving_facts(tmp_path / "m").stops == {3, 4}
+    assert read_template_and_stop_facts(tmp_path / "m").stops == {3, 4}
 
 
 def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
     left = tmp_path / ".m.999999999.part"
     (left / MODEL_FOLDER).mkdir(parents=True)
-    (left / MARK_FILE).write_bytes(_mark_of_process_as_bytes("999999999"))
+    (left / MARK_FILE).write_bytes(_work_folder_mark_file_content("999999999"))
     (left / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with pytest.raises(UsageError, match="nothing of it was left"), files_of_at_most(100_000):
         merge(made / "lora", out=tmp_path / "m", prove=False)
@@ -321,7 +321,7 @@ def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
     (bare / MODEL_FOLDER).mkdir(parents=True)
     (bare / MODEL_FOLDER / "model.safetensors").write_bytes(b"mine")
     (marked / MODEL_FOLDER).mkdir(parents=True)
-    (marked / MARK_FILE).write_bytes(_mark_of_process_as_bytes("999999998"))
+    (marked / MARK_FILE).write_bytes(_work_folder_mark_file_content("999999998"))
     (marked / MODEL_FOLDER / "thesis.tex").write_text("mine")
     (marked / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with write_folder_atomically(tmp_path / "m", size=0, inputs=[]) as part:

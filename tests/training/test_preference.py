@@ -322,10 +322,10 @@ def test_batches_of_other_ids_are_refused(method: str, base: Path, tmp_path: Pat
         made[name][0, place] = -100 if method == "orpo" else 0
         return made
 
-    preference_trainers._check_first_batches(trainer, rows)
+    preference_trainers._check_first_batches_match_rows(trainer, rows)
     trainer.data_collator = begins_late
     with pytest.raises(UsageError, match="labels of line 0"):
-        preference_trainers._check_first_batches(trainer, rows)
+        preference_trainers._check_first_batches_match_rows(trainer, rows)
 
 
 def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path) -> None:

@@ -15,14 +15,18 @@ from tests.auditing.tiny import model as tiny
 from tests.parts import folder
 from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError, UsageError
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Training
 from truetune.training import load_base_model
 from truetune.training.make_or_load_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel, prepare_model
-from truetune.training.prepare_tokenizer import TRIAL_TEXTS, first_different_text, prepare_tokenizer
+from truetune.training.prepare_tokenizer import (
+    TRIAL_TEXTS,
+    first_text_with_different_ids,
+    prepare_tokenizer,
+)
 
 
 @pytest.fixture(scope="module")
@@ -193,13 +197,13 @@ def test_quantized_weights_need_a_gpu(home: Path) -> None:
 def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(
     name: str, tmp_path: Path
 ) -> None:
-    probes = prepare_probes_of_run(RunSpec(tokenizer=str(folder(name))))
+    probes = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder(name))))
     tokenizer, _ = prepare_tokenizer(probes, RunSpec())
     assert tokenizer.pad_token_id not in {stop.id for stop in probes.stops}
     assert tokenizer.padding_side == "right"
     tokenizer.save_pretrained(tmp_path)
     again = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
-    assert first_different_text(again, probes, TRIAL_TEXTS) is None
+    assert first_text_with_different_ids(again, probes, TRIAL_TEXTS) is None
     assert again.pad_token_id == tokenizer.pad_token_id
 
 
@@ -209,14 +213,14 @@ def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> Non
         folder("phi3"), tmp_path / "phi3", tokenizer_config={"tokenizer_class": "LlamaTokenizer"}
     )
     published = transformers.AutoTokenizer.from_pretrained(str(path))
-    probes = prepare_probes_of_run(RunSpec(tokenizer=str(path)))
-    assert first_different_text(published, probes, TRIAL_TEXTS) is not None
+    probes = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(path)))
+    assert first_text_with_different_ids(published, probes, TRIAL_TEXTS) is not None
     tokenizer, choices = prepare_tokenizer(probes, RunSpec())
-    assert first_different_text(tokenizer, probes, TRIAL_TEXTS) is None
+    assert first_text_with_different_ids(tokenizer, probes, TRIAL_TEXTS) is None
     assert "tokenizer class" in {choice.setting for choice in choices}
     tokenizer.save_pretrained(tmp_path / "saved")
     assert (
-        first_different_text(
+        first_text_with_different_ids(
             transformers.AutoTokenizer.from_pretrained(str(tmp_path / "saved")), probes, TRIAL_TEXTS
         )
         is None
@@ -226,9 +230,9 @@ def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> Non
 def test_a_tokenizer_that_no_class_gives_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probes = prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER)))
+    probes = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(TOKENIZER)))
     monkeypatch.setattr(
-        "truetune.training.prepare_tokenizer.first_different_text", lambda *_: " text"
+        "truetune.training.prepare_tokenizer.first_text_with_different_ids", lambda *_: " text"
     )
     with pytest.raises(TokenizerError, match=r"no class .* gives the ids"):
         prepare_tokenizer(probes, RunSpec())

@@ -25,12 +25,12 @@ from truetune.training.claim_or_resume_run_folder import (
     inspect_folder_and_drop_partial_checkpoint,
     lock_folder,
 )
-from truetune.training.files_written_by_run import remove_checkpoint
 from truetune.training.save_checkpoints import (
     collect_sums_since_last_log,
     mark_checkpoint_whole,
     restore_log_sums,
 )
+from truetune.training.tell_files_of_run_from_other_files import remove_checkpoint_and_name_remains
 from truetune.training.write_run_record import describe_input_differences
 
 CASE = "lora:full8+save8+sigint10"
@@ -240,8 +240,8 @@ def test_older_checkpoints_go_and_what_stands_in_them_stays(tmp_path: Path) -> N
     folder = a_run(tmp_path, {}, 4, 8)
     (folder / "checkpoint-4" / "notes.txt").write_text("mine")
     (folder / "checkpoint-8" / "optimizer.pt").write_bytes(b"other" * 100)
-    assert remove_checkpoint(folder / "checkpoint-4") == ["notes.txt"]
-    assert remove_checkpoint(folder / "checkpoint-8") == ["optimizer.pt"]
+    assert remove_checkpoint_and_name_remains(folder / "checkpoint-4") == ["notes.txt"]
+    assert remove_checkpoint_and_name_remains(folder / "checkpoint-8") == ["optimizer.pt"]
     left = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
     )

@@ -39,7 +39,10 @@ from truetune.training.propose_settings import (
 from truetune.training.setting_conflicts import OTHER_STACKS
 from truetune.training.settings_as_explained_yaml import ALWAYS_SET, LAYOUT, SHORT_MEANINGS
 from truetune.training.settings_as_explained_yaml import render_settings_yaml as sheet
-from truetune.training.survey_data_and_model_for_init import MAX_ROWS_SURVEYED, survey_data
+from truetune.training.survey_data_and_model_for_init import (
+    MAX_ROWS_SURVEYED,
+    survey_data_and_model_config,
+)
 from truetune.training.training_recipe import make_recipe
 
 HIDDEN = {
@@ -91,7 +94,7 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
         },
         "test",
     )
-    made = propose_settings(asked, survey_data(asked), name, gpu=False)
+    made = propose_settings(asked, survey_data_and_model_config(asked), name, gpu=False)
     gpu = made.recipe.gpu
     again = make_recipe(spec, rows=made.recipe.rows, gpu=gpu, bf16=gpu)
     assert again.training == made.recipe.training
@@ -277,7 +280,7 @@ def test_rows_that_a_recipe_is_not_for(name: str, data: str, message: str, folde
 
 def test_what_is_found(folder: Path) -> None:
     spec = validate_settings({"data": "pairs.jsonl", "tokenizer": "model"}, "test")
-    found = survey_data(spec)
+    found = survey_data_and_model_config(spec)
     assert (found.format, found.rows, found.exact, found.notes, propose_recipe_name(found)) == (
         "preference",
         40,
@@ -289,7 +292,9 @@ def test_what_is_found(folder: Path) -> None:
     assert found.shape is not None
     assert (found.lengths.examples, found.shape.positions) == (40, 4096)
     assert found.lengths.most == found.lengths.longest
-    poor = survey_data(validate_settings({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
+    poor = survey_data_and_model_config(
+        validate_settings({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test")
+    )
     assert (poor.lengths, poor.shape, propose_recipe_name(poor)) == (None, None, "lora")
     assert ["not known" in note for note in poor.notes] == [True, True]
     made = propose_settings(
@@ -306,7 +311,9 @@ def test_more_rows_than_are_looked_at(folder: Path) -> None:
     (folder / "many.jsonl").write_text(
         "".join(f"{json.dumps(row)}\n" for row in rows("chats.jsonl", count))
     )
-    found = survey_data(validate_settings({"data": "many.jsonl", "tokenizer": "model"}, "test"))
+    found = survey_data_and_model_config(
+        validate_settings({"data": "many.jsonl", "tokenizer": "model"}, "test")
+    )
     assert not found.exact
     assert found.lengths is not None
     assert found.lengths.examples == MAX_ROWS_SURVEYED
@@ -325,7 +332,7 @@ def test_a_length_for_all_but_a_few(folder: Path) -> None:
     ]
     (folder / "few.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in few))
     spec = validate_settings({"data": "few.jsonl", "tokenizer": "model"}, "test")
-    found = survey_data(spec)
+    found = survey_data_and_model_config(spec)
     assert found.lengths is not None
     made = propose_settings(spec, found, "lora", gpu=False)
     assert found.lengths.longest > 2048 > made.recipe.max_length == 1024
@@ -340,7 +347,7 @@ def test_a_gpu(folder: Path) -> None:
     spec = validate_settings(
         {"model": "model", "tokenizer": "model", "data": "chats.jsonl"}, "test"
     )
-    found = survey_data(spec)
+    found = survey_data_and_model_config(spec)
     for size, verdict in ((2**30, "too large, see `truetune plan`"), (2**40, "fits")):
         made = propose_settings(spec, found, "lora", gpu=True, gpu_memory=size)
         assert made.recipe.training.bf16

@@ -15,7 +15,7 @@ from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.training import preflight_checks
-from truetune.training.load_training_rows import (
+from truetune.training.load_encoded_held_out_and_packed_rows import (
     choose_held_out_by_hash,
     held_out_rows_with_their_copies,
     load_training_data,

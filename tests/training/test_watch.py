@@ -39,7 +39,7 @@ def weights(run: Any) -> list[torch.Tensor]:
 
 
 def steps(folder: Path) -> list[int]:
-    return [look.step for look, _ in sampling_pass_files.read_passes_with_limits(folder)]
+    return [look.step for look, _ in sampling_pass_files.read_passes_with_new_token_limits(folder)]
 
 
 def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_looks_are_stored_whole(tmp_path: Path) -> None:
     callback = watcher(tmp_path, said)
     trainer(None, callback).train()
     assert [
-        look for look, _ in sampling_pass_files.read_passes_with_limits(tmp_path)
+        look for look, _ in sampling_pass_files.read_passes_with_new_token_limits(tmp_path)
     ] == callback.looks
     rows = pq.read_table(tmp_path / "samples" / "step-00000006.parquet").to_pylist()
     assert len(rows) == 8
@@ -95,7 +95,9 @@ def test_a_killed_run_goes_on_without_a_gap_or_a_duplicate(tmp_path: Path) -> No
     assert "sampling passes of an earlier run, after step 3" in said[0]
     assert said[0].endswith(": 1")
     assert [look.step for look in resumed.looks][:2] == [0, 2]
-    first, second = (sampling_pass_files.read_passes_with_limits(tmp_path / name) for name in "ab")
+    first, second = (
+        sampling_pass_files.read_passes_with_new_token_limits(tmp_path / name) for name in "ab"
+    )
     assert steps(tmp_path / "b")[-1] == 6
     assert [s.answer for s in first[-1][0].samples] == [s.answer for s in second[-1][0].samples]
     found = [

@@ -60,13 +60,13 @@ def watched(
         now += step if at else 0.0
         if at == 0:
             pace.looks.append((at, look))
-            now, following = now + look, pace.next_step(0, 6)
+            now, following = now + look, pace.next_sampling_step(0, 6)
         elif at in (following, total):
             following = at + every
             if pace.is_due(at, at, now):
                 pace.looks.append((at, look))
                 now += look
-                following = pace.next_step(at, pace.passes_left(at, at, now))
+                following = pace.next_sampling_step(at, pace.passes_left(at, at, now))
     return pace
 
 
@@ -85,7 +85,9 @@ def test_looks_are_spread_over_the_run() -> None:
 def test_looks_keep_to_the_budget() -> None:
     for look in (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0):
         pace = watched(300, 1.0, look, every=50)
-        assert len(pace.looks) == 2 or pace.spent <= 0.03 * (300 + pace.spent)
+        assert len(pace.looks) == 2 or pace.seconds_of_all_passes <= 0.03 * (
+            300 + pace.seconds_of_all_passes
+        )
         assert [pace.looks[0][0], pace.looks[-1][0]] == [0, 300]
     assert len(watched(300, 1.0, 1.2, every=50).looks) == 7
     assert 3 <= len(watched(300, 1.0, 2.5, every=50).looks) <= 4
@@ -97,7 +99,7 @@ def test_a_first_look_that_was_slow_does_not_count_for_all() -> None:
     assert pace.is_due(100, 100, 112.0)
     pace.looks.append((100, 2.0))
     assert int(pace.passes_left(100, 100, 114.0)) == 8
-    assert pace.next_step(100, 8) == 213
+    assert pace.next_sampling_step(100, 8) == 213
 
 
 def test_a_run_that_ends_at_once() -> None:

@@ -42,7 +42,10 @@ def test_two_processes_share_the_prompts_and_stop_together(tmp_path: Path) -> No
     assert {found["spread"] for found in (first, second)} == {"FSDP"}
     assert first["together"]
     assert second["together"]
-    looks = [look for look, _ in sampling_pass_files.read_passes_with_limits(tmp_path / "watched")]
+    looks = [
+        look
+        for look, _ in sampling_pass_files.read_passes_with_new_token_limits(tmp_path / "watched")
+    ]
     assert [look.step for look in looks] == [0, 2]
     assert [[sample.prompt.line for sample in look.samples] for look in looks] == [
         list(range(1, 9))

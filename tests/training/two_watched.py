@@ -36,15 +36,15 @@ sums.add(
 )
 same = all(map(torch.equal, run.model.parameters(), plain.model.parameters()))
 model: Any = peft.get_peft_model(tiny.model(), peft.LoraConfig(r=2, target_modules="all-linear"))
-alone = callback.speech.generate(model, prompts(), LIMIT, inf)
+alone = callback.speech.answer_prompts_greedily(model, prompts(), LIMIT, inf)
 mesh = init_device_mesh("cpu", (2,))
 for part in (*model.get_base_model().model.layers, model):
     fully_shard(part, mesh=mesh)
 measure_row_and_token_costs(callback.speech, model, prompts())
-together = [callback.speech.generate(model, prompts(), LIMIT, inf)]
+together = [callback.speech.answer_prompts_greedily(model, prompts(), LIMIT, inf)]
 ids = torch.tensor([prompts()[0].ids])
 model(input_ids=ids, labels=ids).loss.backward()
-together.append(callback.speech.generate(model, prompts(), LIMIT, inf))
+together.append(callback.speech.answer_prompts_greedily(model, prompts(), LIMIT, inf))
 
 found = {
     "same": same,

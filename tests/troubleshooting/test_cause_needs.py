@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.project_traits import (
+from truetune.checks.explaining.recognise_project_traits_behind_causes import (
     Trait,
     patterns_of_wrong_and_missing_names,
     traits_mentioned_as_missing,
 )
 from truetune.logs.run_log import Curve, RunLog
-from truetune.troubleshooting.evidence_against_causes import read_evidence
-from truetune.troubleshooting.project_facts import read_facts_of_project
+from truetune.troubleshooting.find_traits_shown_by_project_lines import read_facts_of_project
+from truetune.troubleshooting.project_evidence_for_ruling_out_causes import read_evidence
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
     _causes_of_rules,

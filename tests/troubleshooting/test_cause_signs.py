@@ -9,8 +9,8 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.recognise_questions_about_speed import guides_of_named_speed
 from truetune.checks.findings import Finding
-from truetune.troubleshooting.evidence_against_causes import read_evidence
-from truetune.troubleshooting.project_facts import read_facts_of_project
+from truetune.troubleshooting.find_traits_shown_by_project_lines import read_facts_of_project
+from truetune.troubleshooting.project_evidence_for_ruling_out_causes import read_evidence
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
     _causes_of_guide_and_if_listed,
@@ -19,11 +19,11 @@ from truetune.troubleshooting.rank_causes import (
     share_of_cause_in_finding,
 )
 from truetune.troubleshooting.rule_out_causes import find_reason_against
-from truetune.troubleshooting.signs import speed
+from truetune.troubleshooting.signs import slow_training_or_generation
 from truetune.troubleshooting.signs.find_signs_in_statements import (
     SIGNS,
     find_signs,
-    signs_of_cause,
+    signs_belonging_to_cause_text,
 )
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
@@ -33,7 +33,11 @@ ADAPTER = "model = AutoPeftModelForCausalLM.from_pretrained(folder)\n"
 def shown(text: str) -> set[str]:
     """The signs of slowness alone: other symptoms have tables and tests of their own."""
     found = find_signs([ProjectText(Path("a.py"), text, True)])
-    return {sign.words.lstrip("^").replace("\\", "") for sign in found if sign in speed.SIGNS}
+    return {
+        sign.words.lstrip("^").replace("\\", "")
+        for sign in found
+        if sign in slow_training_or_generation.SIGNS
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,7 @@ def test_each_sign_is_of_a_cause() -> None:
     texts = [
         cause.text for guide in GUIDES for cause, _ in _causes_of_guide_and_if_listed(guide.name)
     ]
-    assert {sign for text in texts for sign in signs_of_cause(text)} == set(SIGNS)
+    assert {sign for text in texts for sign in signs_belonging_to_cause_text(text)} == set(SIGNS)
 
 
 def test_a_sign_gives_its_cause_a_line_and_a_better_place() -> None:

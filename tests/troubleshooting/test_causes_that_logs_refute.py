@@ -7,7 +7,10 @@ import pytest
 
 from tests.troubleshooting.test_ruled_out import log, reason
 from truetune.checks.correct_findings_by_other_files import _without_repeated_advice
-from truetune.checks.explaining.project_traits import Trait, traits_shown_by_line
+from truetune.checks.explaining.recognise_project_traits_behind_causes import (
+    Trait,
+    traits_shown_by_line,
+)
 
 FALLING = list(np.linspace(2.0, 0.6, 9))
 FLAT = [2.0, 1.98, 2.01, 1.99, 2.0, 2.02, 1.97, 2.0, 1.99]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.explaining.project_traits import (
+from truetune.checks.explaining.recognise_project_traits_behind_causes import (
     Trait,
     traits_shown_by_line,
     traits_switched_off_by_line,
 )
-from truetune.troubleshooting.project_facts import read_facts_of_project
+from truetune.troubleshooting.find_traits_shown_by_project_lines import read_facts_of_project
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import choose_guides
 
@@ -46,8 +46,8 @@ def test_reentrant_checkpoints_are_there_unless_they_are_switched_off() -> None:
         "x", [ProjectText(Path("a.yml"), "kwargs:\n  use_reentrant: false\n", True)]
     )
     silent = read_facts_of_project("x", [ProjectText(Path("a.yml"), "adapter: lora\n", True)])
-    assert Trait.REENTRANT not in off.present | off.unknown
-    assert Trait.REENTRANT in silent.unknown
+    assert Trait.REENTRANT not in off.traits_shown_by_project | off.traits_files_could_not_show
+    assert Trait.REENTRANT in silent.traits_files_could_not_show
 
 
 def test_the_phase_of_a_failure_excludes_others() -> None:

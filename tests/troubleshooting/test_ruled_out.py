@@ -10,7 +10,7 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.run_log import Curve, RunLog
-from truetune.troubleshooting.evidence_against_causes import read_evidence
+from truetune.troubleshooting.project_evidence_for_ruling_out_causes import read_evidence
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_rules
 from truetune.troubleshooting.rule_out_causes import RULES, find_reason_against

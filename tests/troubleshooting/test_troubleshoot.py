@@ -12,18 +12,24 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.project_traits import Trait, precondition_of_cause
+from truetune.checks.explaining.recognise_project_traits_behind_causes import (
+    Trait,
+    precondition_of_cause,
+)
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.report.symptom_terminal import _cause_lines
-from truetune.troubleshooting.evidence_against_causes import Evidence
-from truetune.troubleshooting.project_facts import ProjectFacts, read_facts_of_project
+from truetune.troubleshooting.find_traits_shown_by_project_lines import (
+    ProjectFacts,
+    read_facts_of_project,
+)
+from truetune.troubleshooting.project_evidence_for_ruling_out_causes import Evidence
 from truetune.troubleshooting.project_words import (
     MAX_BYTES_PER_FILE,
     TextLine,
     read_project_texts,
-    read_project_words,
+    read_word_stems_of_project,
 )
 from truetune.troubleshooting.rank_causes import LikelyCause, choose_guides, rank_causes
 from truetune.troubleshooting.troubleshoot import _judge_cause
@@ -115,7 +121,7 @@ def test_causes_that_point_at_a_finding_come_last(tmp_path: Path) -> None:
     (finding,) = (one for one in report.findings if one.rule == "client-asks-for-the-base")
     assert finding in report.proving_findings()
     remaining = report.remaining()
-    shown = [n for n, one in enumerate(remaining) if report._is_shown_by_findings(one)]
+    shown = [n for n, one in enumerate(remaining) if report._are_all_cause_lines_at_findings(one)]
     assert shown
     assert shown == list(range(len(remaining)))[-len(shown) :]
 
@@ -124,7 +130,7 @@ def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
     guide = next(guide for guide in GUIDES if guide.name == "garbage-output")
     modelfile = tmp_path / "Modelfile"
     modelfile.write_text("FROM ./model.gguf\nPARAMETER num_ctx 4096\n# ollama\n")
-    words = read_project_words([tmp_path])
+    words = read_word_stems_of_project([tmp_path])
 
     def place(words: frozenset[str]) -> int:
         ranked = rank_causes(((guide, 1.0),), "answers are garbage", words)
@@ -158,7 +164,7 @@ def test_rows_vocabularies_and_binary_files_have_no_words(tmp_path: Path) -> Non
     hidden.mkdir()
     hidden.joinpath("notes.txt").write_text("zebra")
     tmp_path.joinpath("bad.log").write_bytes(b"\xff\xfe giraffe")
-    words = read_project_words([tmp_path, tmp_path / "missing.py"])
+    words = read_word_stems_of_project([tmp_path, tmp_path / "missing.py"])
     assert "giraf" in words
     assert not any(word.startswith("zebra") for word in words)
 
@@ -166,7 +172,7 @@ def test_rows_vocabularies_and_binary_files_have_no_words(tmp_path: Path) -> Non
 def test_both_ends_of_a_long_log_are_read(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("zebra\n" + "step loss\n" * (MAX_BYTES_PER_FILE // 5) + "giraffe\n")
-    words = read_project_words([log])
+    words = read_word_stems_of_project([log])
     assert any(word.startswith("zebra") for word in words)
     assert any(word.startswith("giraf") for word in words)
 
@@ -255,20 +261,20 @@ def test_what_the_files_make_impossible_comes_last(tmp_path: Path) -> None:
     question, guide = "the loss does not fall", "loss-does-not-fall"
     rewarded = "of GRPO the loss is no measure"
     sft = _facts(tmp_path, SOUND_SCRIPT)
-    assert Trait.REINFORCEMENT not in sft.present | sft.unknown
+    assert Trait.REINFORCEMENT not in sft.traits_shown_by_project | sft.traits_files_could_not_show
     grpo = _facts(tmp_path, SOUND_SCRIPT.replace("SFT", "GRPO"))
     assert _place(rewarded, grpo, question, guide) < 5 < 20 < _place(rewarded, sft, question, guide)
 
 
 def test_a_project_without_training_excludes_nothing_of_it(tmp_path: Path) -> None:
     facts = _facts(tmp_path, "print('hello')\n")
-    assert Trait.PREFERENCE in facts.unknown
-    assert Trait.VLLM in facts.unknown
+    assert Trait.PREFERENCE in facts.traits_files_could_not_show
+    assert Trait.VLLM in facts.traits_files_could_not_show
 
 
 def test_what_the_user_names_is_there(tmp_path: Path) -> None:
     facts = _facts(tmp_path, SOUND_SCRIPT, "the loss is flat on 8 GPUs")
-    assert Trait.SEVERAL_PROCESSES in facts.present
+    assert Trait.SEVERAL_PROCESSES in facts.traits_shown_by_project
 
 
 def test_a_comment_and_an_import_are_not_the_line_to_look_at(tmp_path: Path) -> None:
@@ -303,7 +309,9 @@ def test_lines_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
 def test_a_text_declares_what_its_fault_takes(
     text: str, present: set[Trait], is_possible: bool
 ) -> None:
-    lacking = precondition_of_cause(text).excluding_traits(frozenset(present), frozenset())
+    lacking = precondition_of_cause(text).missing_traits_that_exclude_cause(
+        frozenset(present), frozenset()
+    )
     assert (not lacking) == is_possible
 
 

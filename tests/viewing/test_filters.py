@@ -29,12 +29,12 @@ from truetune.report.page import html_page_of_report
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing import read_parts_of_files
 from truetune.viewing.count_conversation_tokens import ConversationTokenCounter
+from truetune.viewing.filter_and_sort_rows import RowFilter, select_rows
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.read_parts_of_files import TextReader
-from truetune.viewing.row_counts import count_tokens
-from truetune.viewing.row_filter import RowFilter, select_rows
 from truetune.viewing.row_index import RowIndex
 from truetune.viewing.row_service import MAX_NAMED_FILES, RowService
+from truetune.viewing.token_counts_of_rows import count_tokens
 from truetune.viewing.view import make_row_service
 
 
@@ -65,7 +65,7 @@ def rows_of(selection: dict[str, Any]) -> list[int]:
 )  # fmt: skip
 def test_the_figures_are_those_of_the_rows_that_are_drawn(settings: dict[str, Any]) -> None:
     service = counted(BROKEN, **settings)
-    figures, _ = service.background_count.counts.joined()
+    figures, _ = service.background_count.counts.joined_counts_and_rows_per_kind()
     for number in range(0, 212, 3):
         drawn = service.rows(number, 1)["rows"]
         tokens = sum(len(row["ids"]) for row in drawn)
@@ -110,7 +110,7 @@ def test_encoded_rows_count(tmp_path: Path, packed: bool) -> None:
     totals = service.totals()
     assert (totals["failure"], totals["done"]) == (None, True)
     drawn = service.rows(0, 1)["rows"][0]
-    figures, _ = service.background_count.counts.joined()
+    figures, _ = service.background_count.counts.joined_counts_and_rows_per_kind()
     assert figures.tokens[0] == len(drawn["ids"])
     assert figures.supervised[0] == drawn["supervised"].count("1")
     service.close()
@@ -118,14 +118,16 @@ def test_encoded_rows_count(tmp_path: Path, packed: bool) -> None:
 
 def test_filters_and_orders_are_what_they_say() -> None:
     service = counted(BROKEN, max_length=512)
-    figures, _ = service.background_count.counts.joined()
+    figures, _ = service.background_count.counts.joined_counts_and_rows_per_kind()
     longest = rows_of(service.select(RowFilter(min_tokens=100, sort="longest")))
     assert longest == sorted(
         (row for row in range(212) if figures.tokens[row] >= 100),
         key=lambda row: (-int(figures.tokens[row]), row),
     )
     least = rows_of(service.select(RowFilter(max_supervised=10, sort="least")))
-    assert {0.0, *figures.shares[least]} == {*figures.shares[figures.shares <= 0.1]}
+    assert {0.0, *figures.supervised_share_by_row[least]} == {
+        *figures.supervised_share_by_row[figures.supervised_share_by_row <= 0.1]
+    }
     with_tools = rows_of(service.select(RowFilter(role="tool_call")))
     assert with_tools
     for number in with_tools:
@@ -177,7 +179,7 @@ def test_a_row_with_exactly_the_share_of_a_bound_is_listed() -> None:
 def test_a_filter_of_100_000_rows_takes_a_moment(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     service = counted(DATA)
-    figures, _ = service.background_count.counts.joined()
+    figures, _ = service.background_count.counts.joined_counts_and_rows_per_kind()
     again = rng.integers(0, len(figures.tokens), 100_000)
     kinds = (figures.tokens[again], figures.supervised[again], figures.kinds[again])
     service.background_count.counts.clear()
@@ -355,7 +357,7 @@ def test_rows_of_token_ids_count(tmp_path: Path) -> None:
     path = tmp_path / "ids.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     service = counted(path)
-    figures, _ = service.background_count.counts.joined()
+    figures, _ = service.background_count.counts.joined_counts_and_rows_per_kind()
     assert figures.tokens.tolist() == [4, 3]
     assert figures.supervised.tolist() == [2, 2]
     service.close()
@@ -377,7 +379,7 @@ def test_a_shortcut_that_is_wrong_voids_what_was_counted(monkeypatch: pytest.Mon
     service.background_count.run()
     assert len(asked) == 2
     assert service.background_count.is_done
-    assert len(service.background_count.counts.joined()[0].tokens) == 200
+    assert len(service.background_count.counts.joined_counts_and_rows_per_kind()[0].tokens) == 200
     service.close()
 
 

@@ -276,11 +276,11 @@ def test_a_changed_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n')
     row_index = indexed([str(path)])
-    assert row_index.changed() == []
+    assert row_index.changed_files() == []
     path.write_text('{"text": "b"}\n{"text": "c"}\n')
-    assert row_index.changed() == [str(path)]
+    assert row_index.changed_files() == [str(path)]
     path.unlink()
-    assert row_index.changed() == [str(path)]
+    assert row_index.changed_files() == [str(path)]
     row_index.close()
 
 

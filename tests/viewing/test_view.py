@@ -25,12 +25,16 @@ from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
+from truetune.report.page.json_of_one_examples_tokens import (
+    MAX_ROW_TOKENS,
+    TokenRow,
+    row_without_tokens,
+)
 from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
-from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
 from truetune.settings.run_spec import RunSpec
-from truetune.viewing.row_counts import TokenCounter
 from truetune.viewing.row_index import RowIndex, SourcedRecords
 from truetune.viewing.row_service import RowService
+from truetune.viewing.token_counts_of_rows import TokenCounter
 from truetune.viewing.token_rows_of_conversations import ConversationRows
 from truetune.viewing.view import View, make_row_service, start_view_server, view
 

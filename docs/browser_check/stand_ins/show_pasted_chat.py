@@ -13,8 +13,8 @@ from typing import Any
 
 import tokenizers
 
-from truetune.cached_for_one_call import forget_what_was_read
-from truetune.checks.check_data import prepare_rule_setup, view_row_tokens
+from truetune.cached_for_one_call import clear_one_call_caches
+from truetune.checks.check_data import load_tokenizer_and_template, view_row_tokens
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule_catalogue import all_rules
@@ -52,7 +52,7 @@ def show_pasted_chat(chat: str, template: str, settings: str) -> str:
     Returns:
         JSON with `examples`, as of `truetune show --json`, `findings` and `not_judged`; or with `error`.
     """
-    forget_what_was_read()
+    clear_one_call_caches()
     try:
         given: dict[str, Any] = json.loads(settings)
         CHAT.write_text(json.dumps(_read_chat(chat), ensure_ascii=False) + "\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def show_pasted_chat(chat: str, template: str, settings: str) -> str:
 
 def _judge_row(spec: RunSpec) -> Judgement:
     """What the rules say of the one row and its tokenizer."""
-    setup = prepare_rule_setup(spec, only_reference=True)
+    setup = load_tokenizer_and_template(spec, only_reference=True)
     kinds = [rule for rule in all_rules(*STATIONS) if rule.name() not in COMPARE_ROWS]
     rules = DataRules(kinds, setup)
     rows = list(read_conversations(spec.data))

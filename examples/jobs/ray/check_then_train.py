@@ -8,7 +8,9 @@ step on another node.
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import ray
 
@@ -19,20 +21,52 @@ TRAIN = ("truetune", "run", "--", "python", "train.py")
 
 # A step that ends with findings must not be tried again: the data are the same the second time.
 @ray.remote(max_retries=0)
-def run_step(command: tuple[str, ...], folder: str) -> tuple[int, str]:
+def run_step(command: tuple[str, ...], folder: str) -> Iterator[str | int]:
     """Run one command on a node of the cluster.
 
     Args:
         command: The program and its arguments.
         folder: Where it runs; all nodes see it.
 
-    Returns:
-        Its exit code, and all that it printed.
+    Yields:
+        Each line that it prints, as soon as it is printed, and its exit code at the end.
+
+    Raises:
+        FileNotFoundError: The node has no such program or folder.
     """
-    done = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    return done.returncode, done.stdout
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        # Not `yield from`: Ray sends into its generators, and a file takes nothing.
+        for line in process.stdout:  # noqa: UP028
+            yield line
+    yield process.returncode
+
+
+def print_lines(step: Iterator["ray.ObjectRef[str | int]"]) -> int:
+    """Print what a step prints, while it runs.
+
+    Args:
+        step: The running task.
+
+    Returns:
+        The exit code of its command.
+
+    Raises:
+        RuntimeError: The task ended without one.
+    """
+    for item in step:
+        line_or_exit_code = ray.get(item)
+        if isinstance(line_or_exit_code, int):
+            return line_or_exit_code
+        print(line_or_exit_code, end="", flush=True)
+    raise RuntimeError("the step ended without an exit code")
 
 
 def main(folder: Path) -> int:
@@ -52,8 +86,8 @@ def main(folder: Path) -> int:
         (TRAIN, {"num_cpus": 1, "num_gpus": gpus}),
     ):
         step = run_step.options(**resources).remote(command, str(folder))
-        exit_code, output = ray.get(step)
-        print(output, end="", flush=True)
+        # Ray's types don't say that a task which yields gives an iterator.
+        exit_code = print_lines(cast("Iterator[ray.ObjectRef[str | int]]", step))
         if exit_code:
             print(f"exit code {exit_code}: {' '.join(command)}", file=sys.stderr)
             return exit_code

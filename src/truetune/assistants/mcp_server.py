@@ -33,14 +33,14 @@ INSTRUCTIONS = (
 )
 
 
-def _list_of_one_or_more(value: object) -> object:
+def _wrap_single_text_in_list(value: object) -> object:
     """A single text as a list of it: assistants often name one path without brackets."""
     return [value] if isinstance(value, str) else value
 
 
 Paths = Annotated[
     list[str],
-    BeforeValidator(_list_of_one_or_more),
+    BeforeValidator(_wrap_single_text_in_list),
     Field(
         description="Files or folders of one run, named together: rows, settings, scripts, logs, models."
     ),
@@ -95,13 +95,13 @@ def check(
 ) -> str:
     """Check rows, settings, scripts, logs and checkpoints of a fine-tune. Reads only. Returns brief JSON: verdict,
     counts, findings with place and remedy, and what was not judged."""
-    return _answer(lambda: tools.check_files(paths, tokenizer, trainer))
+    return _call_result_as_json_or_tool_error(lambda: tools.check_files(paths, tokenizer, trainer))
 
 
 def lint(paths: Paths) -> str:
     """Check Python scripts, notebooks and shell scripts alone for code that spoils training or serving. Reads only.
     Returns brief JSON."""
-    return _answer(lambda: tools.lint_files(paths))
+    return _call_result_as_json_or_tool_error(lambda: tools.lint_files(paths))
 
 
 def diagnose(
@@ -116,7 +116,9 @@ def diagnose(
 ) -> str:
     """Diagnose the log of a training run: loss, gradients, rates, rewards, how it ended. Reads only. Returns brief
     JSON."""
-    return _answer(lambda: tools.diagnose_run(path, data or (), tokenizer))
+    return _call_result_as_json_or_tool_error(
+        lambda: tools.diagnose_run(path, data or (), tokenizer)
+    )
 
 
 def troubleshoot(
@@ -128,7 +130,9 @@ def troubleshoot(
 ) -> str:
     """Find the cause of a symptom in the files of a run. Reads only. Returns brief JSON whose first findings prove a
     cause of the symptom; causes are left to check by hand."""
-    return _answer(lambda: tools.troubleshoot_symptom(symptom, paths, tokenizer))
+    return _call_result_as_json_or_tool_error(
+        lambda: tools.troubleshoot_symptom(symptom, paths, tokenizer)
+    )
 
 
 def explain(
@@ -138,7 +142,7 @@ def explain(
 ) -> str:
     """Give the page of a rule (why it matters, how to fix it), or the rules, messages and guides that fit some words.
     Reads no files."""
-    return _answer(lambda: tools.explain_rule_or_words(question))
+    return _call_result_as_json_or_tool_error(lambda: tools.explain_rule_or_words(question))
 
 
 def fix(
@@ -159,12 +163,12 @@ def fix(
     ] = False,
 ) -> str:
     """Show the edits that end findings of scripts or rows as a unified diff; write them only with write=true."""
-    return _answer(
+    return _call_result_as_json_or_tool_error(
         lambda: tools.fix_files(path, tokenizer, write=write, output=output, unsafe=unsafe)
     )
 
 
-def _answer(call: Callable[[], _JsonRecord]) -> str:
+def _call_result_as_json_or_tool_error(call: Callable[[], _JsonRecord]) -> str:
     """The JSON of a call's result. Raises ToolError, with one line, for input that can't be read."""
     try:
         with _ONE_AT_A_TIME:

@@ -44,11 +44,11 @@ def install_skill(folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"{target.parent}: can't be made: {error.strerror}") from None
     form = FileForm("a skill that truetune wrote and nobody edited", _is_unedited_skill)
-    write_output_file(target, _sign_skill(read_skill().encode()), form)
+    write_output_file(target, _append_digest_line(read_skill().encode()), form)
     return target
 
 
-def _sign_skill(body: bytes) -> bytes:
+def _append_digest_line(body: bytes) -> bytes:
     """The text with a last line that holds the digest of all above it."""
     digest = hashlib.sha256(body).hexdigest()
     return body + f"<!-- truetune {__version__}: skill {digest} -->\n".encode()

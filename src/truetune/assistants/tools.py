@@ -11,12 +11,13 @@ Every function raises a `truetune.errors.TruetuneError`, whose text is one line,
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truetune.cached_for_one_call import forget_what_was_read
+from truetune.cached_for_one_call import clear_one_call_caches
 from truetune.errors import UsageError
 from truetune.package import __version__
 from truetune.settings.run_spec import RunSpec
@@ -116,7 +117,7 @@ def check_files(
     from truetune.report.brief_json import make_brief_report
     from truetune.troubleshooting.check_project import check_project
 
-    forget_what_was_read()
+    clear_one_call_caches()
     _refuse_empty(paths, "paths")
     spec = _make_spec("check", tokenizer=tokenizer, trained_by=trainer)
     return make_brief_report(check_project(list(paths), spec))
@@ -137,7 +138,7 @@ def lint_files(paths: Sequence[str]) -> BriefReport:
     from truetune.checks.lint import lint
     from truetune.report.brief_json import make_brief_report
 
-    forget_what_was_read()
+    clear_one_call_caches()
     _refuse_empty(paths, "paths")
     return make_brief_report(lint(paths))
 
@@ -159,7 +160,7 @@ def diagnose_run(path: str, data: Sequence[str] = (), tokenizer: str | None = No
     from truetune.checks.diagnose_log import diagnose
     from truetune.report.brief_json import make_brief_report
 
-    forget_what_was_read()
+    clear_one_call_caches()
     if data and tokenizer is None:
         raise UsageError("data needs the run's tokenizer: name its folder as tokenizer")
     spec = _make_spec("diagnose", tokenizer=tokenizer, data=tuple(data) or None)
@@ -185,7 +186,7 @@ def troubleshoot_symptom(
     from truetune.report.brief_json import make_brief_report
     from truetune.troubleshooting.troubleshoot import troubleshoot
 
-    forget_what_was_read()
+    clear_one_call_caches()
     spec = _make_spec("troubleshoot", tokenizer=tokenizer)
     return make_brief_report(troubleshoot(symptom, list(paths), spec))
 
@@ -203,7 +204,10 @@ def explain_rule_or_words(question: str) -> Explanation:
         UsageError: nothing is known of it.
     """
     from truetune.checks.explaining.recognise_rule_name import is_written_like_rule_name
-    from truetune.checks.explaining.search_topics import list_topics, search_topics
+    from truetune.checks.explaining.search_rules_messages_guides_commands import (
+        list_topics,
+        search_topics,
+    )
     from truetune.report.explain_messages_and_guides_terminal import (
         find_message_or_guide,
         message_or_guide_json,
@@ -251,7 +255,7 @@ def fix_files(
     Raises:
         TruetuneError: the path can't be read, or rows are to be written and `output` is missing or can't be written.
     """
-    forget_what_was_read()
+    clear_one_call_caches()
     if not Path(path).exists():
         raise UsageError(f"{path}: there is no such file or folder")
     if Path(path).is_dir() or Path(path).suffix in SOURCE_SUFFIXES:
@@ -271,23 +275,18 @@ def _fix_sources(path: str, *, write: bool, unsafe: bool) -> FixResult:
 
     report = lint([path], fix=write, unsafe=unsafe, diff=not write)
     diff = "".join(change.diff for change in report.changes)
-    done = [finding for change in report.changes for finding in change.fixed]
-    rules = dict.fromkeys((finding.rule, finding.remedy) for finding in done)
-    fixed_rules = {rule for rule, _ in rules}
+    fixed = Counter(
+        (finding.rule, finding.remedy) for change in report.changes for finding in change.fixed
+    )
+    fixed_rules = {rule for rule, _ in fixed}
+    # A diff changes nothing, so the report still has what it would end.
+    left = [one for one in report.findings if write or one.rule not in fixed_rules]
     return FixResult(
         path=path,
         written=tuple(change.path for change in report.changes) if write else (),
-        changes=tuple(
-            FixedRule(rule, remedy, sum((one.rule, one.remedy) == (rule, remedy) for one in done))
-            for rule, remedy in rules
-        ),
+        changes=_fixed_rules(fixed),
         unsafe_changes=(),
-        # A diff changes nothing, so the report still has what it would end.
-        left=tuple(
-            f"{finding.rule}: {finding.message}; {finding.remedy}"
-            for finding in report.findings
-            if write or finding.rule not in fixed_rules
-        ),
+        left=tuple(f"{finding.rule}: {finding.message}; {finding.remedy}" for finding in left),
         not_judged=tuple(map(str, report.requested_not_judged())),
         diff=diff[:MAX_DIFF_CHARACTERS],
         diff_is_cut=len(diff) > MAX_DIFF_CHARACTERS,

@@ -19,18 +19,18 @@ from truetune.auditing.audit import Field, Sample
 from truetune.auditing.document_borders import number_documents
 from truetune.auditing.expected_tokens_without_rendering import (
     TokenRange,
-    expected_by_fields,
-    expected_by_markers,
+    expected_token_mask_by_fields,
+    expected_token_mask_by_markers,
     find_answer_marker,
     find_answer_starts,
-    mark_stops,
+    mark_first_stop_after_answers,
 )
 from truetune.auditing.find_padding import PadToken
-from truetune.auditing.match_renderings import (
+from truetune.auditing.find_rendered_rows_in_batch_ids import (
     RenderingIndex,
     RenderingMatch,
+    assistant_token_mask,
     index_renderings,
-    mark_answers,
 )
 from truetune.auditing.read_lines_of_recorded_batch import BatchLine, list_batch_lines
 from truetune.auditing.recognise_rows_in_text import GivenRowIndex
@@ -94,7 +94,7 @@ class TokenAligner:
         self.rows = GivenRowIndex(
             dict(zip(facts["data"]["numbers"], record.rows, strict=True)), _make_normalizer(probes)
         )
-        self._aligned = _have_data_sets_as_many_rows(facts["data"])
+        self._aligned = _have_given_and_prepared_same_row_count(facts["data"])
         self._answer_marker = find_answer_marker(probes)
         self._control_ids = probes.tokenizer.control if probes else frozenset()
         self._bytes_by_id = _spell_ids(self.lines, probes)
@@ -183,7 +183,7 @@ class TokenAligner:
             if not self._is_nothing_or_bos_beside_rendering(
                 line, at, start, placed, match, begun=begun
             ):
-                self._place_unrendered(
+                self._place_by_row_texts_or_markers(
                     line, LinePart(at, start, part.rows, None), placed, begun=begun
                 )
                 begun = True
@@ -197,7 +197,7 @@ class TokenAligner:
                 line, at, part.end, placed, matches[-1], begun=begun
             )
         ):
-            self._place_unrendered(
+            self._place_by_row_texts_or_markers(
                 line, LinePart(at, part.end, part.rows, part.hint), placed, begun=begun
             )
 
@@ -242,12 +242,12 @@ class TokenAligner:
                 True,
             )
         # The rendering tells the source of a token. Which field of the row it is from is told by the text.
-        text = self._searched_text(line, start, end)
+        text = self._make_searchable_text(line, start, end)
         for spot in self.rows.find_fields(
             example.row, text, 0, len(text.text), cut=len(example.ids) > end - start
         ):
             inside = text.tokens_of(spot) + start
-            self._give_to_field(
+            self._assign_tokens_to_field(
                 inside[placed.source[inside] != Source.TEMPLATE], example.row, spot, placed
             )
 
@@ -259,13 +259,13 @@ class TokenAligner:
         marks = find_answer_starts(part, self._answer_marker)
         if marks:
             placed.expected[start:end], placed.known[start:end] = (
-                expected_by_markers(part, marks, self.stops),
+                expected_token_mask_by_markers(part, marks, self.stops),
                 True,
             )
         else:
-            mark_stops(part, self.stops)
+            mark_first_stop_after_answers(part, self.stops)
 
-    def _give_to_field(
+    def _assign_tokens_to_field(
         self, tokens: NDArray[np.int64], row: int, spot: FieldSpot, placed: LineTokens
     ) -> None:
         """Note that these tokens are from a field of a row; each field is listed once."""
@@ -279,14 +279,14 @@ class TokenAligner:
         if spot.cut and number not in placed.cut:
             placed.cut.append(number)
 
-    def _place_unrendered(
+    def _place_by_row_texts_or_markers(
         self, line: BatchLine, part: LinePart, placed: LineTokens, *, begun: bool = False
     ) -> None:
         """A range that is no rendering of a row: by the texts of rows, else by the template's markers."""
         start, end = part.start, part.end
         if start == end:
             return
-        text = self._searched_text(line, start, end)
+        text = self._make_searchable_text(line, start, end)
         found_rows = self.rows.search(
             text, part.rows, part.hint, ended=int(line.ids[end - 1]) in self.stops
         )
@@ -294,7 +294,7 @@ class TokenAligner:
             for spot in row_spots:
                 inside = text.tokens_of(spot) + start
                 placed.source[inside] = spot.source
-                self._give_to_field(inside, row, spot, placed)
+                self._assign_tokens_to_field(inside, row, spot, placed)
             # A second row in one range: packed without borders, or borders that the batch does not show.
             if number or begun:
                 placed.starts[start + self._first_token_of_row(line, text, row_spots, start)] = True
@@ -303,7 +303,7 @@ class TokenAligner:
             plain = ~np.isin(line.ids[start:end], list(self._control_ids | self.stops))
             placed.source[start:end][plain] = Source.TEXT
         self._mark_all_bos_at_start(line, start, end, placed)
-        self._mark_expected(line, start, end, placed, bool(found_rows))
+        self._mark_expected_without_rendering(line, start, end, placed, bool(found_rows))
 
     def _mark_all_bos_at_start(
         self, line: BatchLine, start: int, end: int, placed: LineTokens
@@ -313,15 +313,15 @@ class TokenAligner:
             placed.source[start] = Source.BOS
             start += 1
 
-    def _mark_expected(
+    def _mark_expected_without_rendering(
         self, line: BatchLine, start: int, end: int, placed: LineTokens, found_rows: bool
     ) -> None:
         """What the model must produce of a range without a rendering: by its answers' texts, else by markers."""
         part = self._token_range(line, start, end, placed)
         marks = find_answer_starts(part, self._answer_marker)
         # Texts of answers are surer than markers, which a user may have written.
-        if mark_answers(part.source).any():
-            mark_stops(part, self.stops)
+        if assistant_token_mask(part.source).any():
+            mark_first_stop_after_answers(part, self.stops)
             # Preference rows hold their prompt as messages, whose assistant turns are not to be learned.
             paths = [
                 placed.fields[i].path if i >= 0 else ""
@@ -329,18 +329,18 @@ class TokenAligner:
             ]
             prompt = np.array([path.startswith("prompt") for path in paths], np.bool_)
             placed.expected[start:end], placed.known[start:end] = (
-                expected_by_fields(part, marks, prompt),
+                expected_token_mask_by_fields(part, marks, prompt),
                 True,
             )
             placed.tokens_by_method["fields"] += end - start
         elif marks:
             placed.expected[start:end], placed.known[start:end] = (
-                expected_by_markers(part, marks, self.stops),
+                expected_token_mask_by_markers(part, marks, self.stops),
                 True,
             )
             placed.tokens_by_method["fields" if found_rows else "markers"] += end - start
         else:
-            mark_stops(part, self.stops)
+            mark_first_stop_after_answers(part, self.stops)
             placed.tokens_by_method["fields" if found_rows else ""] += end - start
 
     def _first_token_of_row(
@@ -362,7 +362,7 @@ class TokenAligner:
         """The bytes that these ids spell."""
         return b"".join(self._bytes_by_id[i] for i in ids.tolist())
 
-    def _searched_text(self, line: BatchLine, start: int, end: int) -> SearchedText:
+    def _make_searchable_text(self, line: BatchLine, start: int, end: int) -> SearchedText:
         """The text of a range, nothing of it placed yet."""
         pieces = [self._bytes_by_id[i] for i in line.ids[start:end].tolist()]
         begins = np.cumsum([0, *map(len, pieces)])
@@ -389,7 +389,7 @@ def _spell_ids(lines: list[BatchLine], probes: Probes | None) -> dict[int, bytes
     return {i: vocabulary.spell(i) if i >= 0 else b"" for i in ids}
 
 
-def _have_data_sets_as_many_rows(data: dict[str, dict[str, int | None] | None]) -> bool:
+def _have_given_and_prepared_same_row_count(data: dict[str, dict[str, int | None] | None]) -> bool:
     """Have the given rows and the prepared ones the same number? Then they are likely to have the same order."""
     given, prepared = data.get("given"), data.get("prepared")
     return bool(

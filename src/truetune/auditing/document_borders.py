@@ -22,7 +22,7 @@ CUMULATIVE_LENGTH_KEYS = ("cu_seq_lens_q", "cu_seq_lens", "cu_seqlens", "cu_seql
 DOCUMENT_NUMBER_KEYS = ("seq_idx", "sequence_ids", "document_ids", "segment_ids")
 
 
-def find_document_starts(
+def document_starts_and_keys_showing_them(
     arrays: Arrays, line: int, text: NDArray[np.bool_]
 ) -> tuple[DocumentStarts, tuple[str, ...]]:
     """((tokens,) does a document begin here?, the keys of the batch that show more than one)."""

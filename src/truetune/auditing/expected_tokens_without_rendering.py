@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.match_renderings import mark_answers
+from truetune.auditing.find_rendered_rows_in_batch_ids import assistant_token_mask
 from truetune.render.rendering import Source
 from truetune.render.template_probes import ANSWER, QUESTION, Probes, alternating_chat
 
@@ -40,7 +40,7 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     # A template may refuse a chat, or write neither as it is given: then there is no marker to look for.
     if QUESTION not in prompt or QUESTION not in whole or ANSWER not in whole:
         return b""
-    opening = _generation_opening(probes, prompt)
+    opening = _text_opening_answer_in_prompt(probes, prompt)
     # A generation prompt may continue where history does not (an empty think block): only what both have is a marker.
     before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
@@ -49,7 +49,7 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     return _without_text_swallowed_by_tokens(probes, marker.strip(" ")).encode()
 
 
-def _generation_opening(probes: Probes, prompt: str) -> str:
+def _text_opening_answer_in_prompt(probes: Probes, prompt: str) -> str:
     """What opens an answer in a prompt: the generation prompt alone, where the template has one that it appends."""
     without_prompt = probes.text(alternating_chat(QUESTION)) or ""
     if prompt != without_prompt and prompt.startswith(without_prompt):
@@ -81,7 +81,7 @@ def find_answer_starts(part: TokenRange, marker: bytes) -> list[int]:
     return starts
 
 
-def mark_stops(part: TokenRange, stops: frozenset[int]) -> None:
+def mark_first_stop_after_answers(part: TokenRange, stops: frozenset[int]) -> None:
     """The first stop token behind an answer becomes STOP; so does the one that ends plain text."""
     last, is_stop = Source.TEMPLATE, np.isin(part.ids, list(stops))
     answers = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
@@ -95,7 +95,7 @@ def mark_stops(part: TokenRange, stops: frozenset[int]) -> None:
             last = Source(int(part.source[i]))
 
 
-def expected_by_fields(
+def expected_token_mask_by_fields(
     part: TokenRange, marks: list[int], prompt: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """(tokens,) what is expected: from the first token of each answer, or what the template writes behind its marker,
@@ -103,13 +103,13 @@ def expected_by_fields(
 
     `prompt` marks the answers that the row gives as part of its prompt.
     """
-    answer = mark_answers(part.source) & ~prompt
+    answer = assistant_token_mask(part.source) & ~prompt
     expected = np.zeros(len(part.ids), np.bool_)
     first = last = -1
     for i in np.flatnonzero(part.source != Source.TEMPLATE).tolist():
         kind = part.source[i]
         if answer[i]:
-            first = _answer_start(part.source, marks, i) if first < 0 else first
+            first = _move_answer_start_back_to_marker(part.source, marks, i) if first < 0 else first
             last = i
         elif first >= 0:
             expected[first : (i if kind == Source.STOP else last) + 1] = True
@@ -119,14 +119,16 @@ def expected_by_fields(
     return expected
 
 
-def _answer_start(source: NDArray[np.uint8], marks: list[int], first: int) -> int:
+def _move_answer_start_back_to_marker(
+    source: NDArray[np.uint8], marks: list[int], first: int
+) -> int:
     """The token after the marker before an answer, where only template text stands between."""
     # What the template writes between marker and answer (an empty think block) is generated, too.
     mark = max((mark for mark in marks if mark <= first), default=first)
     return mark if (source[mark:first] == Source.TEMPLATE).all() else first
 
 
-def expected_by_markers(
+def expected_token_mask_by_markers(
     part: TokenRange, marks: list[int], stops: frozenset[int]
 ) -> NDArray[np.bool_]:
     """(tokens,) what is expected: from after each marker through the next stop token, which becomes STOP."""

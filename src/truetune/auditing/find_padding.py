@@ -59,7 +59,7 @@ def find_padding(
     by_id = pads.id is not None and ends and not attended[ids == pads.id].any()
     padding = np.zeros(ids.shape, np.bool_)
     for line, line_attended, row_ids, is_pad in zip(ids, attended, known, padding, strict=True):
-        low, high = _find_known_range(line, row_ids)
+        low, high = _find_range_of_given_ids(line, row_ids)
         is_pad[:low] = is_pad[high:] = True
         part, part_attended = line[low:high], line_attended[low:high]
         is_known = row_ids is not None and (low, high) != (0, len(line))
@@ -72,7 +72,7 @@ def find_padding(
     return padding
 
 
-def _find_known_range(line: NDArray[np.int64], known: list[int] | None) -> tuple[int, int]:
+def _find_range_of_given_ids(line: NDArray[np.int64], known: list[int] | None) -> tuple[int, int]:
     """The range of a line that holds the ids its collator was given; all of it where it does not."""
     # Equal ids at one end prove where the padding is, whatever the pad token.
     count = len(known or ())

@@ -12,10 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.auditing.audit import Field
+from truetune.data.bring_messages_into_openai_form import (
+    FUNCTION_CALL,
+    ROLE_BY_SHAREGPT_NAME,
+    is_messages,
+)
 from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.data.conversation import Conversation, Origin, Problem
 from truetune.data.parse_json_columns import parse_json_text_or_keep
-from truetune.data.parse_messages import FUNCTION_CALL, ROLE_BY_SHAREGPT_NAME, is_messages
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
 from truetune.render.rendering import Source

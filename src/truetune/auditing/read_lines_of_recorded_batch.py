@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.document_borders import document_starts_of_rows, find_document_starts
+from truetune.auditing.document_borders import (
+    document_starts_and_keys_showing_them,
+    document_starts_of_rows,
+)
 from truetune.auditing.find_padding import PadToken, find_padding, read_attention_mask
 from truetune.probe.run_record import Arrays, Record
 from truetune.render.rendering import IGNORED
@@ -162,6 +165,10 @@ def _list_side_lines(
         key: value[None] if flat and value.shape == size else value
         for key, value in side.arrays.items()
     }
+    mask = arrays.get("attention_mask")
+    if mask is not None and mask.shape == (1, *arrays["input_ids"].shape[1:]):
+        # One line of a mask is that of all lines: so torch takes it.
+        arrays["attention_mask"] = np.broadcast_to(mask, arrays["input_ids"].shape)
     ids = arrays["input_ids"].astype(np.int64)
     row_ids = [_read_row_ids(row, side.side) for row in given_rows.rows]
     is_one_row_a_line = len(row_ids) == len(ids)
@@ -169,7 +176,7 @@ def _list_side_lines(
     padding = find_padding(ids, attended, row_ids if is_one_row_a_line else [None] * len(ids), pads)
     for i in range(len(ids)):
         text = ~padding[i]
-        starts, keys = find_document_starts(arrays, i, text)
+        starts, keys = document_starts_and_keys_showing_them(arrays, i, text)
         starts |= document_starts_of_rows(
             ids[i],
             text,

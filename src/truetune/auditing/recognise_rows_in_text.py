@@ -20,7 +20,7 @@ from truetune.auditing.search_row_fields_in_text import (
     NormalizeText,
     SearchedText,
     find_field_spots,
-    list_windows,
+    list_pieces_of_longest_texts,
 )
 from truetune.parsing.parse_json_within_limits import replace_lone_surrogates
 
@@ -49,7 +49,9 @@ class GivenRowIndex:
             number: list_row_fields(row, number, self.conversations[number])
             for number, row in whole.items()
         }
-        self._windows = {number: list_windows(fields) for number, fields in self.fields.items()}
+        self._windows = {
+            number: list_pieces_of_longest_texts(fields) for number, fields in self.fields.items()
+        }
         self._texts: dict[int, list[bytes]] = {}
         """The different texts of each row, longest first"""
         rows_with_text: Counter[bytes] = Counter()
@@ -90,7 +92,7 @@ class GivenRowIndex:
             ended: does its last token end a text, so that no field is cut there?
         """
         order, size = self._rank_rows_found_in_text(text, rows, hint), len(text.text)
-        anchors = self._anchors(text, order)
+        anchors = self._places_of_most_distinctive_texts(text, order)
         # Nothing telling: the row that is expected, or of which most stands here.
         if not anchors:
             row_spots = self.find_fields(order[0], text, 0, size, cut=not ended) if order else []
@@ -123,19 +125,21 @@ class GivenRowIndex:
         recognised = [row for row, size in size_by_row.items() if size]
         return sorted(recognised, key=lambda row: (-size_by_row[row], row != hint))
 
-    def _anchors(self, text: SearchedText, order: list[int]) -> list[tuple[int, int, int]]:
+    def _places_of_most_distinctive_texts(
+        self, text: SearchedText, order: list[int]
+    ) -> list[tuple[int, int, int]]:
         """(start, end, row) of each place of each row's most telling text, by place; its other texts hold no anchor."""
         anchors, held = [], []
         for row in order:
             wanted = next(
                 (telling for telling in self._distinctive_texts(row) if telling in text.text), None
             )
-            places = _find_places(text, wanted) if wanted else []
+            places = _find_free_places(text, wanted) if wanted else []
             anchors += [(start, end, row) for start, end in places]
             if places:
                 for other in self._texts[row]:
                     if other != wanted and len(other) >= WINDOW_BYTES:
-                        places += _find_places(text, other)
+                        places += _find_free_places(text, other)
             # Held while the other rows are anchored, so that none is anchored inside of this one's texts.
             for place in places:
                 text.mark_taken(*place)
@@ -150,6 +154,6 @@ class GivenRowIndex:
         return [text for text in long if text not in self._shared] or long
 
 
-def _find_places(text: SearchedText, wanted: bytes) -> list[tuple[int, int]]:
+def _find_free_places(text: SearchedText, wanted: bytes) -> list[tuple[int, int]]:
     """(start, end) of each place in the open where a text stands."""
-    return [(at, at + len(wanted)) for at in text.find_open(wanted, 0, len(text.text))]
+    return [(at, at + len(wanted)) for at in text.find_free_occurrences(wanted, 0, len(text.text))]

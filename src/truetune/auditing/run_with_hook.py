@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truetune.auditing.process_listener import JudgeRun, ProcessListener
-from truetune.auditing.workspace_removed_with_process import open_workspace
+from truetune.auditing.listen_to_processes_and_hold_until_judged import JudgeRun, ProcessListener
+from truetune.auditing.temporary_folder_removed_with_process import open_workspace
 from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
-from truetune.probe.hook_orders import HookOrders
+from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 HOOK_FOLDER = PACKAGE_FOLDER / "probe" / "hooked"
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
@@ -65,27 +65,27 @@ class _LostAudits:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ended: threading.Event = field(default_factory=threading.Event)
 
-    def tell(self, reason: str) -> None:
+    def report_only_first_reason(self, reason: str) -> None:
         """Take a reason; two threads may tell one at the same time."""
         with self._lock:
             if not self.first:
                 self.first = reason
                 self.complain(f"not judged: {reason}; the run continues")
 
-    def watch(self) -> None:
-        """Look for reasons that processes of the run have left (`truetune.probe.failure_boundary.note_loss`)."""
+    def poll_for_loss_reasons(self) -> None:
+        """Look for the reasons that processes of the run left by `note_reason_of_missing_audit`."""
         while not self._ended.wait(POLL_INTERVAL_S):
-            self.look()
+            self.report_new_reasons()
 
-    def look(self) -> None:
+    def report_new_reasons(self) -> None:
         """Tell the reasons that stand in the folder now."""
         for path in sorted(self.folder.glob("lost-*")):
-            self.tell(path.read_text(encoding="utf-8", errors="replace"))
+            self.report_only_first_reason(path.read_text(encoding="utf-8", errors="replace"))
 
     def end(self) -> None:
         """Stop watching; once more, for what came since the last check."""
         self._ended.set()
-        self.look()
+        self.report_new_reasons()
 
 
 def run_with_hook(
@@ -93,7 +93,7 @@ def run_with_hook(
 ) -> CommandOutcome:
     """Run `command` with our hook in each Python process below it; `judge` says whether a training may continue.
 
-    `orders` are what the hook is to do, without what a session adds: see `truetune.probe.hook_orders`.
+    `orders` are what the hook is to do, without what a session adds: see `truetune.probe.orders_from_launcher_to_hook`.
     Raises UsageError where the command can't be started.
     """
     with open_hook_session(orders, judge, complain) as session:
@@ -136,7 +136,7 @@ def open_hook_session(
     """Inside, processes that get these orders are listened to."""
     with open_workspace() as folder:
         losses = _LostAudits(folder, complain)
-        listener = ProcessListener(folder, judge, complain, losses.tell)
+        listener = ProcessListener(folder, judge, complain, losses.report_only_first_reason)
         sent: HookOrders = {
             **orders,
             "folder": str(folder),
@@ -145,7 +145,7 @@ def open_hook_session(
         }
         session = HookSession(sent, listener, losses)
         # In a thread, for this one waits for the command.
-        threading.Thread(target=losses.watch, daemon=True).start()
+        threading.Thread(target=losses.poll_for_loss_reasons, daemon=True).start()
         try:
             yield session
         finally:
@@ -201,7 +201,8 @@ def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
     def forward(number: int, frame: Any) -> None:
         if not (
-            number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _gets_keyboard_signals()
+            number in (signal.SIGINT, getattr(signal, "SIGQUIT", None))
+            and _is_in_terminal_foreground_group()
         ):
             process.send_signal(number)
 
@@ -214,7 +215,7 @@ def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _gets_keyboard_signals() -> bool:
+def _is_in_terminal_foreground_group() -> bool:
     """Are we in the terminal's foreground group, which gets the keyboard's signals?"""
     try:
         return os.tcgetpgrp(sys.__stderr__.fileno() if sys.__stderr__ else 2) == os.getpgrp()

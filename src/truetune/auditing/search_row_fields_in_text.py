@@ -82,7 +82,7 @@ class SearchedText:
             first -= 1
         return np.arange(first, int(np.searchsorted(self.order, spot.end)))
 
-    def find_open(self, wanted: bytes, low: int, high: int) -> list[int]:
+    def find_free_occurrences(self, wanted: bytes, low: int, high: int) -> list[int]:
         """Where a text stands in the open, in order, without overlaps."""
         places, at = [], self.text.find(wanted, low, high)
         while at >= 0:
@@ -111,7 +111,7 @@ class SearchedText:
         return ends + (start in self.begins) + (end in self.begins)
 
 
-def list_windows(fields: Iterable[Field]) -> list[bytes]:
+def list_pieces_of_longest_texts(fields: Iterable[Field]) -> list[bytes]:
     """Pieces of a row's longest texts, one of which stands wherever the row does; none where all are short."""
     # A dictionary, for it keeps the order and each window once.
     pieces: dict[bytes, None] = {}
@@ -214,7 +214,7 @@ def _place_fields_of_same_text(
     if not pieces:
         return
     for spelled in _list_spellings(wanted, normalize):
-        places = text.find_open(spelled, low, high)
+        places = text.find_free_occurrences(spelled, low, high)
         if not places:
             continue
         size = len(spelled)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +26,13 @@ from truetune.checkpoint.adapter_tensor_names import (
     FACTOR_NAMES,
     PEFT_NAME_PARTS,
     AdapterTensor,
-    find_replaced_tensors,
+    find_replacement_tensors,
     group_low_rank_tensors,
     parse_adapter_tensors,
 )
 from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
-from truetune.checkpoint.embedding_matrices import HEAD_NAMES, find_embedding
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES, find_embedding
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ class LowRankDelta(TensorDelta):
         )
         return (right.T, left.T) if self.turned else (left, right)
 
-    def change(self, start: int, stop: int) -> Floats:
+    def change_of_rows(self, start: int, stop: int) -> Floats:
         """Rows `start` to `stop` of the change, s B A."""
         left, right = self.factors
         return np.asarray(np.float32(self.scale) * (left[start:stop] @ right), dtype=np.float32)
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
         """Rows `start` to `stop` of the base with the change added, each scaled to its length with DoRA."""
-        updated = base + self.change(start, stop)
+        updated = base + self.change_of_rows(start, stop)
         # DoRA: the direction is learned apart from the length of each row.
         if self.magnitude is not None:
             length = to_float32(
@@ -123,7 +124,7 @@ class ReplacedRows(TensorDelta):
         return updated
 
 
-def compute_adapter_deltas(
+def adapter_deltas_and_uncomputed_tensors(
     adapter: Checkpoint, base: Mapping[str, StoredTensor] | None
 ) -> tuple[dict[str, TensorDelta], list[str]]:
     """(name of the base's tensor -> what the adapter makes of it, the adapter's tensors whose
@@ -133,37 +134,54 @@ def compute_adapter_deltas(
     # peft saves a copy of the base's embedding where new rows are trained: the delta starts from that one.
     copies = {one.whole: one.tensor for one in parsed if f".{BASE_LAYER}.weight" in one.tensor.name}
     start = BaseTensorFinder(base, copies)
-    config = adapter.adapter_config
-    deltas_by_name: dict[str, TensorDelta] = {}
-    done = {tensor.name for tensor in copies.values()}
-    for module, parts in group_low_rank_tensors(adapter.tensors).items():
-        delta = _make_low_rank_delta(module, parts, config, start)
-        if delta is not None:
-            deltas_by_name[delta.name] = delta
-            done |= {tensor.name for tensor in parts.values()}
     replaced = _list_replacements(adapter)
+    done = {tensor.name for tensor in copies.values()}
+    computable: dict[str, TensorDelta] = {}
+    unreadable: dict[str, list[str]] = {}
+    for delta, sources in _deltas_with_source_tensors(adapter, parsed, replaced, start):
+        done.update(sources)
+        # Of two for one place the later counts: it replaces what the first one changes.
+        computable.pop(delta.name, None)
+        unreadable.pop(delta.name, None)
+        if _can_read_tensors(delta):
+            computable[delta.name] = delta
+        else:
+            unreadable[delta.name] = sources
+    left_out = _list_tensors_without_delta(parsed, done, replaced)
+    return computable, [*left_out, *chain.from_iterable(unreadable.values())]
+
+
+def _deltas_with_source_tensors(
+    adapter: Checkpoint,
+    parsed: list[AdapterTensor],
+    replaced: Mapping[str, StoredTensor],
+    start: BaseTensorFinder,
+) -> Iterator[tuple[TensorDelta, list[str]]]:
+    """What an adapter makes of each tensor of the base, with the names of its own tensors that make it."""
+    config = adapter.adapter_config
+    for module, parts in group_low_rank_tensors(adapter.tensors).items():
+        low_rank = _make_low_rank_delta(module, parts, config, start)
+        if low_rank is not None:
+            yield low_rank, [tensor.name for tensor in parts.values()]
     for name, tensor in replaced.items():
         place, before = start(name)
-        deltas_by_name[place] = ReplacedTensor(place, before, tensor.shape, tensor)
+        yield ReplacedTensor(place, before, tensor.shape, tensor), [tensor.name]
     for one in parsed:
-        rows_delta = _make_row_delta(one, config, start)
-        if rows_delta is not None:
-            deltas_by_name[rows_delta.name] = rows_delta
-            done.add(one.tensor.name)
-    computable = {name: delta for name, delta in deltas_by_name.items() if _can_read_tensors(delta)}
-    return computable, _list_unknown_tensors(parsed, done, replaced)
+        rows = _make_row_delta(one, config, start)
+        if rows is not None:
+            yield rows, [one.tensor.name]
 
 
 def _list_replacements(adapter: Checkpoint) -> dict[str, StoredTensor]:
     """Name in the base -> the tensor in its place; without the copies of what `modules_to_save` replaces."""
     return {
         name: tensor
-        for name, tensor in find_replaced_tensors(adapter.tensors).items()
+        for name, tensor in find_replacement_tensors(adapter.tensors).items()
         if ORIGINAL_MODULE not in name
     }
 
 
-def _list_unknown_tensors(
+def _list_tensors_without_delta(
     parsed: list[AdapterTensor], done: set[str], replaced: Mapping[str, StoredTensor]
 ) -> list[str]:
     """Names of the tensors that no delta accounts for."""
@@ -201,7 +219,7 @@ class BaseTensorFinder:
     """Of base tensors, that peft saved beside the adapter"""
 
     @cached_property
-    def shorter(self) -> dict[str, str]:
+    def base_names_by_shortened_name(self) -> dict[str, str]:
         """Name without its first part -> name in the base."""
         return {name.partition(".")[2]: name for name in self.base or ()}
 
@@ -212,7 +230,11 @@ class BaseTensorFinder:
         # Models are saved with and without a prefix (`model.`, `language_model.`): the same name, or one part less or
         # more.
         place = next(
-            (n for n in (name, short, self.shorter.get(name)) if n is not None and n in self.base),
+            (
+                n
+                for n in (name, short, self.base_names_by_shortened_name.get(name))
+                if n is not None and n in self.base
+            ),
             name,
         )
         tensor = self.copies.get(name) or self.base.get(place)
@@ -237,7 +259,7 @@ def _make_low_rank_delta(
     if names is None or config.get("target_parameters"):
         return None
     a, b = parts[names[0]], parts[names[1]]
-    if not _are_factors(a, b):
+    if not _are_low_rank_factors(a, b):
         return None
     turned = _is_stored_transposed(names, config)
     magnitude = parts.get("lora_magnitude_vector")
@@ -258,7 +280,7 @@ def _is_stored_transposed(names: tuple[str, str], config: Mapping[str, Any]) -> 
     return names == FACTOR_NAMES[1] or bool(config.get("fan_in_fan_out"))
 
 
-def _are_factors(a: StoredTensor, b: StoredTensor) -> bool:
+def _are_low_rank_factors(a: StoredTensor, b: StoredTensor) -> bool:
     """Are these two matrices (r, in) and (out, r) of one product?"""
     return len(a.shape) == 2 and len(b.shape) == 2 and a.shape[0] == b.shape[1]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 
 PEFT_PREFIX = "base_model.model."
 BASE_LAYER = "base_layer"
@@ -72,7 +72,7 @@ def group_low_rank_tensors(
     }
 
 
-def find_replaced_tensors(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+def find_replacement_tensors(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The tensors that replace whole tensors of the base, by the base's name."""
     return {
         tensor_name.whole: tensor_name.tensor

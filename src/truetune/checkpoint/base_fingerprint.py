@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 
 FINGERPRINT_FILE = "base_fingerprint.json"
 # Raise it where the digests change: a record of another format is compared with nothing.
@@ -43,14 +43,14 @@ def fingerprint_base(base: Checkpoint) -> dict[str, Any]:
     return {"format": FINGERPRINT_FORMAT, "tensors": tensors}
 
 
-def record_base(adapter: Path, base: Checkpoint) -> Path:
+def write_base_fingerprint(adapter: Path, base: Checkpoint) -> Path:
     """Write the fingerprint of the base beside an adapter. Raises OSError."""
     path = adapter / FINGERPRINT_FILE
     path.write_text(json.dumps(fingerprint_base(base), indent=1), encoding="utf-8")
     return path
 
 
-def compare_base_with_fingerprint(
+def base_differences_and_compared_count(
     record: Mapping[str, Any], base: Checkpoint
 ) -> tuple[list[str], int]:
     """(how a base differs from a recorded fingerprint, one text for each tensor; how many were

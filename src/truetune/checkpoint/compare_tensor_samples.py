@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 # Chosen, not measured: 16 to 32 KiB at a place, so that a disk reads more than it seeks.
@@ -23,6 +23,9 @@ MAX_STRETCHES = 32
 """Places in one tensor, spread evenly"""
 MAX_COMPARED_VALUES = 1 << 30
 """Values in all"""
+# Chosen, not measured: 64 MiB as float32, twice.
+VALUES_READ_AT_ONCE = 1 << 24
+"""Values of each tensor, where all are compared"""
 
 
 class SampledChange(NamedTuple):
@@ -50,7 +53,7 @@ def compare_sampled_tensors(
         for name, tensor in tensors.items()
         if name in base
         and tensor.shape == base[name].shape
-        and tensor.items
+        and tensor.value_count
         and _are_plain_numbers(tensor, base[name])
     }
     # A model of a hundred thousand tensors (experts) gets fewer places in each.
@@ -72,6 +75,23 @@ def compare_tensor_sample(
         change = np.sqrt(difference / bb) if bb else float(difference > 0)
         cosine = dot / np.sqrt(aa * bb) if aa and bb else float(aa == bb)
     return SampledChange(len(a), int((a == b).sum()), float(change), float(cosine))
+
+
+def are_all_values_equal(tensor: StoredTensor, base: StoredTensor) -> bool:
+    """Are two tensors of the same shape equal in every value? Reads them in stretches, up to the first difference.
+
+    A sample does not tell it of an embedding, of which only the rows of tokens that occurred may have moved.
+    """
+    a, b = (map_tensor_into_memory(one).reshape(-1) for one in (tensor, base))
+    return all(
+        bool(
+            np.array_equal(
+                to_float32(a[start : start + VALUES_READ_AT_ONCE], tensor.dtype),
+                to_float32(b[start : start + VALUES_READ_AT_ONCE], base.dtype),
+            )
+        )
+        for start in range(0, len(a), VALUES_READ_AT_ONCE)
+    )
 
 
 def sample_values(tensor: StoredTensor, stretches: int = MAX_STRETCHES) -> NDArray[np.float32]:

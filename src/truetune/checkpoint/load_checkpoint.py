@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from truetune.checkpoint.compare_tensor_samples import SampledChange, compare_sampled_tensors
+from truetune.checkpoint.find_base_model_in_nearby_folders import SavedModel, find_base_beside
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.read_run_and_check_checkpoints import read_run
 from truetune.checkpoint.read_weight_files_and_faults import (
     FileFault,
@@ -22,8 +24,11 @@ from truetune.checkpoint.read_weight_files_and_faults import (
     read_json_object,
     read_weight_headers,
 )
-from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
+from truetune.checkpoint.scan_tensors_for_nan_zeros_and_constants import (
+    MAX_SCANNED_BYTES,
+    TensorValues,
+    scan_tensor_values,
+)
 from truetune.checkpoint.tokens_added_beyond_base import NewTokens, find_new_tokens
 from truetune.errors import UsageError
 from truetune.settings.suggest_spelling import did_you_mean_path
@@ -62,6 +67,8 @@ class Checkpoint:
     base: Checkpoint | None = None
     base_name: str | None = None
     """As the caller or adapter_config.json names it"""
+    is_base_found_beside: bool = False
+    """Is the base a folder near it that nothing names, known by its own name?"""
     budget: int = MAX_SCANNED_BYTES
     """Bytes of values that are read; beyond them, tensors are sampled"""
     adapter: Checkpoint | None = None
@@ -73,19 +80,19 @@ class Checkpoint:
         return self.weights.tensors
 
     @cached_property
-    def run(self) -> dict[str, Any]:
+    def run_record(self) -> dict[str, Any]:
         """run.json of `truetune train`, of this folder or, for a checkpoint, of the one above."""
         return read_run(self.folder)
 
     @cached_property
-    def values(self) -> dict[str, TensorValues]:
+    def nan_inf_and_constant_counts(self) -> dict[str, TensorValues]:
         """Counts of NaN, infinity, zeros and constants in each floating-point tensor. Reads the
         files, up to `budget`.
         """
         return scan_tensor_values(self.tensors.values(), budget=self.budget)
 
     @cached_property
-    def moved(self) -> dict[str, SampledChange]:
+    def sampled_changes_from_base(self) -> dict[str, SampledChange]:
         """How far each tensor that the base has too is from the base's, by samples; empty without a
         base.
         """
@@ -96,7 +103,7 @@ class Checkpoint:
         )
 
     @cached_property
-    def manifest(self) -> MovementManifest:
+    def full_comparison_with_base(self) -> MovementManifest:
         """The comparison of all values with the base's, and where the adapter is known, with what
         it should have made of them.
         """
@@ -115,16 +122,16 @@ class Checkpoint:
         return bool(self.weights.files or self.weights.pickled or self.weights.indexed)
 
     @property
-    def size(self) -> int:
+    def total_tensor_bytes(self) -> int:
         """The bytes of all tensors."""
         return sum(tensor.size for tensor in self.tensors.values())
 
     @property
-    def sampled(self) -> float:
+    def scanned_share_of_bytes(self) -> float:
         """The share of the bytes that `values` reads."""
-        return min(1.0, self.budget / max(1, self.size))
+        return min(1.0, self.budget / max(1, self.total_tensor_bytes))
 
-    def has(self, name: str) -> bool:
+    def has_file(self, name: str) -> bool:
         """Is there a file of this name in the folder?"""
         return (self.folder / name).is_file()
 
@@ -144,7 +151,8 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Read the headers and small files of a folder, and of its base where that is available.
 
-    `base` is a folder or the name of a model of the local hub cache; else adapter_config.json names it. Raises
+    `base` is a folder or the name of a model of the local hub cache; else adapter_config.json names it, or a folder
+    beside it is its base by its name (`find_base_beside`). Raises
     UsageError where there is no checkpoint, or no base of the given name.
     """
     checkpoint = _read_headers_and_configs(_require_checkpoint_folder(folder), budget)
@@ -157,6 +165,10 @@ def read_checkpoint(
             f"{base_path}: no such folder, and no model of that name in the local hub"
             f" cache{did_you_mean_path(base_path)}"
         )
+    if candidate is None:
+        candidate = find_base_beside(_facts_to_find_base_folder(checkpoint, name))
+        name = name if candidate is None else str(candidate)
+        checkpoint = replace(checkpoint, is_base_found_beside=candidate is not None)
     if candidate is None or candidate.resolve() == checkpoint.folder.resolve():
         return replace(checkpoint, base_name=name)
     if not is_checkpoint(candidate):
@@ -167,6 +179,17 @@ def read_checkpoint(
             )
         return replace(checkpoint, base_name=name)
     return replace(checkpoint, base=_read_headers_and_configs(candidate, budget), base_name=name)
+
+
+def _facts_to_find_base_folder(checkpoint: Checkpoint, recorded_base: str | None) -> SavedModel:
+    """What tells which of the folders beside a checkpoint is its base."""
+    return SavedModel(
+        checkpoint.folder,
+        recorded_base,
+        checkpoint.config,
+        checkpoint.kind == "adapter",
+        frozenset(size for tensor in checkpoint.tensors.values() for size in tensor.shape),
+    )
 
 
 def find_model_folder(name: str, beside: Path) -> Path | None:

@@ -42,7 +42,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     )
 
 
-def read_own_run(folder: Path) -> dict[str, Any]:
+def read_run_written_by_truetune(folder: Path) -> dict[str, Any]:
     """run.json of a folder that truetune trains in; empty where there is none, or it is none that truetune wrote."""
     path = folder / RUN_FILE
     # What stands behind a link may be of another folder, in which nothing may be removed.
@@ -103,7 +103,7 @@ def digest_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def describe_damages(folder: Path, files: Any) -> Iterator[str]:
+def describe_files_unlike_listing(folder: Path, files: Any) -> Iterator[str]:
     """How files differ from a listing, one text for each. An entry that is none is skipped."""
     for name, entry in files.items() if isinstance(files, Mapping) else ():
         path = folder / name
@@ -124,7 +124,7 @@ def find_checkpoint_fault(checkpoint: Path) -> str | None:
     mark = read_json_object(checkpoint / WHOLE_FILE, [])
     if mark is None or mark.get("format") != RECORD_FORMAT:
         return f"it has no {WHOLE_FILE}: the run ended while it was written"
-    return next(describe_damages(checkpoint, mark.get("files")), None)
+    return next(describe_files_unlike_listing(checkpoint, mark.get("files")), None)
 
 
 def _stays_in_folder(name: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.safetensors_header import (
+from truetune.checkpoint.read_and_check_safetensors_header import (
     BrokenFile,
     SafetensorsHeader,
     StoredTensor,

@@ -68,7 +68,7 @@ def read_added_tokens(folder: Path) -> dict[str, int] | None:
         described = [
             {**token, "id": int(id)}
             for id, token in listed.items()
-            if isinstance(token, dict) and _is_number_of_id(id)
+            if isinstance(token, dict) and _is_text_a_possible_id(id)
         ]
         tokens = [*tokens, *described]
     more = read_json_object(folder / "added_tokens.json", []) or {}
@@ -89,7 +89,7 @@ def _added_token_ids(tokens: Iterable[Any]) -> dict[str, int]:
     }
 
 
-def _is_number_of_id(text: str) -> bool:
+def _is_text_a_possible_id(text: str) -> bool:
     """Is a key a number that may be an id? Python refuses to convert thousands of digits."""
     return text.isdecimal() and len(text) < 10
 

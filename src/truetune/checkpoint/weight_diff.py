@@ -24,11 +24,11 @@ from truetune.checkpoint.adapter_delta import (
     BaseTensorFinder,
     Floats,
     TensorDelta,
-    compute_adapter_deltas,
+    adapter_deltas_and_uncomputed_tensors,
 )
 from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
-from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.find_input_embedding_and_output_head import EMBEDDING_NAMES, HEAD_NAMES
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class TensorMovement:
     merged: KeptChange | None = None
 
     @property
-    def values(self) -> int:
+    def value_count(self) -> int:
         """How many values it has."""
         return math.prod(self.shape)
 
     @property
     def share(self) -> float:
         """The share of its values that are bit-identical."""
-        return self.same / max(1, self.values)
+        return self.same / max(1, self.value_count)
 
     @property
     def kind(self) -> str:
@@ -117,7 +117,7 @@ class MovementManifest:
     """Tensors that were not compared, with the reason"""
 
     @cached_property
-    def by_kind(self) -> dict[str, tuple[TensorMovement, ...]]:
+    def tensors_by_module_kind(self) -> dict[str, tuple[TensorMovement, ...]]:
         """The tensors by kind of module, the least moved kind first."""
         values: dict[str, list[TensorMovement]] = {}
         for tensor in self.tensors:
@@ -145,7 +145,9 @@ def compare_weights(
     """
     base = after.base.tensors if after.base else {}
     source = after if after.kind == "adapter" else adapter
-    changes, unknown = compute_adapter_deltas(source, base or None) if source else ({}, [])
+    changes, unknown = (
+        adapter_deltas_and_uncomputed_tensors(source, base or None) if source else ({}, [])
+    )
     left_out = [f"{name}: not of a kind whose effect is computed here" for name in unknown]
     if after.kind == "adapter":
         pairs = [_TensorPair(name, None, delta.base, delta) for name, delta in changes.items()]
@@ -215,7 +217,7 @@ def _root_mean_square_size(weighted: list[tuple[KeptChange, float]], weight: flo
 def _weigh_changes(tensors: Iterable[TensorMovement]) -> list[tuple[KeptChange, float]]:
     """Each change with its weight, the sum of its squares in units of the base; those without a base are left out."""
     return [
-        (tensor.merged, tensor.values * tensor.merged.size**2)
+        (tensor.merged, tensor.value_count * tensor.merged.size**2)
         for tensor in tensors
         if tensor.merged and math.isfinite(tensor.merged.size)
     ]
@@ -299,7 +301,7 @@ def _compare_pair(pair: _TensorPair) -> TensorMovement:
     if pair.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) and len(form) == 2:
         rows = TokenRowChange(np.zeros(form[0], np.bool_), np.zeros(form[0], np.float32))
     sums = _ChangeSums()
-    for start, stop in _list_stretches(form):
+    for start, stop in _split_rows_into_stretches(form):
         base = _read_rows_padded(pair.before, start, stop, form)
         adapted = pair.delta.rows(start, stop, base) if pair.delta is not None else None
         after = (
@@ -350,7 +352,7 @@ def _add_kept_change(
     sums.least += int((touched & (best == stored)).sum())
 
 
-def _list_stretches(form: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+def _split_rows_into_stretches(form: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """(start, stop) of stretches of whole rows, so that those of an embedding can be judged one by
     one.
     """
@@ -397,4 +399,4 @@ def _root_ratio(part: float, whole: float) -> float:
 
 def _identical_share(group: list[TensorMovement]) -> float:
     """The share of values of a group of tensors that are bit-identical."""
-    return sum(t.same for t in group) / max(1, sum(t.values for t in group))
+    return sum(t.same for t in group) / max(1, sum(t.value_count for t in group))

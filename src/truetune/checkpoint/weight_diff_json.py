@@ -26,10 +26,10 @@ def manifest_json(manifest: MovementManifest) -> dict[str, Any]:
             "kind": t.kind,
             "dtype": t.dtype,
             "shape": list(t.shape),
-            "values": t.values,
+            "values": t.value_count,
             "identical": t.same,
             "change": _finite_or_none(t.change),
-            "rows": _token_rows_json(manifest, t),
+            "rows": _moved_and_new_token_rows_json(manifest, t),
             "merged": kept_change_json(t.merged),
         }
         for t in manifest.tensors
@@ -51,7 +51,9 @@ def kept_change_json(kept: KeptChange | None) -> dict[str, Any] | None:
     )
 
 
-def _token_rows_json(manifest: MovementManifest, tensor: TensorMovement) -> dict[str, Any] | None:
+def _moved_and_new_token_rows_json(
+    manifest: MovementManifest, tensor: TensorMovement
+) -> dict[str, Any] | None:
     """The rows of an embedding that moved most, and its new tokens; None of other tensors."""
     if tensor.rows is None:
         return None

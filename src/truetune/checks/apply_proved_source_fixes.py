@@ -68,7 +68,7 @@ def fix_module(
     after, done = module, list[Finding]()
     for _ in range(MAX_PASSES):
         fixable = [finding for finding in findings if _is_fixable(finding, module, unsafe)]
-        step = _first_improvement(after, findings, fixable, look)
+        step = _all_fixes_or_first_that_helps(after, findings, fixable, look)
         if step is None:
             break
         after, findings = step.after, step.findings
@@ -91,7 +91,7 @@ class _Step(NamedTuple):
     fixed: list[Finding]
 
 
-def _first_improvement(
+def _all_fixes_or_first_that_helps(
     module: Module,
     findings: Sequence[Finding],
     fixable: Sequence[Finding],
@@ -100,17 +100,17 @@ def _first_improvement(
     """All fixes together, or the first one that helps by itself; None where none does."""
     single = [[finding] for finding in fixable] if len(fixable) > 1 else []
     for batch in (fixable, *single):
-        chosen = _without_overlaps(batch)
+        chosen = _keep_first_of_overlapping_fixes(batch)
         fixed = _apply_fixes(module, chosen) if chosen else None
         if fixed is None:
             continue
         left_over = look(fixed).findings
-        if _is_improvement(findings, left_over, chosen):
+        if _do_rules_find_less_after_fix(findings, left_over, chosen):
             return _Step(fixed, left_over, chosen)
     return None
 
 
-def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
+def _keep_first_of_overlapping_fixes(findings: Iterable[Finding]) -> list[Finding]:
     """Findings whose edits do not touch each other; of those that do, the first."""
     taken: list[Edit] = []
     chosen = []
@@ -140,7 +140,7 @@ def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
     return after if len(after.broken) <= len(module.broken) else None
 
 
-def _is_improvement(
+def _do_rules_find_less_after_fix(
     before: Iterable[Finding], after: Iterable[Finding], fixed: Iterable[Finding]
 ) -> bool:
     """Does each rule that was fixed find less, and no rule more?"""

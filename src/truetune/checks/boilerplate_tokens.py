@@ -68,7 +68,7 @@ def find_boilerplate_tokens(
     )
     common = values[counts >= SHARE * len(grams)]
     stretches = [_runs_of_common_grams(one, np.isin(one, common)) for one in grams]
-    links = _common_successions(stretches)
+    links = _common_pairs_of_stretches(stretches)
     masks = [
         _tokens_of_grams(
             _grams_of_long_or_linked_stretches(of_example, links, in_a_row, len(one)),
@@ -121,7 +121,7 @@ def _runs_of_common_grams(grams: NDArray[np.uint64], is_common: NDArray[np.bool_
     return _Stretches(starts, stops, before * FACTORS[0] + behind * FACTORS[1])
 
 
-def _common_successions(stretches: Sequence[_Stretches]) -> NDArray[np.uint64]:
+def _common_pairs_of_stretches(stretches: Sequence[_Stretches]) -> NDArray[np.uint64]:
     """Pairs of stretches that follow each other in most examples."""
     links, counts = np.unique(
         np.concatenate([np.unique(one.links) for one in stretches]), return_counts=True

@@ -12,18 +12,18 @@ from math import inf
 
 from truetune.checks.data_stats import DataStats
 from truetune.checks.detect_trainer_and_apply_facts import (
-    trainer_facts_for_rows,
+    trainer_facts_named_by_package_for_pairs,
     with_trainer_defaults,
 )
 from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounter
+from truetune.checks.look_up_rows_far_into_data import read_rows_at_origins
 from truetune.checks.reports import DataReport, TokenView
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import BrokenLines, DataRules
-from truetune.checks.seek_rows_without_full_read import read_rows_at_origins
-from truetune.checks.token_views import make_token_views
+from truetune.checks.tokens_with_text_source_and_label import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
@@ -33,7 +33,7 @@ from truetune.encoding.render_and_encode_in_two_threads import (
     stream_batches,
 )
 from truetune.errors import DataError, TruetuneError
-from truetune.render.template_probes import Probes, make_probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run, make_probes
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
 from truetune.settings.run_spec import RunSpec
 
@@ -106,7 +106,7 @@ def _check_data(
     """
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
-    setup = prepare_rule_setup(spec, only_reference=only_reference)
+    setup = load_tokenizer_and_template(spec, only_reference=only_reference)
     setup = replace(
         setup, columns_read=columns_read, tokens_added=tokens_added, uncut_limit=uncut_limit
     )
@@ -116,7 +116,7 @@ def _check_data(
     empty: list[str] = []
     broken = BrokenLines(" of the evaluation data")
     if spec.eval_data:
-        rules.read_evaluation(
+        rules.give_evaluation_rows_to_rules(
             lambda: _read_rows(
                 spec, spec.eval_data, on_broken=broken.add_line, on_empty=empty.append
             )
@@ -180,7 +180,7 @@ def add_token_views(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     if len(report.views) >= min(rows, report.rows):
         return report
     try:
-        setup = prepare_rule_setup(report.spec)
+        setup = load_tokenizer_and_template(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
         wanted = _origins_to_view(report.findings, MAX_PAGE_ROWS, each=MAX_PAGE_ROWS)
         near = {origin for origin in wanted if origin.row < SEQUENTIAL_ROWS}
@@ -199,7 +199,7 @@ def view_row_tokens(spec: RunSpec, row: int = 0, *, line: int | None = None) -> 
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
     # Origin with row -1: says afterwards that no row was read at all.
-    setup, last, named = prepare_rule_setup(spec), Origin("", 0, -1), ", ".join(spec.data)
+    setup, last, named = load_tokenizer_and_template(spec), Origin("", 0, -1), ", ".join(spec.data)
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             encoder = Encoder(setup.tokenizer.backend, only_reference=True)
@@ -223,19 +223,19 @@ def _with_template_names(views: list[TokenView]) -> list[TokenView]:
     return [replace(view, template=view.example.rendering.template) for view in views]
 
 
-def prepare_rule_setup(spec: RunSpec, *, only_reference: bool = False) -> Setup:
+def load_tokenizer_and_template(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     """Load the tokenizer and compile its template, to be used without shortcuts where `only_reference` is set.
 
     Raises SpecError, TokenizerError or TemplateError.
     """
-    session = prepare_probes_of_run(spec)
+    session = load_tokenizer_and_template_of_run(spec)
     if spec.training.special_tokens:
         # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked again.
         session = make_probes(
             with_special_tokens_set(session.tokenizer, spec.training.special_tokens), spec
         )
     session = replace(session, only_reference=only_reference)
-    return Setup(spec, session.tokenizer, session, trainer_facts_for_rows(spec))
+    return Setup(spec, session.tokenizer, session, trainer_facts_named_by_package_for_pairs(spec))
 
 
 def _read_rows(

@@ -22,14 +22,16 @@ from truetune.checks.drop_pad_finding_settled_by_script import drop_pad_finding_
 from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement
-from truetune.checks.pair_held_out_files_by_name import split_training_and_held_out_files
 from truetune.checks.paths.check_path import check_path
 from truetune.checks.paths.judge_run_rows import judge_run_or_note_unreadable
 from truetune.checks.paths.path_kinds import holds_only_rows
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rule_catalogue import DATA, all_rules
-from truetune.checks.rule_runner import join_equal_findings, merge_explained
+from truetune.checks.rule_runner import join_equal_findings, merge_explained_findings_into_causes
+from truetune.checks.split_training_and_held_out_files_by_name import (
+    split_training_and_held_out_files,
+)
 from truetune.errors import UsageError
 from truetune.settings.recognise_input_kind import title_of_kind
 from truetune.settings.run_spec import RunSpec
@@ -85,7 +87,7 @@ def check_paths(
     )
     # Settings and data were judged apart, and may tell one cause.
     said_once = Judgement(join_equal_findings(whole.findings))
-    one_cause = merge_explained(said_once, all_rules(*DATA, "config"))
+    one_cause = merge_explained_findings_into_causes(said_once, all_rules(*DATA, "config"))
     logs = [subject.log for subject in whole.subjects if subject.log is not None]
     kept = drop_pad_finding_set_by_scripts(one_cause.findings, seen.training_scripts())
     return replace(whole, findings=reconcile_findings(kept, logs, seen.beside))

@@ -46,18 +46,18 @@ def names_read_from_items(module: Module) -> Iterator[str]:
             if isinstance(item.slice.value, str):
                 yield item.slice.value
     for call in module.nodes(ast.Call):
-        yield from _names_in_call(module, call)
+        yield from _item_names_read_by_call(module, call)
 
 
-def _names_in_call(module: Module, call: ast.Call) -> Iterator[str]:
+def _item_names_read_by_call(module: Module, call: ast.Call) -> Iterator[str]:
     """The names that a call reads: `row.get("x")`, `itemgetter("x")`, `"{x}".format(**row)`."""
     function = call.func
     if isinstance(function, ast.Name) and function.id in READING_CALLS:
-        yield from _plain_texts(call.args)
+        yield from _string_literal_arguments(call.args)
     if not isinstance(function, ast.Attribute):
         return
     if function.attr == "get":
-        yield from _plain_texts(call.args[:1])
+        yield from _string_literal_arguments(call.args[:1])
     elif function.attr in ("format", "format_map"):
         spreads = any(keyword.arg is None for keyword in call.keywords) or call.args
         template = module.flow.value(function.value)
@@ -65,7 +65,7 @@ def _names_in_call(module: Module, call: ast.Call) -> Iterator[str]:
             yield from PLACEHOLDER.findall(template)
 
 
-def _plain_texts(given: Iterable[ast.expr]) -> Iterator[str]:
+def _string_literal_arguments(given: Iterable[ast.expr]) -> Iterator[str]:
     """The arguments of a call that are plain texts."""
     for argument in given:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):

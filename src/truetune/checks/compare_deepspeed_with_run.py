@@ -36,7 +36,7 @@ ADAMS_OF_TRAINER = frozenset((
 """The Trainer's names of an Adam with states of full size"""
 
 
-def replaced_schedule(scheduler: object, run_schedule: object) -> bool:
+def does_deepspeed_replace_schedule(scheduler: object, run_schedule: object) -> bool:
     """Does DeepSpeed's schedule run otherwise than the one that the run names?
 
     False for a schedule that is not known, or named by neither.
@@ -47,7 +47,7 @@ def replaced_schedule(scheduler: object, run_schedule: object) -> bool:
     return not run_schedule.lower().removeprefix("schedulertype.").startswith(own)
 
 
-def replaced_optimizer(optimizer: object, run_optimizer: object) -> bool:
+def does_deepspeed_replace_optimizer(optimizer: object, run_optimizer: object) -> bool:
     """Is DeepSpeed's optimizer another one than the run names? False where one of them names none."""
     if not isinstance(optimizer, str) or not isinstance(run_optimizer, str):
         return False

@@ -41,7 +41,7 @@ class SharedConversations:
         self.continuing: dict[int, tuple[bytes, Origin]] = {}
         """Evaluation rows that continue a training row"""
 
-    def add_evaluation(self, number: int, row: Conversation) -> None:
+    def remember_evaluation_row(self, number: int, row: Conversation) -> None:
         """Remember the beginnings of one row of the evaluation set."""
         prefixes = list(_hashes_of_long_beginnings(row))
         if not prefixes:
@@ -51,7 +51,7 @@ class SharedConversations:
             self.beginnings[one].append(number)
             self.continuations[one].add(following)
 
-    def add_training(self, row: Conversation) -> None:
+    def compare_training_row(self, row: Conversation) -> None:
         """Compare a training row with those of the evaluation set."""
         prefixes = list(_hashes_of_long_beginnings(row))
         for one, following in pairwise(prefixes):

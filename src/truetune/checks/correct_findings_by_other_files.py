@@ -104,44 +104,48 @@ def reconcile_findings(
 ) -> tuple[Finding, ...]:
     """The findings, corrected by what stands in the other files of the same check."""
     logs = list(logs)
-    kept = _join_cast_and_its_labels(_drop_repeated_job_ends(findings))
+    kept = _join_bool_cast_and_its_labels(_drop_repeated_job_ends(findings))
     kept = demote_findings_of_exchanged_sides(kept)
     kept = put_causes_of_losses_first(kept)
     kept = _join_float32_of_script_and_log(kept)
-    kept = _explain_ended_rate_by_script(kept)
+    kept = _explain_early_ended_rate_by_script(kept)
     kept = _explain_summed_loss_by_script(kept)
     kept = _explain_nan_evaluation_by_rows(kept)
     kept = _prove_unlabelled_pairs_by_log(kept)
-    kept = _prove_reference_by_first_rewards(kept)
+    kept = _prove_wrong_reference_by_first_rewards(kept)
     kept = _put_memory_faults_before_error(kept)
     kept = _put_unread_sharding_before_memory_error(kept)
     kept = _prove_slow_transport_by_log(kept)
     kept = _add_server_reports_to_row_by_row(kept)
     kept = _prove_missing_cache_by_log(kept)
-    kept = _drop_advice_on_ollama_slots(kept)
+    kept = _drop_ollama_slots_advice_if_model_too_large(kept)
     kept = [_explain_cpu_layers_by_cache(one, logs) for one in kept]
     kept = [_weaken_stop_refuted_by_log(one, logs) for one in kept]
     if any(map(_does_server_report_full_cache, logs)):
-        kept = [one for one in kept if not _is_only_about_cap(one)]
-    kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
+        kept = [one for one in kept if not _is_only_about_concurrency_limit(one)]
+    kept = [one for one in kept if not _are_rounded_updates_refuted_by_log(one, logs)]
     kept = [_add_step_times_of_logs(one, beside) for one in name_log_with_more_steps(kept, logs)]
-    cap = _cap_of_server(logs, beside)
+    cap = _server_concurrency_limit_and_place(logs, beside)
     if cap is None:
         return tuple(kept)
-    return tuple(_add_cap_of_server(one, *cap) for one in kept)
+    return tuple(_add_server_concurrency_limit(one, *cap) for one in kept)
 
 
 def _does_server_report_full_cache(log: RunLog) -> bool:
     """Does a server say that its cache is full, so that a cap is not what makes requests wait?"""
-    return bool(log.server) and log.output is not None and log.output.served.is_cache_full
+    return (
+        bool(log.inference_server_name)
+        and log.output is not None
+        and log.output.served.is_cache_full
+    )
 
 
-def _join_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]:
+def _join_bool_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]:
     """Joins two findings to one if a script's cast made all labels true: the cast is the cause, and
     the labels are its evidence.
     """
     casts = list(
-        filter(_is_about_cast, _findings_of_rule(findings, CastMakesColumnConstant.name()))
+        filter(_is_about_bool_cast, _findings_of_rule(findings, CastMakesColumnConstant.name()))
     )
     imbalances = _findings_of_rule(findings, KtoImbalance.name())
     labels = [one for one in imbalances if ALL_TRUE.match(one.message) is not None]
@@ -164,7 +168,7 @@ def _join_float32_of_script_and_log(findings: list[Finding]) -> list[Finding]:
     return [proved if one is scripts[0] else one for one in findings if one not in logs]
 
 
-def _explain_ended_rate_by_script(findings: list[Finding]) -> list[Finding]:
+def _explain_early_ended_rate_by_script(findings: list[Finding]) -> list[Finding]:
     """The help of a rate that ended early is that of the script's own fault, where one beside the log has it.
 
     A schedule "over the optimizer steps" is the very fault of one that a process steps for all others.
@@ -224,7 +228,7 @@ def _prove_unlabelled_pairs_by_log(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _prove_reference_by_first_rewards(findings: list[Finding]) -> list[Finding]:
+def _prove_wrong_reference_by_first_rewards(findings: list[Finding]) -> list[Finding]:
     """A reference without the adapter of the SFT, where the first rewards of the log prove that it is another model."""
     shown = [one for one in findings if one.rule == RewardsNotZeroAtFirst.name()]
     if not shown:
@@ -278,7 +282,7 @@ def _put_unread_sharding_before_memory_error(findings: list[Finding]) -> list[Fi
     causes = [one for one in unread if UNLESS_BY_DEFAULT not in one.evidence]
     if not errors or not causes:
         return findings
-    plain = _without_general_advice(errors[0])
+    plain = _memory_error_without_general_advice(errors[0])
     kept = [plain if one is errors[0] else one for one in findings]
     return _put_causes_before_error(kept, plain, causes)
 
@@ -288,7 +292,7 @@ def _findings_of_rule(findings: Iterable[Finding], rule: str) -> list[Finding]:
     return [one for one in findings if one.rule == rule]
 
 
-def _without_general_advice(error: Finding) -> Finding:
+def _memory_error_without_general_advice(error: Finding) -> Finding:
     """An error on full memory without what such a message may mean in general."""
     evidence = tuple(text for text in error.evidence if not text.startswith(ANY_CAUSE))
     advice = [part for part in error.remedy.split("; ") if not ROWS_OR_GPUS.search(part)]
@@ -388,7 +392,7 @@ def _prove_missing_cache_by_log(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _drop_advice_on_ollama_slots(findings: list[Finding]) -> list[Finding]:
+def _drop_ollama_slots_advice_if_model_too_large(findings: list[Finding]) -> list[Finding]:
     """The findings without the advice to let Ollama answer more requests at once, if the model does
     not fit the GPU: each slot takes a cache.
     """
@@ -445,13 +449,13 @@ def _weaken_stop_refuted_by_log(finding: Finding, logs: Sequence[RunLog]) -> Fin
     return replace(finding, severity="info", evidence=(*finding.evidence[1:], why))
 
 
-def _is_refuted_by_movement(finding: Finding, logs: Sequence[RunLog]) -> bool:
+def _are_rounded_updates_refuted_by_log(finding: Finding, logs: Sequence[RunLog]) -> bool:
     """Is a finding about updates that all round away, although the one training log shows that the
     weights move?
     """
     if finding.rule != PureBf16UpdatesRoundedAway.name():
         return False
-    trainings = [log for log in logs if log.curve("loss") and not log.server]
+    trainings = [log for log in logs if log.curve("loss") and not log.inference_server_name]
     return len(trainings) == 1 and have_weights_moved(trainings[0])
 
 
@@ -460,7 +464,7 @@ def _is_of_unknown_release(finding: Finding) -> bool:
     return any("no file here says which release" in text for text in finding.evidence)
 
 
-def _is_about_cast(finding: Finding) -> bool:
+def _is_about_bool_cast(finding: Finding) -> bool:
     """Is a finding about a cast, and not about a comparison?"""
     return "bool(" in finding.message
 
@@ -516,14 +520,14 @@ def _describe_step_time(run: RunBeside) -> str:
     )
 
 
-def _is_only_about_cap(finding: Finding) -> bool:
+def _is_only_about_concurrency_limit(finding: Finding) -> bool:
     """Is a finding about a cap of requests and nothing else?"""
     if finding.rule not in (ServerGeneratesSlowly.name(), EngineGeneratesSlowly.name()):
         return False
     return all(CAP_TEXT.search(case.text) for case in finding.cases)
 
 
-def _cap_of_server(
+def _server_concurrency_limit_and_place(
     logs: Sequence[RunLog], beside: FilesBeside | None
 ) -> tuple[str, int, Case] | None:
     """(setting, its value, where it stands) of what lets a server work on few requests at once;
@@ -539,7 +543,9 @@ def _cap_of_server(
     return None
 
 
-def _add_cap_of_server(finding: Finding, setting: str, value: int, case: Case) -> Finding:
+def _add_server_concurrency_limit(
+    finding: Finding, setting: str, value: int, case: Case
+) -> Finding:
     """A finding that advises to ask for many answers at once, with what the server does with them."""
     if finding.rule == GenerationRowByRow.name() and not finding.message.startswith(ASKS_SERVER):
         return finding

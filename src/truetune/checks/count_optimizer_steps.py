@@ -94,11 +94,11 @@ def steps_of_ended_log(log: RunLog) -> OptimizerSteps | None:
     steps = OptimizerSteps(
         count,
         why,
-        _rows_of_epoch(log),
+        _row_count_of_epoch(log),
         rows_a_step or _rows_per_step_of_settings(log),
-        log.epochs or None,
+        log.epochs_at_end or None,
         is_packed=counts_packed_sequences(log),
-        packed_rows=_packed_rows(log),
+        packed_rows=_tokenized_row_count_if_packed(log),
     )
     return steps._replace(why=why + _describe_rows_steps_and_epochs(steps))
 
@@ -110,10 +110,13 @@ def unit_of_rows(*, is_packed: bool) -> str:
 
 def counts_packed_sequences(log: RunLog) -> bool:
     """Are a trainer's rows packed sequences, by the settings beside its log, or by the rows that it tokenized?"""
-    return any(one.is_packed for one in log.files_beside.rows) or _packed_rows(log) is not None
+    return (
+        any(one.is_packed for one in log.files_beside.rows)
+        or _tokenized_row_count_if_packed(log) is not None
+    )
 
 
-def _rows_of_epoch(log: RunLog) -> int | None:
+def _row_count_of_epoch(log: RunLog) -> int | None:
     """The rows of an epoch as the trainer counts them; None where that is not known."""
     printed = log.output.settings.examples if log.output is not None else None
     # The banner says them exactly; speeds are rounded figures, so they are read only without it.
@@ -121,17 +124,17 @@ def _rows_of_epoch(log: RunLog) -> int | None:
         return printed
     # The speed of a packed run counts full batches, and sequences that are not full leave some of them out: it holds
     # only where the rows that were tokenized show a far larger number.
-    if counts_packed_sequences(log) and _packed_rows(log) is None:
+    if counts_packed_sequences(log) and _tokenized_row_count_if_packed(log) is None:
         return None
-    return _rows_by_speed(log)
+    return _row_count_from_speed_summary(log)
 
 
-def _packed_rows(log: RunLog) -> int | None:
+def _tokenized_row_count_if_packed(log: RunLog) -> int | None:
     """The rows that were tokenized, where the trainer counts far fewer: sequences of several of them."""
     settings = log.output.settings if log.output is not None else None
     if settings is None or not settings.rows_mapped or settings.examples is not None:
         return None
-    sequences = _rows_by_speed(log)
+    sequences = _row_count_from_speed_summary(log)
     is_packed = bool(sequences) and settings.rows_mapped >= MIN_PACKED * (sequences or 0)
     return settings.rows_mapped if is_packed else None
 
@@ -156,18 +159,18 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
     if not log.is_numbered and log.last_step >= 1:
         return None
     settings = log.output.settings if log.output is not None else None
-    by_epochs = _steps_by_epochs(log)
+    by_epochs = _step_count_from_epochs_and_rows(log)
     if settings is None or not settings.steps or by_epochs is None:
         return None
     if by_epochs >= EARLY * settings.steps:
         return None
     return OptimizerSteps(
         by_epochs,
-        f"{log.epochs:.3g} epochs of {settings.examples:,} rows in steps of {settings.rows_a_step:,}"
+        f"{log.epochs_at_end:.3g} epochs of {settings.examples:,} rows in steps of {settings.rows_a_step:,}"
         f" are {by_epochs:,} steps; the trainer planned {settings.steps:,}",
         settings.examples,
         settings.rows_a_step,
-        log.epochs,
+        log.epochs_at_end,
         planned=settings.steps,
     )
 
@@ -181,51 +184,69 @@ def _steps_made_and_evidence(log: RunLog) -> tuple[int, str]:
     printed = log.output.settings.steps if log.output is not None else None
     if printed:
         return printed, f"the trainer counts {printed:,}"
-    by_speed = _steps_by_speed(log) or 0
+    by_speed = _step_count_from_speed_summary(log) or 0
     return by_speed, f"its speed and its time make {by_speed:,} steps"
 
 
 def has_run_ended(log: RunLog) -> bool:
     """Did the run come to its last planned step, or write the summary that stands behind it?"""
-    if log.number("train_runtime") is not None:
+    if log.fact_as_number("train_runtime") is not None:
         return True
     if log.output is not None and log.output.is_finished:
         return True
-    total = log.total_steps
+    total = log.planned_steps
     return total is not None and log.last_step >= ENDED * total
 
 
-def _steps_by_epochs(log: RunLog) -> int | None:
+def _step_count_from_epochs_and_rows(log: RunLog) -> int | None:
     """Steps by the epochs of the last record and the rows that the trainer printed; None where one is not known."""
     settings = log.output.settings if log.output is not None else None
-    if settings is None or not settings.examples or not settings.rows_a_step or not log.epochs:
+    if (
+        settings is None
+        or not settings.examples
+        or not settings.rows_a_step
+        or not log.epochs_at_end
+    ):
         return None
     # An epoch of fewer rows than a step has makes one step all the same, which is not full.
-    return round(log.epochs * max(1.0, settings.examples / settings.rows_a_step))
+    return round(log.epochs_at_end * max(1.0, settings.examples / settings.rows_a_step))
 
 
-def _steps_by_speed(log: RunLog) -> int | None:
+def _step_count_from_speed_summary(log: RunLog) -> int | None:
     """Steps by the summary; None where it is not there, or too coarse to tell one step."""
-    rate, seconds = log.number("train_steps_per_second"), log.number("train_runtime")
+    rate, seconds = (
+        log.fact_as_number("train_steps_per_second"),
+        log.fact_as_number("train_runtime"),
+    )
     # The rounding of the speed times the seconds is the error in steps: half a step or more tells nothing.
     if not rate or not seconds or ROUNDED * seconds > 0.5:
         return None
     return round(rate * seconds)
 
 
-def _rows_by_speed(log: RunLog) -> int | None:
+def _row_count_from_speed_summary(log: RunLog) -> int | None:
     """Rows of an epoch by the summary; None where it is not there, or too coarse to tell one row."""
-    rate, seconds = log.number("train_samples_per_second"), log.number("train_runtime")
+    rate, seconds = (
+        log.fact_as_number("train_samples_per_second"),
+        log.fact_as_number("train_runtime"),
+    )
     # The same in rows of one epoch.
-    if not rate or not seconds or not log.epochs or ROUNDED * seconds > 0.5 * log.epochs:
+    if (
+        not rate
+        or not seconds
+        or not log.epochs_at_end
+        or ROUNDED * seconds > 0.5 * log.epochs_at_end
+    ):
         return None
-    return round(rate * seconds / log.epochs)
+    return round(rate * seconds / log.epochs_at_end)
 
 
 def _rows_per_step_of_settings(log: RunLog) -> int | None:
     """The rows of an optimizer step by the settings in the log; None if one of them is missing."""
-    batch = log.number("per_device_train_batch_size") or log.number("train_batch_size")
-    accumulation = log.number("gradient_accumulation_steps")
+    batch = log.fact_as_number("per_device_train_batch_size") or log.fact_as_number(
+        "train_batch_size"
+    )
+    accumulation = log.fact_as_number("gradient_accumulation_steps")
     if not batch or not accumulation:
         return None
-    return int(batch * accumulation * (log.number("devices") or 1))
+    return int(batch * accumulation * (log.fact_as_number("devices") or 1))

@@ -43,7 +43,7 @@ class DataStats:
 
     def add(self, batch: Batch) -> None:
         """Count the next batch."""
-        supervised = batch.per_example(batch.supervised)
+        supervised = batch.count_true_per_example(batch.supervised)
         self.rows += len(batch.rows)
         self.examples += len(batch.examples)
         self.rejected += len(batch.rejected)

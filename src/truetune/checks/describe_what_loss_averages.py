@@ -79,7 +79,7 @@ def loss_basis(config: Config) -> LossBasis:
         for key, default in switches.items():
             settings += _loss_setting(config, raw_values, key, default)
     learned = spec.learn.what if "learn" in spec.model_fields_set else ""
-    rows = spec.data or config.row_files or tuple(_names_of_training_rows(config.raw))
+    rows = spec.data or config.row_files or tuple(_training_data_names_in_settings(config.raw))
     has_rows = bool(spec.eval_data) or any(
         one.key in ROW_SWITCHES and one.line and one.value not in ("0", "none", "false")
         for one in settings
@@ -130,7 +130,7 @@ def _canonical_text(value: object) -> str:
     return str(value).lower() if value is None or value in ("True", "False") else str(value)
 
 
-def _names_of_training_rows(raw: Mapping[str, Any]) -> Iterator[str]:
+def _training_data_names_in_settings(raw: Mapping[str, Any]) -> Iterator[str]:
     """The training rows as settings name them, where they are not on this machine."""
     for key in NAMES_OF_ROWS:
         value = raw.get(key)

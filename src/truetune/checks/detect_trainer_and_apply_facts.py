@@ -24,12 +24,18 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
+from truetune.parsing.shell_commands import read_command_file
 from truetune.settings.config import Config
 from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.training_settings import Training
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
+from truetune.settings.training_settings import Method, Training
+from truetune.source.does_script_prepare_rows_or_freeze_weights import (
+    map_that_makes_or_renders_messages,
+)
 from truetune.source.find_source_files import find_source_files
-from truetune.source.how_script_prepares_training import map_that_makes_or_renders_messages
 from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import ResponseMasking, find_response_masking
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of_trainer
@@ -60,6 +66,8 @@ WHOLE_PACKS = ("wrapped", "bfd_split")
 
 
 NO_TRAINING = Training()
+SAMPLES_ITS_ANSWERS: tuple[Method, ...] = ("grpo", "ppo")
+"""Methods whose rows hold prompts, and no answer that is learned"""
 
 
 class DetectedTrainer(NamedTuple):
@@ -95,9 +103,26 @@ class DetectedTrainers:
     """One for each settings file"""
     sources: list[str] = field(default_factory=list)
     """Scripts, and folders of them"""
+    methods: set[Method] = field(default_factory=set)
+    """By which the settings of files and commands train"""
+
+    def add_commands(self, path: Path) -> None:
+        """Note what the commands of a file set that train by options, for programs without facts of their own.
+
+        A file that can't be read is said to be so by who lints it.
+        """
+        try:
+            configs = list(configs_of_commands_without_settings_file(read_command_file(path)))
+        except (TruetuneError, OSError):
+            return
+        for config in configs:
+            self.methods.add(config.spec.training.method)
+            if parse_trainer_name(config.stack) is None and config.limit is not None:
+                self.limits.append(LimitOfSettings(None, config.limit))
 
     def add_config(self, config: Config) -> None:
         """Note the trainer of a settings file, which may name another one itself."""
+        self.methods.add(config.spec.training.method)
         trainer = config.spec.trained_by or parse_trainer_name(config.stack)
         self.limits.append(LimitOfSettings(trainer, config.spec.max_length))
         if trainer is not None:
@@ -138,11 +163,22 @@ class DetectedTrainers:
         """A run with the trainer that it names, else the only one that was detected, and with what
         that trainer's script and settings file set.
 
-        Unchanged if several were detected.
+        Unchanged if several were detected, but for a method that samples its answers where no other one is found.
         """
+        run = self._with_trainer(spec)
+        method = next(iter(self.methods)) if len(self.methods) == 1 else None
+        if method not in SAMPLES_ITS_ANSWERS or run.training.method != NO_TRAINING.method:
+            return run
+        training = run.training.model_copy(update={"method": method})
+        return run.model_copy(update={"training": training})
+
+    def _with_trainer(self, spec: RunSpec) -> RunSpec:
+        """A run with the trainer that it names, else the only one that was detected."""
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
-            return self._with_limit_of_settings(self._with_limit_a_script_may_set(spec), None)
+            return self._with_length_limit_of_settings_files(
+                self._with_length_limit_open_if_script_sets_one(spec), None
+            )
         # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
         scripts = [
@@ -150,14 +186,16 @@ class DetectedTrainers:
         ]
         # Two scripts of one trainer may set different things: then none of them is known to train these rows.
         if len(scripts) == 1:
-            update |= _settings_of_script(spec, scripts[0])
+            update |= _script_settings_that_run_leaves_open(spec, scripts[0])
         pinned = {one.pinned for one in self.all_detected if one.name == name}
         if len(pinned) == 1:
             training = update.get("training", spec.training)
             update["training"] = with_pinned_release(training, pinned.pop())
-        return self._with_limit_of_settings(spec.model_copy(update=update), name)
+        return self._with_length_limit_of_settings_files(spec.model_copy(update=update), name)
 
-    def _with_limit_of_settings(self, spec: RunSpec, name: TrainerName | None) -> RunSpec:
+    def _with_length_limit_of_settings_files(
+        self, spec: RunSpec, name: TrainerName | None
+    ) -> RunSpec:
         """A run with the limit that the settings files of its trainer set.
 
         They may name no rows of this machine: then the rows beside them are those that they cut.
@@ -172,7 +210,7 @@ class DetectedTrainers:
             return spec
         return spec.model_copy(update={"max_length": limit.max_length})
 
-    def _with_limit_a_script_may_set(self, spec: RunSpec) -> RunSpec:
+    def _with_length_limit_open_if_script_sets_one(self, spec: RunSpec) -> RunSpec:
         """A run of one of several trainers, of which a script may have set a limit: then that is not the default."""
         sets_limit = any(
             one.max_length is not None or (one.training or NO_TRAINING).open_length_limit
@@ -196,7 +234,7 @@ def older_pinned_release(pins: Pins, name: TrainerName) -> str:
     facts = facts_of_trainer(name)
     stack = STACK_OF_PACKAGE.get(facts.package, facts.package)
     pin = pins.of(stack)
-    if pin is None or not pin.known or not pins.before(stack, facts.release):
+    if pin is None or not pin.known or not pins.is_release_surely_before(stack, facts.release):
         return ""
     return pin.wanted.removeprefix("==")
 
@@ -208,7 +246,7 @@ def with_pinned_release(training: Training, pinned: str) -> Training:
     return training.model_copy(update={"other": {**training.other, PINNED_RELEASE: pinned}})
 
 
-def _settings_of_script(spec: RunSpec, script: DetectedTrainer) -> dict[str, Any]:
+def _script_settings_that_run_leaves_open(spec: RunSpec, script: DetectedTrainer) -> dict[str, Any]:
     """What a script sets that the run leaves open: the training, its length, and how answers are labelled."""
     update: dict[str, Any] = {}
     if "training" not in spec.model_fields_set:
@@ -217,11 +255,13 @@ def _settings_of_script(spec: RunSpec, script: DetectedTrainer) -> dict[str, Any
             update["max_length"] = script.max_length
     if script.masking is not None:
         training = update.get("training", spec.training)
-        update |= _label_settings(spec, training, script.masking)
+        update |= _settings_implied_by_script_labels(spec, training, script.masking)
     return update
 
 
-def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking) -> dict[str, Any]:
+def _settings_implied_by_script_labels(
+    spec: RunSpec, training: Training, masking: ResponseMasking
+) -> dict[str, Any]:
     """The settings that a script's own labels stand for; none where the run says itself what is learned."""
     if spec.model_fields_set & {"learn", "mask_by", "response_marker"}:
         return {}
@@ -324,7 +364,7 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
         return spec
     kind, set_fields = row_kind_for_trainer(read_first_row(spec)), spec.model_fields_set
     update: dict[str, Any] = {}
-    decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
+    decision = facts.decide_what_is_learned(kind, lambda name: getattr(spec.training, name, None))
     if "learn" not in set_fields and decision.learned is not None:
         update["learn"] = spec.learn.model_copy(update={"what": decision.learned})
     if "append_eos" not in set_fields and facts.appends_eos.value is not None:
@@ -363,19 +403,19 @@ def _facts_of_pinned_release(facts: TrainerFacts, pinned: str) -> TrainerFacts:
     pins = Pins({"trl": Pin(f"=={pinned}" if pinned[:1].isdigit() else pinned, "", 0)})
     if facts.package != "trl":
         return facts
-    if pins.before("trl", COMPLETIONS_SINCE):
+    if pins.is_release_surely_before("trl", COMPLETIONS_SINCE):
         # What these learn of a prompt and its completion depends on the collator.
         rules = facts.learns.value
         by_default = {**rules.by_default, "prompt-completion": None}
         learns = rules._replace(by_default=by_default)
         facts = replace(facts, learns=replace(facts.learns, value=learns))
-    if pins.before("trl", LENGTH_NAME_SINCE):
+    if pins.is_release_surely_before("trl", LENGTH_NAME_SINCE):
         cut = facts.cut.value._replace(setting="max_seq_length")
         facts = replace(facts, cut=replace(facts.cut, value=cut))
     return facts
 
 
-def trainer_facts_for_rows(spec: RunSpec) -> TrainerFacts:
+def trainer_facts_named_by_package_for_pairs(spec: RunSpec) -> TrainerFacts:
     """As `trainer_facts_of_run`, named by the package where the rows are preference pairs.
 
     Another class of the package reads pairs than the one that the facts are named after.

@@ -14,12 +14,14 @@ from typing import Any
 
 from truetune.checks.count_optimizer_steps import counts_packed_sequences, unit_of_rows
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.lora_scales_and_precisions_beside_log import adapters_and_precisions_beside_log
 from truetune.checks.loss_floors_from_frequencies import read_data_for_loss_floor
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
+from truetune.checks.training_settings_in_folder_of_log import (
+    read_training_settings_in_folder_of_log,
+)
 from truetune.errors import UsageError
 from truetune.logs.facts_in_files_beside_log import NOTHING_BESIDE, FilesBeside
 from truetune.logs.metric_direction import is_share_of_correct
@@ -55,6 +57,9 @@ JUDGED_CURVES = frozenset({
     "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
     "eval_runtime", "min_reward", "max_reward", "memory", "log_odds_chosen", "nll_loss", "mean_token_accuracy",
+    "eval_mean_token_accuracy", "objective/kl", "objective/scores", "kl", "entropy", "actor/entropy",
+    "actor/entropy_loss", "policy/entropy_avg", "completions/num_eos_tokens", "sampling/sampling_logp_difference/mean",
+    "sampling/importance_sampling_ratio/mean", "tools/failure_frequency",
 })  # fmt: skip
 """What the rules on logs read, by name"""
 COUNTER_CURVES = frozenset(
@@ -142,7 +147,7 @@ def _files_beside_log(given: FilesBeside, log: RunLog, path: Path) -> FilesBesid
     """
     if given is not NOTHING_BESIDE or not log.curve("loss"):
         return given
-    return adapters_and_precisions_beside_log(path)
+    return read_training_settings_in_folder_of_log(path)
 
 
 def diagnose_end_of_command(
@@ -219,10 +224,10 @@ def _given_and_logged_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
 def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
     """Short facts on a log, by name."""
     yield "written by", log.format
-    if log.server:
+    if log.inference_server_name:
         yield (
             "serves",
-            f"requests, with {log.server}: this is the log of a server, not of a training",
+            f"requests, with {log.inference_server_name}: this is the log of a server, not of a training",
         )
     elif any(log.curves.values()):
         yield from _facts_of_training(log)
@@ -265,7 +270,7 @@ def _may_be_classification(log: RunLog) -> bool:
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """Short facts on a training: what was trained, how many steps, and the loss."""
     classes = log.facts.get("architectures")
-    if log.kind == "language" and not log.has_token_loss and isinstance(classes, list):
+    if log.kind == "language" and not log.is_loss_of_token_prediction and isinstance(classes, list):
         yield "trains", ", ".join(map(str, classes))
     elif log.kind != "language" or (
         _is_language_model_training(log) and not _may_be_classification(log)
@@ -273,14 +278,14 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
         yield "trains", KIND_NAMES[log.kind]
     yield "steps", _describe_progress(log)
     yield from _facts_of_steps(log)
-    if log.epochs:
-        yield "epochs", f"{log.epochs:.3g}"
+    if log.epochs_at_end:
+        yield "epochs", f"{log.epochs_at_end:.3g}"
     yield "loss", _first_and_last_loss_in_words(log)
 
 
 def _describe_progress(log: RunLog) -> str:
     """How far the run came. Records without steps are not taken for steps: many trainers log each tenth."""
-    total = log.total_steps
+    total = log.planned_steps
     planned = total or (log.output.total if log.output is not None else 0)
     if log.is_numbered:
         records = f"not logged: {log.last_step:,.0f} records without a step"
@@ -302,7 +307,7 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
         yield (
             "an optimizer step has",
             # The rate is printed with three digits: the product is no count of rows.
-            f"{rows_per_full_step_as_text(rows, log.done_steps, log.epochs)} {unit}"
+            f"{rows_per_full_step_as_text(rows, log.done_steps, log.epochs_at_end)} {unit}"
             f" ({float(f'{rows:.3g}'):,.0f} in {log.done_steps:,.0f} optimizer"
             " steps, by the printed rate)",
         )

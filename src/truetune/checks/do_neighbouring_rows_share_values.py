@@ -77,7 +77,7 @@ class ColumnRuns:
         self.last = value
 
     @property
-    def groups(self) -> int:
+    def distinct_value_count(self) -> int:
         """Distinct values."""
         return len(self.values)
 
@@ -95,7 +95,7 @@ class ColumnRuns:
     @property
     def has_shared_values(self) -> bool:
         """Do several rows share a value, and others not?"""
-        return 1 < self.groups < self.rows
+        return 1 < self.distinct_value_count < self.rows
 
     @property
     def is_grouped(self) -> bool:
@@ -129,7 +129,7 @@ class ColumnRuns:
     def __str__(self) -> str:
         return (
             f"neighbours with the same {self.display_name}: {_as_percent(self.alike_neighbour_share)}, rows at random: "
-            f"{_as_percent(self.alike_share_by_chance)} ({self.groups:,} groups)"
+            f"{_as_percent(self.alike_share_by_chance)} ({self.distinct_value_count:,} groups)"
         )
 
 
@@ -156,12 +156,15 @@ class KeyColumns:
 
     def columns_with_shared_values(self) -> list[ColumnRuns]:
         """The columns in which several rows share a value, the one with the fewest groups first."""
-        return sorted(self._columns_that_may_be_keys(), key=lambda runs: runs.groups)
+        return sorted(self._columns_that_may_be_keys(), key=lambda runs: runs.distinct_value_count)
 
     def _columns_that_may_be_keys(self) -> Iterator[ColumnRuns]:
         """The columns that several rows share a value of; answers only where they are labels."""
         for name, runs in self.columns.items():
-            is_label = runs.groups <= MAX_LABELS and runs.rows >= MIN_ROWS_OF_LABEL * runs.groups
+            is_label = (
+                runs.distinct_value_count <= MAX_LABELS
+                and runs.rows >= MIN_ROWS_OF_LABEL * runs.distinct_value_count
+            )
             if runs.has_shared_values and (name != ANSWER or is_label):
                 yield runs
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truetune.checks.findings import Finding
-from truetune.checks.source.evidence.pad_token_settings_and_changes import pad_settings
+from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
+    pad_settings,
+)
 from truetune.checks.tokenizer.pad_missing import PadMissing
 from truetune.errors import TruetuneError
 from truetune.source.parsed_source_file import read_module

@@ -75,7 +75,7 @@ def estimate_padded_batches(
     median = cut[len(cut) // 2]
     tail = [one for one in cut if one > MIN_TAIL_TIMES * median]
     is_few = 0 < len(tail) <= MAX_TAIL * len(cut)
-    expected = _expected_longest(cut, batch)
+    expected = _mean_longest_row_of_batches(cut, batch)
     share = 1 - sum(cut) / len(cut) / expected if expected else 0.0
     return PaddedBatches(
         len(cut),
@@ -89,7 +89,7 @@ def estimate_padded_batches(
     )
 
 
-def _expected_longest(lengths: Sequence[int], batch: int) -> float:
+def _mean_longest_row_of_batches(lengths: Sequence[int], batch: int) -> float:
     """The mean of the longest row over all batches, of sorted lengths."""
     count = len(lengths)
     # From the longest row down, so that no binomial of large numbers is needed.

@@ -24,11 +24,11 @@ class CodePlaces:
         """The number of these places in a file; kept with the file, for several rules count the
         same.
         """
-        if self.what not in module.place_counts:
-            module.place_counts[self.what] = sum(1 for _ in self.find(module))
-        return module.place_counts[self.what]
+        if self.what not in module.examined_place_counts:
+            module.examined_place_counts[self.what] = sum(1 for _ in self.find(module))
+        return module.examined_place_counts[self.what]
 
-    def measurement_of(self, count: int) -> Measurement:
+    def measurement_without_faults(self, count: int) -> Measurement:
         """The measurement of so many examined places, all of which are as they should be."""
         return Measurement(f"{self.what}: {count:,}", count, count)
 
@@ -38,17 +38,17 @@ class CodePlaces:
         return Unmet(f"it is about {self.what}, and there are none")
 
 
-def calls_of(what: str, *patterns: str) -> CodePlaces:
+def places_of_calls(what: str, *patterns: str) -> CodePlaces:
     """Calls of what is named so: see `Module.calls`."""
     return CodePlaces(what, lambda module: module.calls(*patterns))
 
 
-def methods_of(what: str, *names: str) -> CodePlaces:
+def places_of_method_calls(what: str, *names: str) -> CodePlaces:
     """Calls of methods of these names: see `Module.methods`."""
     return CodePlaces(what, lambda module: module.methods(*names))
 
 
-def calls_with(what: str, keywords: Iterable[str], *patterns: str) -> CodePlaces:
+def places_of_calls_with_keywords(what: str, keywords: Iterable[str], *patterns: str) -> CodePlaces:
     """Calls of what is named so, in which each of these arguments is given by name."""
     names = frozenset(keywords)
     return CodePlaces(

@@ -106,7 +106,7 @@ def explain_answers_by_scripts(
             for one in findings
         ]
         return _put_causes_before_symptoms(changed)
-    is_advised = any(map(_advises_prompt_of_training, symptoms))
+    is_advised = any(map(_advises_asking_as_trained, symptoms))
     place = _place_if_all_prompts_end_in_header(paths) if is_advised else ""
     return tuple(_withdraw_followed_advice(one, place) for one in findings)
 
@@ -173,7 +173,7 @@ def _float16_cast_as_error_by_answers(findings: Sequence[Finding]) -> list[Findi
     ]
 
 
-def _advises_prompt_of_training(finding: Finding) -> bool:
+def _advises_asking_as_trained(finding: Finding) -> bool:
     """Is the advice of a finding to ask as it was trained, which a script may do already?"""
     return PROMPT_ADVICE in finding.remedy or ASK_AS_TRAINED in finding.remedy
 
@@ -217,7 +217,7 @@ def _line_of_chat_template_request(module: Module) -> list[str]:
 
 def _withdraw_followed_advice(finding: Finding, place: str) -> Finding:
     """A finding whose advice to ask as it was trained is withdrawn, where the script does that."""
-    if not place or not _advises_prompt_of_training(finding):
+    if not place or not _advises_asking_as_trained(finding):
         return finding
     if ASK_AS_TRAINED in finding.remedy:
         return replace(finding, remedy=STOP_AT_THE_TURN.format(place=place))

@@ -50,7 +50,8 @@ def name_log_with_more_steps(findings: Sequence[Finding], logs: Sequence[RunLog]
     losses = [float(_finite_losses(log)[-1]) for log in pair]
     longer, shorter = _log_name(pair.many), _log_name(pair.few)
     proof = (
-        f"{longer} made {many} steps in the same {pair.many.epochs:.3g} epochs, and its loss ended at {losses[1]:.3g}"
+        f"{longer} made {many} steps in the same {pair.many.epochs_at_end:.3g} epochs, and"
+        f" its loss ended at {losses[1]:.3g}"
         f" ({losses[0]:.3g} in {shorter}): where both train the same rows, a step of the shorter run has about"
         f" {times:.2g} times as many, as more GPUs or a larger batch make it"
     )
@@ -66,7 +67,9 @@ def name_log_with_more_steps(findings: Sequence[Finding], logs: Sequence[RunLog]
 def _two_logs_of_one_training(logs: Sequence[RunLog]) -> TwoLogs | None:
     """The two logs of a check, where they are of one training with other steps; None elsewhere."""
     trained = [
-        log for log in logs if _finite_losses(log).size and log.epochs and not log.is_numbered
+        log
+        for log in logs
+        if _finite_losses(log).size and log.epochs_at_end and not log.is_numbered
     ]
     if len(trained) != 2:
         return None
@@ -79,7 +82,7 @@ def _have_same_epochs_and_first_loss(pair: TwoLogs) -> bool:
     """Do two logs have as many epochs, and begin at one loss?"""
     few, many = pair
     starts = [float(_finite_losses(log)[0]) for log in pair]
-    is_as_long = abs(few.epochs - many.epochs) <= SAME_EPOCHS * many.epochs
+    is_as_long = abs(few.epochs_at_end - many.epochs_at_end) <= SAME_EPOCHS * many.epochs_at_end
     return is_as_long and abs(starts[0] - starts[1]) <= SAME_START * max(starts)
 
 

@@ -43,7 +43,7 @@ class ScheduleRate(NamedTuple):
         """Is the peak another rate than this one?"""
         return rate > 0 and not 1 / FACTOR < self.peak / rate < FACTOR
 
-    def describe(self, rate: float) -> str:
+    def describe_effect_on_rate(self, rate: float) -> str:
         """What the schedule does to the written rate, as one sentence."""
         whose = (
             "as it is written"
@@ -56,7 +56,7 @@ class ScheduleRate(NamedTuple):
             f" itself ({self.key} {self.peak:g}, {whose})"
         )
 
-    def advise(self, rate: float, file: str) -> str:
+    def advise_how_rate_takes_force(self, rate: float, file: str) -> str:
         """Advice on how the written rate becomes the one that is used."""
         own = f'"scheduler": {{"params": {{"{self.key}": {rate:g}}}}} in {file}'
         return f"write {own}, or take the scheduler block out; the log's lr shows the rate in force"

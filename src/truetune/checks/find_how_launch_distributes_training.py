@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.accelerate_and_deepspeed_memory_settings import fsdp_policy_wrapping_no_layer
 from truetune.checks.job_gpus_and_processes import find_launches
-from truetune.checks.launcher_gpu_memory_settings import one_unit_policy
 from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
     find_launches_with_files,
@@ -126,7 +126,7 @@ def _with_settings_of_files(launched: LaunchedTraining, launch: LaunchFiles) -> 
     stage = (
         first_set_value(launch.deepspeed, ("zero_optimization", "stage"))
         or first_set_value(launch.accelerate, ("deepspeed_config", "zero_stage"))
-        or launch.option("zero_stage")
+        or launch.script_option_value("zero_stage")
     )
     kind = first_set_value(launch.accelerate, ("distributed_type",))
     is_fsdp = kind is not None and str(kind.value).upper() == "FSDP"
@@ -137,7 +137,11 @@ def _with_settings_of_files(launched: LaunchedTraining, launch: LaunchFiles) -> 
         ("fsdp_config", "fsdp_activation_checkpointing"),
         ("fsdp_config", "activation_checkpointing"),
     )
-    unit = one_unit_policy(launch.accelerate) if is_fsdp and launch.accelerate is not None else None
+    unit = (
+        fsdp_policy_wrapping_no_layer(launch.accelerate)
+        if is_fsdp and launch.accelerate is not None
+        else None
+    )
     return launched._replace(
         stage=number,
         is_fsdp=is_fsdp,

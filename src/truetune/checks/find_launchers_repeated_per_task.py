@@ -96,7 +96,7 @@ class _Launcher(NamedTuple):
     port: str
 
 
-def find_task_launches(file: CommandFile) -> Iterator[TaskLaunch]:
+def find_launchers_repeated_on_one_node(file: CommandFile) -> Iterator[TaskLaunch]:
     """The launchers of a file that surely run several times on one node, of which one is enough."""
     text = _join_quoted_lines(file.text)
     whole = file if text == file.text else parse_command_file(text, file.path)
@@ -128,7 +128,7 @@ def find_task_launches(file: CommandFile) -> Iterator[TaskLaunch]:
 def does_hold_launcher_directly(command: ShellCommand) -> bool:
     """Does a command hold its launcher as words of its own, not in quotes or in another file?"""
     return any(
-        command.behind(*words) is not None
+        command.words_following(*words) is not None
         for words in (*TORCHRUN, ("accelerate", "launch"), ("deepspeed",))
     )
 
@@ -205,10 +205,10 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
     if command.words[0] in ("echo", "printf"):
         return None
     for words in TORCHRUN:
-        options = command.behind(*words)
+        options = command.words_following(*words)
         if options is not None:
             return _torchrun_launcher(options_before_script(options))
-    options = command.behind("accelerate", "launch")
+    options = command.words_following("accelerate", "launch")
     if options is not None:
         own = options_before_script(options)
         return _Launcher(
@@ -218,7 +218,7 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
             True,
             last_option(own, "--main-process-port") or "",
         )
-    options = command.behind("deepspeed")
+    options = command.words_following("deepspeed")
     if options is None:
         return None
     own = options_before_script(options)
@@ -247,12 +247,14 @@ def _may_be_meant_per_task(launcher: _Launcher, text: str, file: CommandFile) ->
     """May a launcher be meant for each task: one with GPUs of its own, or a run of its own?"""
     if GUARDED.search(text) or COMPARES_TASK.search(text) or "--gpus-per-task" in file.requests:
         return True
-    if _is_one_of_several_nodes(launcher, file):
+    if _is_launcher_for_one_of_several_nodes(launcher, file):
         return False
-    return COUNTS_TASKS.search(text) is not None or not _surely_starts_several(launcher, file)
+    return COUNTS_TASKS.search(text) is not None or not _surely_starts_several_processes(
+        launcher, file
+    )
 
 
-def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
+def _is_launcher_for_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
     """Is a launcher told to be one of as many launchers as there are nodes, and more than one?"""
     nodes = launcher.nodes or ""
     count = parse_digits(nodes)
@@ -261,7 +263,7 @@ def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
     )
 
 
-def _surely_starts_several(launcher: _Launcher, file: CommandFile) -> bool:
+def _surely_starts_several_processes(launcher: _Launcher, file: CommandFile) -> bool:
     """Does a launcher surely start more than one process on its node?"""
     count = parse_digits(launcher.processes)
     if count is not None:

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.adapted_models_and_loaded_names import written_text
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
+    literal_or_default_text_of_expression,
+)
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import ShellCommand, last_option
 from truetune.settings.stacks.read_config_of_any_stack import read_config
@@ -86,23 +88,25 @@ def _step_of_known_program(command: ShellCommand, folder: Path) -> MakingStep | 
     """The step of a known program: LLaMA-Factory's export, or llama.cpp's export of an adapter;
     None for any other.
     """
-    words = command.behind("llamafactory-cli", "export")
+    words = command.words_following("llamafactory-cli", "export")
     if words is not None:
         model, output = (
             last_option(words, "--model_name_or_path"),
             last_option(words, "--export_dir"),
         )
         settings = next((word for word in words if word.endswith((".yml", ".yaml"))), None)
-        named = ("", "") if settings is None else _export_paths_in_settings(folder / settings)
+        named = (
+            ("", "") if settings is None else _exported_model_and_output_folder(folder / settings)
+        )
         return MakingStep(command, model or named[0], output or named[1])
-    words = command.behind("llama-export-lora")
+    words = command.words_following("llama-export-lora")
     if words is not None:
         model, output = last_option(words, "-m", "--model"), last_option(words, "-o", "--output")
         return MakingStep(command, model or "", output or "")
     return None
 
 
-def _export_paths_in_settings(path: Path) -> tuple[str, str]:
+def _exported_model_and_output_folder(path: Path) -> tuple[str, str]:
     """(model, output folder) of an export in a file of settings; empty texts if the file is not
     there.
     """
@@ -170,13 +174,15 @@ def resolve_path_argument(module: Module, node: ast.expr | None, words: tuple[st
         return ""
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) == 1:
-        given = _value_given_by_words(module, origins[0], words)
+        given = _value_given_on_command_line(module, origins[0], words)
         if given is not None:
             return given
-    return written_text(module, node) or ""
+    return literal_or_default_text_of_expression(module, node) or ""
 
 
-def _value_given_by_words(module: Module, node: ast.AST, words: tuple[str, ...]) -> str | None:
+def _value_given_on_command_line(
+    module: Module, node: ast.AST, words: tuple[str, ...]
+) -> str | None:
     """What the words give for an option, a parameter or a place of sys.argv; None where they give nothing."""
     if isinstance(node, ast.arg):
         return last_option(words, f"--{node.arg}")
@@ -188,7 +194,7 @@ def _value_given_by_words(module: Module, node: ast.AST, words: tuple[str, ...])
         return None
     flags = _option_spellings(module, node.attr)
     if flags and all(not flag.startswith("-") for flag in flags):
-        return _positional_word(module, node.attr, words)
+        return _positional_command_line_argument(module, node.attr, words)
     return last_option(words, *(flags or [f"--{node.attr}"]))
 
 
@@ -203,7 +209,9 @@ def _option_spellings(module: Module, attribute: str) -> list[str]:
     return []
 
 
-def _positional_word(module: Module, attribute: str, words: tuple[str, ...]) -> str | None:
+def _positional_command_line_argument(
+    module: Module, attribute: str, words: tuple[str, ...]
+) -> str | None:
     """The word of an argument without dashes, where no option stands before it."""
     names = [
         str(call.args[0].value)

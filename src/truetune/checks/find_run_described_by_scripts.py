@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from truetune.checks.read_training_script_with_imports import find_only_config, read_training_module
-from truetune.checks.source.evidence.training_files_one_example_per_row import (
+from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
     local_row_files_of_only_trainer,
 )
 from truetune.errors import TruetuneError

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from truetune.checks.make_setting_beside_log_from_code import setting_at_code_place
 from truetune.checks.read_training_script_with_imports import read_training_module
-from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
 from truetune.errors import TruetuneError
 from truetune.logs.facts_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.settings.located_document import read_text_of_config_size
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 LENGTH_CALLS = (

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call, last_name_of_called
 
 PARSERS = ("loads", "literal_eval")
 LIST_READERS = (
@@ -50,7 +50,7 @@ def _lists_of_parsed_lines(module: Module) -> Iterator[ast.AST]:
         source = node.generators[0].iter
         if (
             _parses_line(node.elt)
-            and _reads_file(source)
+            and _iterates_over_file_lines(source)
             and not _is_small_local_file(module, source)
         ):
             yield node
@@ -81,7 +81,7 @@ def _parses_line(node: ast.AST) -> bool:
     return any(last_name_of_called(call) in PARSERS for call in calls)
 
 
-def _reads_file(iterated: ast.expr) -> bool:
+def _iterates_over_file_lines(iterated: ast.expr) -> bool:
     """Does a loop go over the lines of a file: `open(...)`, `lines`, `path.read_text().splitlines()`?"""
     text = ast.unparse(iterated)
     return "open(" in text or "splitlines" in text or "readlines" in text
@@ -96,9 +96,9 @@ def _does_loop_parse_file(module: Module, loop: ast.For) -> bool:
     opened = {
         ast.unparse(item.optional_vars)
         for item in items
-        if item.optional_vars is not None and _reads_file(item.context_expr)
+        if item.optional_vars is not None and _iterates_over_file_lines(item.context_expr)
     }
-    return _reads_file(loop.iter) or ast.unparse(loop.iter) in opened
+    return _iterates_over_file_lines(loop.iter) or ast.unparse(loop.iter) in opened
 
 
 def _is_small_local_file(module: Module, read: ast.expr) -> bool:

@@ -26,7 +26,9 @@ from truetune.parsing.shell_commands import (
     last_option,
     read_command_file,
 )
-from truetune.settings.stacks.find_config_consumer import files_around
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    scripts_commands_and_readmes_around,
+)
 
 
 class AdapterServer(NamedTuple):
@@ -58,7 +60,7 @@ def command_files_of_project(path: Path) -> Iterator[CommandFile]:
     """The files of commands in the project that a file belongs to, without those that can't be
     read.
     """
-    for file in files_around(path):
+    for file in scripts_commands_and_readmes_around(path):
         if not is_command_file(file):
             continue
         try:
@@ -118,7 +120,7 @@ def _ollama_names_of_modelfile(path: Path, modelfile: str) -> Iterator[str]:
     create NAME -f Modelfile`.
     """
     for command in shell_commands_of_project(path):
-        words = command.behind("ollama", "create")
+        words = command.words_following("ollama", "create")
         if words and (Path(last_option(words, "-f") or "Modelfile").name == modelfile):
             yield words[0]
 

@@ -24,7 +24,7 @@ from truetune.checks.find_launchers_repeated_per_task import (
 from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
 from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents
 from truetune.checks.shell_loops import ShellLoop, find_loops, without_leading_shell_keywords
-from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import (
@@ -128,7 +128,9 @@ def _lone_trainings_of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
         if head is None or times < 2:
             continue
         for command in loop.commands:
-            module = _training_without_group(_script_of_loop(file, loop, command))
+            module = _training_without_group(
+                _script_started_on_each_gpu_by_loop(file, loop, command)
+            )
             if module is not None:
                 name = Path(module.path).name
                 yield LoneTrainings(
@@ -142,7 +144,9 @@ def _lone_trainings_of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
                 )
 
 
-def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -> Path | None:
+def _script_started_on_each_gpu_by_loop(
+    file: CommandFile, loop: ShellLoop, command: ShellCommand
+) -> Path | None:
     """The script that a loop starts on each GPU in the background, with the same words; None where it does not."""
     lines = file.text.splitlines()
     text = lines[command.line - 1] if command.line <= len(lines) else ""
@@ -287,7 +291,7 @@ def _training_without_group(script: Path | None) -> Module | None:
         module = read_module_with_helpers(script)
     except TruetuneError:
         return None
-    texts = [part.text for part in module.with_linked]
+    texts = [part.text for part in module.self_and_files_run_together]
     if any(JOINS_BY_ITSELF.search(text) or NEEDS_RANKS.search(text) for text in texts):
         return None
     if not trains_anything(module) or not _joins_group_only_conditionally(module):

@@ -23,9 +23,9 @@ from truetune.checks.position_and_attention_overrides import (
 )
 from truetune.checks.read_evaluation_harness_commands import find_harness_runs
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
+    literal_or_default_text_of_expression,
     models_given_loaded_adapter,
     written_name_of_loaded_model,
-    written_text,
 )
 from truetune.checks.source.evidence.prompt_forms import model_folders_written
 from truetune.checks.vllm_server_commands import (
@@ -50,9 +50,9 @@ from truetune.parsing.shell_commands import (
 from truetune.settings.config import Config, TrainingStage, WeightUse
 from truetune.settings.recognise_input_kind import MAX_FOLDER_ENTRIES, recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.trainers.trainer_fact_types import TrainerName
 
 OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
@@ -97,7 +97,7 @@ def find_weight_uses(
             continue
         try:
             uses += [] if is_alone else _uses_of_file(path, trained_by)
-            uses += map(_use_of_stage, stages_of_file(path, trained_by))
+            uses += map(_training_stage_as_weight_use, stages_of_file(path, trained_by))
         except (TruetuneError, OSError, ValueError):
             continue  # who looks at the file itself says what is wrong with it
     return tuple(use._replace(is_named_elsewhere=_is_named_elsewhere(use, files)) for use in uses)
@@ -112,7 +112,7 @@ def uses_of_files(paths: Iterable[Path]) -> Iterator[WeightUse]:
             continue
 
 
-def _use_of_stage(stage: TrainingStage) -> WeightUse:
+def _training_stage_as_weight_use(stage: TrainingStage) -> WeightUse:
     """A training, as it travels with the uses of weights to the settings that are judged."""
     return WeightUse(stage.file, 1, "", "trains", (), are_adapters=False, stage=stage)
 
@@ -173,7 +173,7 @@ def _is_folder_of_user(path: Path) -> bool:
 
 def is_same_folder(one: str, other: str) -> bool:
     """Do two names mean one folder of weights? One may be absolute, and the other relative."""
-    here, there = (_normal_name(name) for name in (one, other))
+    here, there = (_normalised_path(name) for name in (one, other))
     # Both absolute or both relative: equal, or not the same.
     if here.startswith("/") == there.startswith("/"):
         return here == there
@@ -183,11 +183,11 @@ def is_same_folder(one: str, other: str) -> bool:
 
 def is_same_or_below(one: str, folder: str) -> bool:
     """Is a folder, or one below it (`checkpoint-400`, `merged`), meant by the first name?"""
-    parts = _normal_name(one).split("/")
+    parts = _normalised_path(one).split("/")
     return any(is_same_folder("/".join(parts[:end]), folder) for end in range(1, len(parts) + 1))
 
 
-def _normal_name(name: str) -> str:
+def _normalised_path(name: str) -> str:
     """A path without `~`, `.` and `..`; of one that begins with a variable of the shell, what follows.
 
     `$PWD/out/adapter` and `$SLURM_SUBMIT_DIR/out/adapter` of a job are the `out/adapter` of its scripts.
@@ -267,7 +267,7 @@ def _uses_of_commands(file: CommandFile) -> Iterator[WeightUse]:
 def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
     """The adapters that a command of LLaMA-Factory merges or serves, by its own options."""
     for verb in OF_LLAMA_FACTORY:
-        words = command.behind("llamafactory-cli", verb)
+        words = command.words_following("llamafactory-cli", verb)
         adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
         if words is not None and adapters:
             does = "merges" if verb == "export" else "serves"
@@ -282,7 +282,7 @@ def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator
 def _converted_to_gguf(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
     """The folder that a converter of llama.cpp reads."""
     for name in CONVERTERS:
-        words = command.behind(name)
+        words = command.words_following(name)
         if words and not words[0].startswith("-"):
             use = _use_of_command(file, command, "converts", (words[0],), "lora" in name)
             written = last_option(words, "--outfile")
@@ -291,7 +291,7 @@ def _converted_to_gguf(file: CommandFile, command: ShellCommand) -> Iterator[Wei
 
 def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
     """The adapter that Axolotl merges: the named one, else the output of its settings."""
-    merged = command.behind("axolotl", "merge-lora")
+    merged = command.words_following("axolotl", "merge-lora")
     if merged is None:
         return
     output = _output_folder_in_named_settings(file, merged)
@@ -306,9 +306,9 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
 def _adapters_of_harness_commands(file: CommandFile) -> Iterator[WeightUse]:
     """The adapters that lm_eval puts on models: `--model_args pretrained=BASE,peft=FOLDER`."""
     for run in find_harness_runs(file):
-        adapter = run.argument("peft") or run.argument("lora_local_path")
+        adapter = run.model_argument("peft") or run.model_argument("lora_local_path")
         if adapter and "$" not in adapter:
-            base = run.argument("pretrained") or ""
+            base = run.model_argument("pretrained") or ""
             yield _use_of_command(
                 file, run.command, "loads", (adapter,), are_adapters=True, base=base
             )
@@ -342,7 +342,7 @@ def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[We
 
 def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
     """The GGUF file of llama.cpp's server or client."""
-    options = (command.behind(name) for name in LLAMA_CPP)
+    options = (command.words_following(name) for name in LLAMA_CPP)
     words = next((words for words in options if words is not None), None)
     model = last_option(words, "-m", "--model") if words is not None else None
     if words is not None and model:
@@ -402,7 +402,7 @@ def _uses_of_load(
     module: Module, call: Call, named: ast.expr, base: str | None = None
 ) -> Iterator[WeightUse]:
     """What one call loads, where its name is plain text; with `base` it is an adapter."""
-    folder = written_text(module, named)
+    folder = literal_or_default_text_of_expression(module, named)
     if folder is not None:
         line = module.place(call.node)[0]
         is_adapter = base is not None or call.named("peft.*")

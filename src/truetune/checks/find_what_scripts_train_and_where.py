@@ -14,7 +14,7 @@ from truetune.checks.findings import Case
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
-    is_written_by_script,
+    is_model_in_written_folders,
     loaded_model_names,
     model_folders_written,
     project_scripts_around,
@@ -77,7 +77,8 @@ def _loads_trained_without_merging(module: Module, outputs: frozenset[str]) -> b
         return False
     names = {canonical_folder_name(name) for name in loaded_model_names(module)}
     return any(
-        is_written_by_script(name, frozenset(map(canonical_folder_name, outputs))) for name in names
+        is_model_in_written_folders(name, frozenset(map(canonical_folder_name, outputs)))
+        for name in names
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from truetune.checks.figure import Figure
+from truetune.checks.plot_of_finding import Figure
 from truetune.checks.rule_families import code_sort_key
 from truetune.data.conversation import Origin
 from truetune.settings.run_spec import Severity

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_place
 from truetune.checks.find_scripts_holding_all_rows import find_held_rows
-from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.make_setting_beside_log_from_code import setting_at_code_place
+from truetune.checks.minimum_host_memory_of_run import parameters_of_published_model
 from truetune.checks.source.evidence.trace_answering_models_to_load import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.trained_models_spread_over_gpus import (
     spread_load_of_trained_model,
@@ -40,9 +40,9 @@ from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits
 from truetune.settings.config import Config
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.notebook_code_cells import Cell
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 BYTES_OF_FLOAT32 = 4
 GIB = 1 << 30
@@ -57,7 +57,7 @@ MODEL_FILE = "config.json"
 SLOT_OPTIONS = ((ADAPTER_SLOTS, "--max-loras"), (ADAPTER_SLOT_RANK, "--max-lora-rank"))
 
 
-def weight_and_grouping_settings_of_config(config: Config) -> Iterator[SettingBeside]:
+def model_size_and_length_grouping_of_config(config: Config) -> Iterator[SettingBeside]:
     """The size of the model of a run, and whether rows of like length come together."""
     name, place = config.spec.model, config.places.get("model")
     parameters = parameters_of_model_name(name) if name else None
@@ -80,7 +80,7 @@ def parameters_of_model_name(name: str) -> int | None:
     return known if known is not None else by_name
 
 
-def weight_and_loop_settings_of_script(module: Module) -> Iterator[SettingBeside]:
+def model_load_and_loop_settings_of_script(module: Module) -> Iterator[SettingBeside]:
     """How a script loads its model, and what its loop keeps of each step."""
     spread = spread_load_of_trained_model(module)
     if spread is not None:
@@ -98,7 +98,7 @@ def weight_and_loop_settings_of_script(module: Module) -> Iterator[SettingBeside
     for held in find_held_rows(module):
         text = "all rows, then a data set of them" if held.copies else "all rows"
         yield setting_at_code_place(module, held.node, ROWS_IN_A_LIST, held.workers, text)
-    yield from _model_cells_run_again(module)
+    yield from _model_loading_cells_run_again(module)
 
 
 def _base_load_of_merge_script(module: Module) -> Iterator[SettingBeside]:
@@ -119,7 +119,7 @@ def _is_load_of_model(call: Call) -> bool:
     return any(word in text for word in MODEL_WORDS)
 
 
-def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
+def _model_loading_cells_run_again(module: Module) -> Iterator[SettingBeside]:
     """Cells that load a model, and that the kernel ran last after a cell which stands below them.
 
     A notebook that is run from top to bottom has counts that rise.
@@ -127,7 +127,7 @@ def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
     for call in module.calls(*LOADS) if module.cells else ():
         line = getattr(call.node, "lineno", 0)
         cell = next((one for one in module.cells if one.has_line(line)), None)
-        last = None if cell is None else _last_run_count_below(module.cells, cell)
+        last = None if cell is None else _last_execution_count_of_cells_below(module.cells, cell)
         if cell is not None and last is not None and _is_load_of_model(call):
             text = (
                 f"cell {cell.number} ran as [{cell.run_count}], after [{last}] of a cell below it"
@@ -135,7 +135,7 @@ def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
             yield setting_at_code_place(module, call.node, CELL_RUN_AGAIN, True, text)
 
 
-def _last_run_count_below(cells: Sequence[Cell], cell: Cell) -> int | None:
+def _last_execution_count_of_cells_below(cells: Sequence[Cell], cell: Cell) -> int | None:
     """The last count, before that of a cell, of the cells that stand below it; None where they ran after it."""
     counts = (one.run_count for one in cells if one.number > cell.number)
     return max(

@@ -25,11 +25,13 @@ NUMBERS_ROWS = re.compile(
 """Names of columns that tell rows apart and say nothing: `id`, `ticket_id`, `row_number`"""
 
 
-def hash_texts_beside(
+def hash_read_columns_unused_by_format(
     rows: Sequence[Conversation], columns_read: Set[str], *, ids: bool = True
 ) -> NDArray[np.uint64]:
     """(rows,) of the columns that the format does not use and a script reads; 0 where there are none."""
-    texts = ["\0".join(_named_column_texts(row, columns_read, ids=ids)) for row in rows]
+    texts = [
+        "\0".join(_name_value_texts_of_columns_read(row, columns_read, ids=ids)) for row in rows
+    ]
     digests = [
         blake2b(text.encode("utf-8", "replace"), digest_size=8).digest() if text else bytes(8)
         for text in texts
@@ -37,7 +39,9 @@ def hash_texts_beside(
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
-def _named_column_texts(row: Conversation, columns_read: Set[str], *, ids: bool) -> list[str]:
+def _name_value_texts_of_columns_read(
+    row: Conversation, columns_read: Set[str], *, ids: bool
+) -> list[str]:
     """The columns of a row that count, each with its value."""
     names = [
         name

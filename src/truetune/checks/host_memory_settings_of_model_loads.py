@@ -102,13 +102,13 @@ def _items_of_dict_or_call(node: ast.AST) -> Iterator[tuple[object, ast.expr]]:
 
 def memory_and_processes_of_job(file: CommandFile) -> Iterator[SettingBeside]:
     """The memory that a job asks for on each node, the processes that it starts there, and who loads the weights."""
-    limits = [memory_limit(file, command) for command in file.commands]
-    asked = next((limit for limit in limits if limit is not None), _memory_of_request(file))
+    limits = [host_memory_limit_of_command(file, command) for command in file.commands]
+    asked = next((limit for limit in limits if limit is not None), _memory_requested_by_job(file))
     if asked is not None:
         yield asked
     else:
         yield from _memory_left_to_slurm_default(file)
-    yield from _several_nodes_of_job(file)
+    yield from _node_count_of_job_if_several(file)
     for launch in find_launches(file):
         # One process that spreads the model over GPUs holds it once.
         if not launch.spreads_one_model:
@@ -117,7 +117,7 @@ def memory_and_processes_of_job(file: CommandFile) -> Iterator[SettingBeside]:
     yield from _efficient_loading_off_in_commands(file)
 
 
-def _several_nodes_of_job(file: CommandFile) -> Iterator[SettingBeside]:
+def _node_count_of_job_if_several(file: CommandFile) -> Iterator[SettingBeside]:
     """The number of nodes that a job asks for, if it is more than one."""
     nodes = node_count_of_job(file)
     if nodes is not None and nodes > 1:
@@ -135,7 +135,7 @@ def _efficient_loading_off_in_commands(file: CommandFile) -> Iterator[SettingBes
             yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, file.path, command.line, text)
 
 
-def memory_limit(file: CommandFile, command: ShellCommand) -> SettingBeside | None:
+def host_memory_limit_of_command(file: CommandFile, command: ShellCommand) -> SettingBeside | None:
     """The memory of the machine that a command may use: what its container gets, else what the job asks for."""
     words = docker_run_words(command)
     for number, word in enumerate(words):
@@ -145,10 +145,10 @@ def memory_limit(file: CommandFile, command: ShellCommand) -> SettingBeside | No
             limit = _parse_size_gib(value, default="B")
             text = f"{name} {value}"
             return _memory_limit_at_line(limit, file, command.line, text) if limit else None
-    return _memory_of_request(file)
+    return _memory_requested_by_job(file)
 
 
-def _memory_of_request(file: CommandFile) -> SettingBeside | None:
+def _memory_requested_by_job(file: CommandFile) -> SettingBeside | None:
     """`#SBATCH --mem=64G`; None where a job asks for none on its node."""
     if "--mem" not in file.requests:
         return None

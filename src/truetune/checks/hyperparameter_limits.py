@@ -208,7 +208,7 @@ def _is_plain_sgd(values: Values) -> bool:
     return str(values.get("training.optim") or "").lower() == "sgd"
 
 
-def _is_scale_weak(values: Values) -> bool:
+def _is_lora_scale_unusually_low(values: Values) -> bool:
     """Is the scale itself below what is published? Else the learning rate is what is small, which has its own rule."""
     strength = parse_setting_number(values.get(SCALE))
     if strength is None or values.get("method") != "sft":
@@ -216,9 +216,12 @@ def _is_scale_weak(values: Values) -> bool:
     return FAINT <= strength < LOWEST_SCALE
 
 
-def _is_high_scale_with_usual_rate(values: Values) -> bool:
-    """Is a high scale joined by a usual rate, at a rank that is no special one? At rank 1 a scale of 32 is published
-    with rates up to 1e-3, for there a step changes one direction alone (LoRA Without Regret)."""
+def _is_scaled_rate_high_at_usual_rank(values: Values) -> bool:
+    """Is scale times learning rate high, at a rank that is no special one and an alpha above twice the rank?
+
+    At rank 1 a scale of 32 is published with rates up to 1e-3, for there a step changes one direction alone (LoRA
+    Without Regret).
+    """
     product = parse_setting_number(values.get(SCALED_RATE))
     rank = parse_setting_number(values.get("training.lora.r"))
     alpha = parse_setting_number(values.get("training.lora.lora_alpha"))
@@ -238,7 +241,7 @@ MIN_P_THAT_CUTS = 0.05
 temperatures up to 3 with 0.05 to 0.1 (arXiv:2407.01082), and Unsloth's notebooks at 1.5 with 0.1"""
 
 
-def _keeps_unlikely_tokens(values: Values) -> bool:
+def _may_unlikely_tokens_be_sampled(values: Values) -> bool:
     """May unlikely tokens be drawn: is there no min_p that takes them away? One that is not known may be high."""
     if "min_p" not in values:
         return True
@@ -529,7 +532,7 @@ LIMITS: tuple[Limit, ...] = (
         says="a learning rate of {learning_rate} is multiplied by {lora scale}, which is {name}: the"
         " adapter hardly moves",
         fix="set lora_alpha to {r}, or twice as much, and a learning rate of 1e-4 to 5e-4",
-        when=_is_scale_weak,
+        when=_is_lora_scale_unusually_low,
         source="the lowest published rate times the lowest published scale",
     ),
     Limit(
@@ -547,7 +550,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}, where 1 to 2 is usual, at a learning rate of {learning_rate}: each step of the adapter"
         " is multiplied by that, and the loss may rise and stay up",
         fix="set lora_alpha so that {name} is 1 to 2, or a learning rate that is lower by as much",
-        when=_is_high_scale_with_usual_rate,
+        when=_is_scaled_rate_high_at_usual_rank,
         source="published are 0.25 to 8 at usual rates, such as 8 at 2e-4",
     ),
     Limit(
@@ -898,7 +901,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=GENERATION,
         says="{name} is {value}: unlikely tokens are drawn often, and answers turn into noise",
         fix="set {name} to 0.7, or up to 1.0",
-        when=_keeps_unlikely_tokens,
+        when=_may_unlikely_tokens_be_sampled,
         source="published models use 0.1 to 1.0",
     ),
     Limit(

@@ -29,6 +29,7 @@ SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
 RELEASE = re.compile(r"(?<![a-z0-9])(?:v(\d+(?:\.\d+)?)|(2[3-9](?:0[1-9]|1[0-2])))(?![a-z0-9])")
 """`v0.3`, or the year and month `2507`"""
 TUNED = re.compile(r"(?<![a-z])(instruct|chat|it|sft|dpo)(?![a-z])")
+BASE = re.compile(r"(?<![a-z])base(?![a-z])")
 DOMAIN = re.compile(
     r"(?<![a-z])(coder|code|math|vl|vision|audio|guard|distill|mini|small|medium)(?![a-z])"
 )
@@ -127,6 +128,14 @@ def chat_markers_base_never_trained(name: str) -> tuple[str, ...]:
     return next((marks for names, marks in UNTRAINED_MARKS if names.fullmatch(last)), ())
 
 
+def is_named_as_base_model(name: str) -> bool:
+    """Does the name of a published model say that it was trained on no chats? Most bases are named without a word."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    if len(last) >= LONGEST:
+        return False
+    return BASE.search(last) is not None or bool(chat_markers_base_never_trained(last))
+
+
 def explain_different_weights(one: str, other: str) -> str | None:
     """How two names say that they mean different pretrained weights: `release 0.1 and 0.3`; None where they may be one.
 
@@ -199,10 +208,10 @@ def is_tuned_folder(name: str) -> bool:
     slashes = name.rstrip("/").count("/")
     is_path = name.startswith((".", "/", "~")) or slashes != 1
     is_path = is_path or name.partition("/")[0].lower() in USUAL_FOLDERS
-    return is_path and names_own_weights(name)
+    return is_path and is_named_like_tuned_weights(name)
 
 
-def names_own_weights(name: str) -> bool:
+def is_named_like_tuned_weights(name: str) -> bool:
     """Is the last part of a name one that trained or merged weights are given?"""
     return OWN_WEIGHTS.search(name.rstrip("/").rpartition("/")[2].lower()) is not None
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES
+from truetune.checkpoint.scan_tensors_for_nan_zeros_and_constants import MAX_SCANNED_BYTES
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.rule_runner import choose_rules, run_rules
@@ -51,11 +51,12 @@ def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, str]:
         return {"weights": "not in this folder: its JSON files are judged, and no tensor"}
     dtypes: Counter[str] = Counter()
     for tensor in checkpoint.tensors.values():
-        dtypes[tensor.dtype] += tensor.items
+        dtypes[tensor.dtype] += tensor.value_count
     files = len(checkpoint.weights.files)
     known = {
         "tensors": (
-            f"{len(checkpoint.tensors):,} in {files:,} file{'s' * (files != 1)}, {checkpoint.size:,} bytes"
+            f"{len(checkpoint.tensors):,} in {files:,} file{'s' * (files != 1)},"
+            f" {checkpoint.total_tensor_bytes:,} bytes"
         ),
         "numbers": ", ".join(f"{count:,} {dtype}" for dtype, count in dtypes.most_common()),
     }
@@ -74,7 +75,9 @@ def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, str]:
         known["quantized by"] = str(quantized.get("quant_method", "unknown"))
     known["compared with"] = _describe_compared_base(checkpoint)
     known["values looked at"] = (
-        "all" if checkpoint.sampled >= 1 else f"{checkpoint.sampled:.0%}, spread evenly"
+        "all"
+        if checkpoint.scanned_share_of_bytes >= 1
+        else f"{checkpoint.scanned_share_of_bytes:.0%}, spread evenly"
     )
     if checkpoint.weights.pickled:
         known["not opened"] = ", ".join(

@@ -23,7 +23,7 @@ from truetune.encoding.token_bytes import TokenBytes
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Rendering
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
@@ -32,8 +32,8 @@ from truetune.tokenized.open_token_cache import (
     open_token_cache,
     tokenizer_named_by_cache,
 )
+from truetune.tokenized.read_tokenized_rows_in_chunks import Progress
 from truetune.tokenized.recognise_token_columns import does_first_file_hold_token_ids
-from truetune.tokenized.row_chunks import Progress
 from truetune.tokenized.tokenized_data import TokenizedData, find_row_and_its_chunk, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 
@@ -80,7 +80,7 @@ def inspect_tokenized(
     started = time.perf_counter()
     cache = open_token_cache(path)
     data = read_tokenized(
-        cache, spec, prepare_probes_of_run(spec), trainer_facts_of_run(spec), progress
+        cache, spec, load_tokenizer_and_template_of_run(spec), trainer_facts_of_run(spec), progress
     )
     judgement = _judge_token_rules(choose_rules(spec, TokenizedRule), data)
     summary = data.summary
@@ -96,7 +96,7 @@ def inspect_tokenized(
         ledger=summary.ledger(),
         rows=summary.rows,
         padding=summary.padding,
-        says_what_is_learned=summary.says_what_is_learned,
+        says_what_is_learned=summary.do_rows_say_which_tokens_are_learned,
         verdict=sentence,
         seconds=time.perf_counter() - started,
     )
@@ -128,7 +128,7 @@ def is_tokenized(path: str, spec: RunSpec) -> bool:
         return False
 
 
-def find_prepared_cache(config: Config) -> tuple[str, ...]:
+def find_folder_of_tokenized_rows(config: Config) -> tuple[str, ...]:
     """The folder of tokenized rows that a configuration names, where it is here."""
     name = config.spec.training.prepared_path
     if name is None:
@@ -145,7 +145,7 @@ def describe_supervised_sources(data: TokenizedData) -> str:
     if not summary.rows:
         return "no row with token ids was read"
     rows = f"{summary.rows:,} row{'s' * (summary.rows != 1)}"
-    if not summary.says_what_is_learned:
+    if not summary.do_rows_say_which_tokens_are_learned:
         return f"{rows}, {summary.tokens:,} tokens, and neither labels nor a mask"
     learned = f"{counts.supervised:,} of {summary.tokens:,} tokens of {rows} are in the loss"
     parts = [
@@ -182,7 +182,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
     if summary.padding:
         yield "stored padding", f"{summary.padding:,} places"
     if data.trainer.name:
-        yield "read by", data.trainer.called
+        yield "read by", data.trainer.name_in_reports
 
 
 def _rows_and_caches_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[NotJudged]:
@@ -208,7 +208,7 @@ def view_tokenized_row(
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
-    probes = prepare_probes_of_run(spec)
+    probes = load_tokenizer_and_template_of_run(spec)
     placed, at = find_row_and_its_chunk(open_token_cache(path), probes, row=row, line=line)
     chunk = placed.chunk
     part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))

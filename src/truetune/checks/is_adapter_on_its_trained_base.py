@@ -21,11 +21,11 @@ from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_
 from truetune.checks.findings import Case
 from truetune.checks.identify_model_by_published_name import (
     explain_other_base,
+    is_named_like_tuned_weights,
     is_owner_a_parent_folder,
     is_published_model_name,
     is_tuned_folder,
     model_identity,
-    names_own_weights,
 )
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file
@@ -44,7 +44,7 @@ class BaseBelow(NamedTuple):
     """What wrote the folder that the adapter was trained on"""
 
 
-def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | None:
+def explain_other_base_below_adapter(served: str, trained: str, beside: str) -> BaseBelow | None:
     """How an adapter's own base differs from the model that it is put on; None where both may be the same weights.
 
     Args:
@@ -58,7 +58,7 @@ def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | No
     if other is not None and other.is_proved:
         return BaseBelow(other.why, is_proved=True)
     path = Path(beside)
-    if _is_served_base_published(served, trained):
+    if _is_served_model_a_published_one(served, trained):
         origin = _find_writer_of_folder(trained, path)
         if origin is not None:
             return BaseBelow(
@@ -67,7 +67,7 @@ def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | No
                 cases=(origin,),
             )
         if is_tuned_folder(trained) or (
-            names_own_weights(trained) and is_owner_a_parent_folder(trained, path)
+            is_named_like_tuned_weights(trained) and is_owner_a_parent_folder(trained, path)
         ):
             return BaseBelow(
                 f"what {trained} had been trained to is missing below the adapter", is_proved=False
@@ -75,7 +75,7 @@ def explain_base_below(served: str, trained: str, beside: str) -> BaseBelow | No
     return None if other is None else BaseBelow(other.why, other.is_proved)
 
 
-def _is_served_base_published(served: str, trained: str) -> bool:
+def _is_served_model_a_published_one(served: str, trained: str) -> bool:
     """Is the model below the adapter a published one, or a copy of one that goes by its name?
 
     A folder with the name of the trained model, or of trained weights, is not.
@@ -83,7 +83,11 @@ def _is_served_base_published(served: str, trained: str) -> bool:
     if is_published_model_name(served):
         return not is_tuned_folder(served)
     is_another = Path(served).name != Path(trained).name
-    return is_another and model_identity(served) is not None and not names_own_weights(served)
+    return (
+        is_another
+        and model_identity(served) is not None
+        and not is_named_like_tuned_weights(served)
+    )
 
 
 def _find_writer_of_folder(folder: str, beside: Path) -> Case | None:

@@ -68,7 +68,7 @@ class AnswersBesideUnreadColumns:
             return ColumnInformation("", 0.0)
         return ColumnInformation(name, bits)
 
-    def are_labels_of_prompts(self, labels: Iterable[str]) -> bool:
+    def are_answers_class_labels(self, labels: Iterable[str]) -> bool:
         """Are these answers class labels of their prompts: does an instruction name them, or do the
         prompts predict them?
         """

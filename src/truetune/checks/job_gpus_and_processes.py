@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.read_settings_in_launch_files import SETTINGS_OPTIONS, TRL_METHODS
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import InputLimitError
@@ -49,6 +50,7 @@ WATCHES = re.compile(
 )
 """What runs beside a training and takes no GPU"""
 SWIFT_TRAINS = ("sft", "pt", "rlhf")
+TRL_SETTINGS_OF_LAUNCH = frozenset(("num_processes", "num_machines", "accelerate_config"))
 # Chosen, not measured: settings of a script stand in its first lines; data files may be named .py by mistake.
 HEAD = 1 << 20
 
@@ -100,7 +102,7 @@ class ProcessLaunch(NamedTuple):
 
 def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = parse_digits(_first_job_request(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_digits(_first_job_request_value_and_line(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -119,7 +121,7 @@ def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
     return None
 
 
-def _first_job_request(file: CommandFile, *names: str) -> tuple[str, int]:
+def _first_job_request_value_and_line(file: CommandFile, *names: str) -> tuple[str, int]:
     """(value, line) of the first of these requests that a job makes; ("", 0) if it makes none."""
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
@@ -140,14 +142,14 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
     )
     settings = [(number, match[1]) for number, match in matches if match is not None]
     if not settings:
-        return _gpus_of_sourced_file(file, command)
+        return _visible_gpus_of_sourced_env_file(file, command)
     # A line below the command sets what later commands see.
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
     return _parse_visible_gpus(settings[0][1], settings[0][0])
 
 
-def _gpus_of_sourced_file(file: CommandFile, command: ShellCommand) -> GpuCount | None:
+def _visible_gpus_of_sourced_env_file(file: CommandFile, command: ShellCommand) -> GpuCount | None:
     """The GPUs that a file of variables leaves, which the script reads before the command: `source gpu.env`."""
     folder = Path(file.path).parent
     found = [
@@ -193,7 +195,7 @@ def _visible_gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
     """The GPUs that a container's file of variables leaves visible, if it names
     CUDA_VISIBLE_DEVICES.
     """
-    for setting in lines_of_variable_file(path):
+    for setting in lines_of_env_file(path):
         if setting.startswith(VISIBLE):
             visible = _parse_visible_gpus(setting.removeprefix(VISIBLE), line)
             if visible is not None:
@@ -273,30 +275,33 @@ def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
     """The launches whose number of processes is plain."""
     folder = Path(file.path).parent
     for command in file.commands:
-        tasks = tasks_per_node(command, file)
+        tasks = srun_tasks_per_node(command, file)
         # Where each of several tasks starts an inner launcher, launcher-started-by-each-task says so.
         inner = _commands_of_inner_shell(command) if tasks == 1 else ()
         for started in (command, *inner):
-            launched = (
-                _torchrun_launch(started)
-                or _deepspeed_launch(started)
-                or _accelerate_launch(started, folder)
-                or _tune_launch(started)
-                or _swift_launch(started, file)
-            )
-            if launched is None or tasks is None:
+            launch = _launch_by_any_launcher(started, file)
+            if launch is None or tasks is None:
                 continue
-            spreads = any(
-                _does_script_spread_model(folder / word)
-                for word in started.words
-                if word.endswith(".py")
-            )
-            yield launched._replace(
+            yield launch._replace(
                 command=command,
-                processes=launched.processes * tasks,
-                spreads_one_model=spreads,
+                processes=launch.processes * tasks,
+                spreads_one_model=launch.spreads_one_model
+                or _do_scripts_spread_model(started, folder),
                 tasks=tasks,
             )
+
+
+def _launch_by_any_launcher(command: ShellCommand, file: CommandFile) -> ProcessLaunch | None:
+    """The processes that a command's launcher starts; None where it has none, or their number is not plain."""
+    folder = Path(file.path).parent
+    return (
+        _torchrun_launch(command)
+        or _deepspeed_launch(command)
+        or _accelerate_launch(command, folder)
+        or _trl_launch(command, folder)
+        or _torchtune_launch(command)
+        or _swift_launch(command, file)
+    )
 
 
 def _commands_of_inner_shell(command: ShellCommand) -> Iterator[ShellCommand]:
@@ -308,7 +313,7 @@ def _commands_of_inner_shell(command: ShellCommand) -> Iterator[ShellCommand]:
             yield from parse_command_file(text, "command.sh").commands
 
 
-def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
+def srun_tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     """How many tasks srun starts of a command on each node; None if that is not plain."""
     if command.words[0] != "srun":
         return 1
@@ -316,7 +321,7 @@ def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     # A total of tasks may be shared out among the nodes in any way.
     if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
-    tasks = own or _first_job_request(file, "--ntasks-per-node")[0]
+    tasks = own or _first_job_request_value_and_line(file, "--ntasks-per-node")[0]
     if tasks:
         return parse_digits(tasks)
     # Slurm then counts tasks by GPUs, whose number per node is not said.
@@ -328,14 +333,14 @@ def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
 
 def _even_tasks_per_node_of_job(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
-    tasks = parse_digits(_first_job_request(file, "--ntasks", "-n")[0])
-    nodes = parse_digits(_first_job_request(file, "--nodes", "-N")[0] or "1")
+    tasks = parse_digits(_first_job_request_value_and_line(file, "--ntasks", "-n")[0])
+    nodes = parse_digits(_first_job_request_value_and_line(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
 def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
     """The processes that torchrun starts on each node; one if no number is given."""
-    behind = (command.behind(*words) for words in TORCHRUN)
+    behind = (command.words_following(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
@@ -351,7 +356,7 @@ def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
 
 def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
     """The processes that DeepSpeed's launcher starts, if `--num_gpus` or `--include` says how many."""
-    options = command.behind("deepspeed")
+    options = command.words_following("deepspeed")
     if options is None:
         return None
     options = options_before_script(options)
@@ -389,7 +394,7 @@ def commands_if_all_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, s
 
 def _setting_that_keeps_on_cpu(command: ShellCommand, folder: Path) -> str | None:
     """What tells a command to train on the CPU: an option, or a line of the settings that it names."""
-    options = command.behind("accelerate", "launch")
+    options = command.words_following("accelerate", "launch")
     if options is not None and last_option(options_before_script(options), "--cpu") is not None:
         return "accelerate launch --cpu"
     visible = command.variables.get("CUDA_VISIBLE_DEVICES")
@@ -411,12 +416,40 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | N
     """The processes that `accelerate launch` starts, by its options or by the file that
     `--config_file` names.
     """
-    options = command.behind("accelerate", "launch")
+    options = command.words_following("accelerate", "launch")
     if options is None:
         return None
     options = options_before_script(options)
-    name = last_option(options, "--config-file")
-    config = _accelerate_config(folder / name) if name else {}
+    return _launch_by_accelerate_options(
+        command, options, last_option(options, "--config-file"), folder
+    )
+
+
+def _trl_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | None:
+    """The processes that TRL's own command starts: it hands its options, and the file that
+    `--accelerate_config` names, to `accelerate launch`.
+    """
+    options = command.words_following("trl")
+    if not options or options[0] not in TRL_METHODS:
+        return None
+    settings_name = last_option(options, *SETTINGS_OPTIONS)
+    settings = _accelerate_config(folder / settings_name) if settings_name else {}
+    # TRL takes options of accelerate from its own settings too: the number is then theirs.
+    if settings is None or TRL_SETTINGS_OF_LAUNCH & settings.keys():
+        return None
+    # One of the names that TRL ships (`zero2`) is no file here, and its number of processes not known.
+    name = last_option(options, "--accelerate-config")
+    launch = _launch_by_accelerate_options(command, options, name, folder)
+    if launch is None or settings_name is None:
+        return launch
+    return launch._replace(spreads_one_model=_does_script_spread_model(folder / settings_name))
+
+
+def _launch_by_accelerate_options(
+    command: ShellCommand, options: tuple[str, ...], config_name: str | None, folder: Path
+) -> ProcessLaunch | None:
+    """The processes by the options of `accelerate launch`, and by the configuration of this name."""
+    config = _accelerate_config(folder / config_name) if config_name else {}
     if config is None:
         return None
     option = last_option(options, "--num-processes")
@@ -428,7 +461,10 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | N
     if option is not None:
         setting, text = "--num_processes", f"--num_processes {option}"
     else:
-        setting, text = f"num_processes in {name}:", f"num_processes: {count} in {name}"
+        setting, text = (
+            f"num_processes in {config_name}:",
+            f"num_processes: {count} in {config_name}",
+        )
     # accelerate counts the processes of all machines together, torchrun those of one.
     return ProcessLaunch(command, count // nodes, nodes, setting, text, False)
 
@@ -440,9 +476,9 @@ def _are_processes_split_evenly(processes: Any, nodes: Any) -> bool:
     return processes != 0 and nodes != 0 and processes % nodes == 0
 
 
-def _tune_launch(command: ShellCommand) -> ProcessLaunch | None:
+def _torchtune_launch(command: ShellCommand) -> ProcessLaunch | None:
     """torchtune's `tune run`: torchrun where it is given its options, else one process."""
-    options = command.behind("tune", "run")
+    options = command.words_following("tune", "run")
     if options is None:
         return None
     recipe = next(
@@ -464,7 +500,7 @@ def _tune_launch(command: ShellCommand) -> ProcessLaunch | None:
 
 def _swift_launch(command: ShellCommand, file: CommandFile) -> ProcessLaunch | None:
     """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
-    if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
+    if not any(command.words_following("swift", what) is not None for what in SWIFT_TRAINS):
         return None
     count_text = command.variables.get("NPROC_PER_NODE") or variables_set_once_unconditionally(
         file.text
@@ -492,13 +528,19 @@ def _accelerate_config(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _do_scripts_spread_model(command: ShellCommand, folder: Path) -> bool:
+    """Does a script that a command names spread one model over several GPUs?"""
+    scripts = (folder / word for word in command.words if word.endswith(".py"))
+    return any(map(_does_script_spread_model, scripts))
+
+
 def _does_script_spread_model(script: Path) -> bool:
     """Does a script, by its words, spread one model over several GPUs?"""
     text = _file_head(script)
     return any(name in text for name in SPREADS)
 
 
-def lines_of_variable_file(path: Path) -> Iterator[str]:
+def lines_of_env_file(path: Path) -> Iterator[str]:
     """The lines of a file of variables (`NAME=value`), without `export`; none if it is not there."""
     for line in _file_head(path).splitlines():
         yield line.strip().removeprefix("export ").lstrip()

@@ -16,7 +16,7 @@ from typing import Any
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
-from truetune.auditing.record_live_objects import (
+from truetune.auditing.collect_live_objects_of_script import (
     CollatedRows,
     LiveObjects,
     collate_rows,
@@ -28,7 +28,7 @@ from truetune.auditing.record_live_objects import (
     read_live_tokenizer,
     record_model_without_batches,
 )
-from truetune.auditing.workspace_removed_with_process import open_workspace
+from truetune.auditing.temporary_folder_removed_with_process import open_workspace
 from truetune.checks.batch.stop_token_never_supervised import StopTokenNeverSupervised
 from truetune.checks.detect_trainer_and_apply_facts import (
     trainer_facts_of_run,
@@ -46,9 +46,9 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import FindingsError
-from truetune.probe.failure_boundary import describe_error, run_contained
+from truetune.probe.contain_own_failures_in_user_program import describe_error, run_contained
 from truetune.probe.run_record import Record
-from truetune.render.embedding_weights import EmbeddingRows
+from truetune.render.read_embedding_from_safetensors import EmbeddingRows
 from truetune.render.template_probes import Probes, make_probes
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
@@ -162,7 +162,7 @@ def _judge_all_parts(work: _Guard) -> None:
     """
     live, folder = work.live, work.folder
     rows = work.run_part("the rows", lambda: read_live_rows(live)) or []
-    probes = work.run_part("the tokenizer", lambda: _prepare_probes(work))
+    probes = work.run_part("the tokenizer", lambda: _probes_of_tokenizer_in_memory(work))
     record: CollatedRows | None = None
     # Without a collator rows of ids are collated by padding them, which shows what they hold.
     if probes is not None and (
@@ -175,7 +175,7 @@ def _judge_all_parts(work: _Guard) -> None:
         work.run_part("the tokenizer and template", lambda: _judge_data(work, probes, rows))
 
 
-def _prepare_probes(work: _Guard) -> Probes:
+def _probes_of_tokenizer_in_memory(work: _Guard) -> Probes:
     """The tokenizer as it is in memory, with what its template renders."""
     template = read_live_template(work.live, work.folder)
     variables = {} if template is None else {"template": template}

@@ -93,7 +93,9 @@ class LearnedTokenCounter:
         # The first row decides for the whole set, as it does in the trainers themselves.
         self.row = read_first_row(spec)
         self.kind = row_kind_for_trainer(self.row)
-        self.decision = facts.decision(self.kind, lambda name: getattr(spec.training, name, None))
+        self.decision = facts.decide_what_is_learned(
+            self.kind, lambda name: getattr(spec.training, name, None)
+        )
         pad = tokenizer.special.get("pad") if facts.pads_masked_by.value == "id" else None
         self.pad = NO_ID if pad is None else pad.id
         self.cut = facts.cut.value
@@ -161,14 +163,14 @@ class LearnedTokenCounter:
         facts, pairs = self.facts, self.row is not None and self.row.is_preference
         return LearnedTokenCounts(
             trainer=facts.name,
-            called=facts.title_for_pairs if pairs else facts.called,
+            called=facts.title_for_preference_pairs if pairs else facts.name_in_reports,
             because=self._reason_of_mask(),
             sure=(
                 facts.name is not None
                 and (pairs or self.decision.learned is not None)
                 and not self.spec.training.other.get(LABELS_BY_SCRIPT)
             ),
-            about=facts.template.value == "own" or self._finds_answers_against_contract(),
+            about=facts.template.value == "own" or self._does_trainer_find_answers_otherwise(),
             tokens=self.tokens,
             supervised=self.supervised,
             masked_as_pads=self.masked,
@@ -183,7 +185,7 @@ class LearnedTokenCounter:
             installed=_other_installed_release(facts),
         )
 
-    def _finds_answers_against_contract(self) -> bool:
+    def _does_trainer_find_answers_otherwise(self) -> bool:
         """Does the trainer find the answers by another way than the contract?"""
         if self.kind == "instruction" and self.facts.as_served.value is False:
             return True  # such trainers write rows of this kind into a prompt of their own
@@ -223,7 +225,8 @@ def _ideal_spans(example: Example) -> list[tuple[int, int]]:
         return [(turn.start, turn.end) for turn in turns]
     head = (Source.BOS,) if row.text is not None else (Source.BOS, Source.USER)
     start = next(
-        (run.start for run in rendering.runs if run.source not in head), len(rendering.text)
+        (run.start for run in rendering.runs_of_text_by_origin if run.source not in head),
+        len(rendering.text),
     )
     return [(start, len(rendering.text))]
 

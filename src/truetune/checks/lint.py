@@ -25,7 +25,7 @@ from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code, former_name
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.evidence.training_files_one_example_per_row import (
+from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
     local_row_files_of_only_trainer,
     training_row_limit,
 )
@@ -55,9 +55,9 @@ from truetune.source.group_files_by_imports import Program, group_by_imports
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.parsed_source_file import (
     Module,
-    decode_source_file,
+    decode_source_file_with_codec,
+    empty_module_of_unreadable_file,
     parse_module,
-    unreadable_module,
 )
 from truetune.source.settings_of_script_as_configs import extract_configs
 
@@ -368,7 +368,9 @@ def _judge_unparsed_code(module: Module, spec: RunSpec) -> Judgement:
             NotJudged(
                 f"code of {module.path}",
                 f"not parsed as Python: {broken.reason}",
-                place=":".join(map(str, (module.path, *module.place_of_broken(broken)))),
+                place=":".join(
+                    map(str, (module.path, *module.line_and_column_of_syntax_problem(broken)))
+                ),
                 unlock=CORRECT_SYNTAX,
                 asked=is_selected,
             )
@@ -388,7 +390,7 @@ def _join_over_files(parts: Sequence[Judgement]) -> Judgement:
         if issubclass(rule, SourceRule | CommandRule)
     }
     whole = Judgement.of(parts)
-    counts = _places_examined(parts, kinds)
+    counts = _count_examined_places_by_rule(parts, kinds)
     figures = {name: _measurement_over_files(kinds[name], count) for name, count in counts.items()}
     examined = (_with_total_figure(one, figures.get(one.rule)) for one in whole.examined)
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
@@ -397,7 +399,9 @@ def _join_over_files(parts: Sequence[Judgement]) -> Judgement:
     return Judgement(whole.findings, tuple(dict.fromkeys(examined)), tuple(not_judged))
 
 
-def _places_examined(parts: Sequence[Judgement], names: Container[str]) -> Counter[str]:
+def _count_examined_places_by_rule(
+    parts: Sequence[Judgement], names: Container[str]
+) -> Counter[str]:
     """How many places the rules of these names examined in all files."""
     counts: Counter[str] = Counter()
     for part in parts:
@@ -410,9 +414,9 @@ def _places_examined(parts: Sequence[Judgement], names: Container[str]) -> Count
 def _measurement_over_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
     """The figure of a rule over all files."""
     return (
-        rule.measured(count)
+        rule.measurement_of_sound_commands(count)
         if issubclass(rule, CommandRule)
-        else rule.looks_at.measurement_of(count)
+        else rule.looks_at.measurement_without_faults(count)
     )
 
 
@@ -445,7 +449,7 @@ def _is_ignored_by_comment(module: Module, finding: Finding, comment: IgnoreComm
     # Old codes too: a comment in a file outlives the renaming of a rule.
     """Does an ignore comment silence a finding, by its name or by its code of today or before?"""
     names = (finding.rule, finding.code, former_name(finding.rule), former_code(finding.code))
-    return comment.covers(_finding_offset(module, finding), *names)
+    return comment.suppresses_rule_at_offset(_finding_offset(module, finding), *names)
 
 
 def _finding_offset(module: Module, finding: Finding) -> int:
@@ -481,7 +485,7 @@ class _Text(NamedTuple):
 def _read_text(path: str) -> _Text:
     """A file's text, or why it can't be read."""
     try:
-        return _Text(*decode_source_file(Path(path)), "")
+        return _Text(*decode_source_file_with_codec(Path(path)), "")
     except DataError as error:
         return _Text("", "", str(error).removeprefix(f"{path}: "))
 
@@ -489,11 +493,11 @@ def _read_text(path: str) -> _Text:
 def _parse_module(path: str, source: _Text) -> Module:
     """A file parsed; one that can't be read is a module without code."""
     if source.fault:
-        return unreadable_module(path, source.fault)
+        return empty_module_of_unreadable_file(path, source.fault)
     try:
         return parse_module(source.text, path, source.codec)
     except DataError as error:
-        return unreadable_module(path, str(error).removeprefix(f"{path}: "))
+        return empty_module_of_unreadable_file(path, str(error).removeprefix(f"{path}: "))
 
 
 def _change_by_helpful_fixes(
@@ -509,7 +513,7 @@ def _change_by_helpful_fixes(
         # A fix may break a file that imports this one: the rules are run over the few that belong together, not over
         # all.
         return fix_module(module, seen.findings, lambda tried: lint_module(tried, spec), unsafe)
-    near = module.program.around(module)
+    near = module.program.module_in_own_small_group(module)
     program = near.program
     assert program is not None
     return fix_module(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.check_data import prepare_rule_setup
+from truetune.checks.check_data import load_tokenizer_and_template
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import DataRule, Setup
@@ -25,7 +25,7 @@ from truetune.encoding.render_and_encode_in_two_threads import (
     stream_batches,
 )
 from truetune.logs.run_log import DataFacts
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.count_supervised_tokens import count_supervised_tokens_and_answers
 from truetune.tokenized.open_token_cache import open_token_cache
@@ -49,7 +49,7 @@ def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()
         return _read_token_id_rows(spec, kinds)
     return retry_without_shortcuts(
         lambda only_reference: _read_rendered_rows(
-            prepare_rule_setup(spec, only_reference=only_reference), kinds
+            load_tokenizer_and_template(spec, only_reference=only_reference), kinds
         )
     )
 
@@ -64,7 +64,7 @@ def loss_floor_of_data(spec: RunSpec) -> DataFacts:
 
 def _read_token_id_rows(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     """As `read_data_for_loss_floor`, for rows that are token ids already."""
-    probes = prepare_probes_of_run(spec)
+    probes = load_tokenizer_and_template_of_run(spec)
     counts = count_supervised_tokens_and_answers(open_token_cache(spec.data[0]), probes)
     tokenizer = probes.tokenizer
     facts = _loss_floors_from_counts(

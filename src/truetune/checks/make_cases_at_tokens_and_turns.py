@@ -136,5 +136,5 @@ def index_of_last_example(batch: Batch, row: Conversation) -> int | None:
 
 def first_character_of_message(batch: Batch, i: int, message: int) -> int:
     """The first character of the example's text that is from a message; -1 where none is."""
-    runs = batch.examples[i].rendering.runs
+    runs = batch.examples[i].rendering.runs_of_text_by_origin
     return next((run.start for run in runs if run.path.startswith(f"messages[{message}].")), -1)

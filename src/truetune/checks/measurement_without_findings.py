@@ -21,7 +21,7 @@ class Measurement:
     of: int
 
 
-def count_measurement(what: str, count: int, of: int, more: str = "") -> Measurement:
+def make_count_measurement(what: str, count: int, of: int, more: str = "") -> Measurement:
     """`what: count of of`, then what else is worth knowing, as text and as numbers.
 
     Args:

@@ -253,7 +253,7 @@ def _rendezvous_of_launch(
 
 def _torchrun_rendezvous(command: ShellCommand) -> _Rendezvous | None:
     """The rendezvous of a torchrun command; None for any other."""
-    behind = (command.behind(*words) for words in TORCHRUN)
+    behind = (command.words_following(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
@@ -272,7 +272,7 @@ def _accelerate_rendezvous(command: ShellCommand, folder: Path) -> _Rendezvous |
     """The rendezvous of an accelerate launch, by its options or its configuration; None for any
     other.
     """
-    options = command.behind("accelerate", "launch")
+    options = command.words_following("accelerate", "launch")
     if options is None:
         return None
     own = options_before_script(options)
@@ -296,7 +296,7 @@ def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> _Rendezvous | 
     """The rendezvous of a DeepSpeed launch that names an address; else it takes the first line of
     its host file. None for any other.
     """
-    options = command.behind("deepspeed")
+    options = command.words_following("deepspeed")
     own = options_before_script(options) if options is not None else ()
     address = last_option(own, "--master-addr")
     nodes = last_option(own, "--num-nodes") or str(

@@ -11,11 +11,16 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from truetune.checks.do_packing_or_padding_fill_rows_to_limit import (
+    FilledRows,
+    find_what_fills_rows,
+)
 from truetune.checks.find_how_launch_distributes_training import find_only_launched_training
-from truetune.checks.find_what_fills_rows_to_limit import FilledRows, find_what_fills_rows
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.read_training_script_with_imports import read_training_module
-from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
+from truetune.checks.source.evidence.config_objects_given_to_nothing import (
+    settings_given_to_nothing,
+)
 from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
     longest_row_after_cut_or_pad,
 )
@@ -67,7 +72,7 @@ END_BYTES = 1 << 18
 MEMORY_WORDS = re.compile(rb"out of memory|OutOfMemory", re.IGNORECASE)
 
 
-def config_with_training(
+def config_with_changed_training(
     path: str | PathLike[str], training: Mapping[str, Any] | None = None
 ) -> Config:
     """The run that stands at a path, with some of its training settings changed.
@@ -91,7 +96,7 @@ def plan(
 ) -> Plan:
     """The memory of the run at a path; see `truetune.plan`."""
     return plan_of_config(
-        config_with_training(path, training),
+        config_with_changed_training(path, training),
         model=None if model is None else fspath(model),
         gpu_memory=gpu_memory,
         gpus=gpus,
@@ -108,7 +113,11 @@ def plan_of_config(
     length: int | None = None,
 ) -> Plan:
     """The memory of a run, with what fills its rows; see `truetune.plan`."""
-    filled = None if length else find_what_fills_rows(config) or _rows_padded_far_by_script(config)
+    filled = (
+        None
+        if length
+        else find_what_fills_rows(config) or _note_and_need_of_overpadding_script(config)
+    )
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
     config = replace(config, notes=(*config.notes, *_note_on_memory_error_beside(config)))
@@ -122,9 +131,9 @@ def plan_of_config(
     )
 
 
-def _rows_padded_far_by_script(config: Config) -> FilledRows | None:
-    """The length that a script pads its rows to, if the rows lie beside it and are far shorter;
-    None elsewhere.
+def _note_and_need_of_overpadding_script(config: Config) -> FilledRows | None:
+    """A note on the length that a script pads its rows to, and the tokens that they need, if the rows lie beside it and
+    are far shorter; None elsewhere.
     """
     path = Path(config.path)
     if path.suffix not in (".py", ".ipynb") or not path.is_file():
@@ -281,7 +290,7 @@ def _note_on_memory_error_beside(config: Config) -> Iterator[str]:
             run = read_run(log)
         except DataError:
             continue
-        error = None if run.server else _memory_error_of(run.output)
+        error = None if run.inference_server_name else _memory_error_of(run.output)
         if error is not None:
             size = f" on a GPU of {error.capacity:.1f} GiB" if error.capacity else ""
             yield (
@@ -297,10 +306,12 @@ def _logs_that_may_end_out_of_memory(folder: Path) -> list[Path]:
         files = sorted(one for one in folder.iterdir() if one.suffix in LOG_SUFFIXES)
     except OSError:
         return []
-    return [one for one in files if one.is_file() and _ends_in_memory_words(one)][:MAX_LOGS]
+    return [one for one in files if one.is_file() and _does_file_end_with_out_of_memory(one)][
+        :MAX_LOGS
+    ]
 
 
-def _ends_in_memory_words(file: Path) -> bool:
+def _does_file_end_with_out_of_memory(file: Path) -> bool:
     """Do the last bytes of a file speak of memory that ran out?"""
     try:
         with file.open("rb") as stream:

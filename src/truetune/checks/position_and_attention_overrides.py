@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
+from truetune.checks.checkpoint.read_text_part_of_model_config import (
+    first_positive_text_model_setting,
+)
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
@@ -49,16 +51,16 @@ class Override(NamedTuple):
     @property
     def kind(self) -> str:
         """The kind of a scaling (`linear`, `yarn`); of any other override its value as text."""
-        return scaling_kind(self.value) or str(self.value)
+        return rope_scaling_kind(self.value) or str(self.value)
 
     @property
-    def factor(self) -> float | None:
+    def scaling_factor(self) -> float | None:
         """The factor of a scaling; None for any other override, or if none is known."""
         factor = self.value.get("factor") if isinstance(self.value, dict) else None
         return float(factor) if isinstance(factor, int | float) else None
 
 
-def scaling_kind(value: object) -> str:
+def rope_scaling_kind(value: object) -> str:
     """The kind of a RoPE scaling, such as `linear`, that is given as a word or as a mapping; empty
     if there is none.
     """
@@ -77,14 +79,16 @@ def overrides_of_config(config: Config) -> list[Override]:
             return []
     found = []
     for key, names in NAMES_OF_KEYS.items():
-        for place, holder in _mappings_with_overrides(config.raw):
+        for place, holder in _settings_parts_for_model_config(config.raw):
             value = next((holder[name] for name in names if name in holder), None)
             if _is_override_set(key, value):
                 found.append(Override(key, value, place or key, 0))
     return found
 
 
-def _mappings_with_overrides(raw: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _settings_parts_for_model_config(
+    raw: Mapping[str, Any],
+) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """The parts of settings that may hold values for config.json, each with its key."""
     yield "", raw
     for key in CONTAINERS:
@@ -97,7 +101,7 @@ def _is_override_set(key: str, value: object) -> bool:
 
     A scaling without a kind does not.
     """
-    return value not in NONE_AT_ALL and (key != POSITIONS or scaling_kind(value) != "")
+    return value not in NONE_AT_ALL and (key != POSITIONS or rope_scaling_kind(value) != "")
 
 
 def overrides_of_module(module: Module) -> list[Override]:
@@ -105,14 +109,16 @@ def overrides_of_module(module: Module) -> list[Override]:
     found = []
     named = override_keys_in_text(module.text)
     for key in (one for one in NAMES_OF_KEYS if one in named):
-        for node, expression in _values_in_code(module, NAMES_OF_KEYS[key]):
+        for node, expression in _model_load_and_config_values_in_code(module, NAMES_OF_KEYS[key]):
             value = module.flow.value(expression)
             if isinstance(value, dict | str | int | float) and _is_override_set(key, value):
                 found.append(Override(key, value, "", module.place(node)[0]))
     return found
 
 
-def _values_in_code(module: Module, names: tuple[str, ...]) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _model_load_and_config_values_in_code(
+    module: Module, names: tuple[str, ...]
+) -> Iterator[tuple[ast.AST, ast.expr]]:
     """(place, value) of what the load of a model is given by these names, and of what its config is set to."""
     for call in module.calls("*.from_pretrained"):
         for name in names:
@@ -168,7 +174,7 @@ def override_value_in_config(config: Mapping[str, Any], key: str) -> object:
     if key == BASE and isinstance(rope, dict) and "rope_theta" in rope:
         return rope["rope_theta"]
     value = next((part[name] for name in NAMES_OF_KEYS[key] if part.get(name) is not None), None)
-    return value if key != POSITIONS or scaling_kind(value) else None
+    return value if key != POSITIONS or rope_scaling_kind(value) else None
 
 
 def does_config_differ(override: Override, stored: object) -> bool:
@@ -177,9 +183,11 @@ def does_config_differ(override: Override, stored: object) -> bool:
         return isinstance(stored, int | float) and stored != override.value
     factor = stored.get("factor") if isinstance(stored, dict) else None
     is_other_factor = (
-        override.factor is not None and factor is not None and factor != override.factor
+        override.scaling_factor is not None
+        and factor is not None
+        and factor != override.scaling_factor
     )
-    return scaling_kind(stored) != override.kind or is_other_factor
+    return rope_scaling_kind(stored) != override.kind or is_other_factor
 
 
 def max_positions_of_config(config: Mapping[str, Any]) -> int | None:
@@ -191,7 +199,7 @@ def scaling_lines_for_config(override: Override, limit: int | None, known: int |
     """The lines for config.json that give a model the positions of the training; dots where the factor is not known."""
     if override.key != POSITIONS:
         return f'"{override.key}": {json.dumps(override.value)}'
-    factor = override.factor
+    factor = override.scaling_factor
     if factor is None and limit is not None and known is not None:
         factor = float(math.ceil(limit / known))
     value: object = {"rope_type": override.kind, "factor": "..." if factor is None else factor}

@@ -52,7 +52,7 @@ class PairStats:
 
     def _add_pairs(self, pairs: Pairs) -> None:
         """Count the pairs of a batch."""
-        chosen, rejected = (side.per_example(side.supervised) for side in pairs)
+        chosen, rejected = (side.count_true_per_example(side.supervised) for side in pairs)
         self._add_lengths("chosen", chosen)
         self._add_lengths("rejected", rejected)
         self.longer += int((chosen > rejected).sum())

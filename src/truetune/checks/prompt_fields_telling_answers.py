@@ -120,7 +120,7 @@ def find_fields_telling_answers(
         for name, value in split_prompt_fields(prompts[row]).items():
             values[name][row] = value
     constant = _constant_lines([prompts[row] for row in distinct])
-    labels = _class_words([answers[row] for row in distinct])
+    labels = _words_of_class_answers([answers[row] for row in distinct])
     fields = []
     for name, by_row in values.items():
         if len(by_row) < SHARE * len(distinct):
@@ -139,7 +139,9 @@ def _telling_field_or_none(
     # Nine of ten rows with one answer: whatever stands in them seems to tell it.
     if commonest >= 0.9 * len(by_row):
         return None  # any field tells what all rows have
-    copied = sum(_copies_answer(value, answers[row], labels) for row, value in by_row.items())
+    copied = sum(
+        _does_value_copy_answer(value, answers[row], labels) for row, value in by_row.items()
+    )
     field_copies = copied
     if labels and copied < TELLS * len(by_row):
         field_copies = _count_rows_told_by_value(by_row, answers)
@@ -151,9 +153,12 @@ def _telling_field_or_none(
     )
 
 
-def _copies_answer(value: str, answer: str, labels: frozenset[str]) -> bool:
+def _does_value_copy_answer(value: str, answer: str, labels: frozenset[str]) -> bool:
     """Is the value the answer; or, where answers are labels, does it hold this label's words and no other's?"""
-    answer_words, value_words = _words_between_spaces(answer), _words_between_spaces(value)
+    answer_words, value_words = (
+        _lowercase_words_padded_with_spaces(answer),
+        _lowercase_words_padded_with_spaces(value),
+    )
     if not answer_words:
         return value.strip().casefold() == answer.strip().casefold()
     if value_words.strip() == answer_words.strip():
@@ -202,15 +207,15 @@ def _constant_lines(prompts: Sequence[str]) -> frozenset[str]:
     return frozenset(line for line, rows in counts.items() if rows >= CONSTANT * len(prompts))
 
 
-def _class_words(answers: Sequence[str]) -> frozenset[str]:
+def _words_of_class_answers(answers: Sequence[str]) -> frozenset[str]:
     """The words of each answer where the answers are classes; empty where they are not."""
     distinct = set(answers)
     if len(distinct) < 2 or len(distinct) * ROWS_A_VALUE > len(answers):
         return frozenset()
-    return frozenset(filter(None, map(_words_between_spaces, distinct)))
+    return frozenset(filter(None, map(_lowercase_words_padded_with_spaces, distinct)))
 
 
-def _words_between_spaces(text: str) -> str:
+def _lowercase_words_padded_with_spaces(text: str) -> str:
     """The words of a text in lower case, between spaces: ` eu billing 2 `."""
     words = " ".join(WORD.findall(text)).casefold()
     return f" {words} " if words else ""

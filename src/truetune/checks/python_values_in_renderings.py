@@ -39,7 +39,7 @@ class PythonValueFinder:
         """Values that were compared with a rendering"""
         self._prints_none: dict[str, bool] = {}
 
-    def first(self, example: Example) -> PythonPrintedValue | None:
+    def first_printed_python_value(self, example: Example) -> PythonPrintedValue | None:
         """The first such value of an example; None where there is none."""
         return next(
             chain(self._printed_containers(example), self._printed_nulls(example.row)), None
@@ -110,7 +110,7 @@ class PythonValueFinder:
         messages[turn] = {**messages[turn], "content": content}
         variables = {**self.template_kwargs, **row.template_kwargs}
         try:
-            text = template.render_as_given(
+            text = template.render_with_null_keys_kept(
                 messages, tools=row.tools, documents=row.documents, **variables
             )
         except TemplateError:

@@ -54,9 +54,9 @@ class QuestionAnswerAffinity:
             if 1 < count <= most
         }
         self.rows = len(question_words)
-        self.matrix, self.shared = self._word_matrices(question_words, answered)
+        self.matrix, self.shared = self._shared_word_weights_and_counts(question_words, answered)
 
-    def _word_matrices(
+    def _shared_word_weights_and_counts(
         self, questions: Sequence[Words], answered: Sequence[Words]
     ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
         """(questions, answers) the weight of the words that both have, by the lengths of both; and their number."""
@@ -106,7 +106,7 @@ class QuestionAnswerAffinity:
         """(rows,) the affinity of each question with the answers of all rows, on average."""
         return np.asarray(self.matrix.mean(axis=1))
 
-    def surely_paired(self) -> NDArray[np.bool_]:
+    def are_questions_surely_paired(self) -> NDArray[np.bool_]:
         """(rows,) is one answer, whichever, far nearer to the question than every other, and the question to it?
 
         Both sides are asked: an answer that serves many rows (a canned reply) is near to many questions and belongs to

@@ -33,20 +33,20 @@ class HarnessRun(NamedTuple):
     """As in CommandFile"""
 
     @property
-    def model(self) -> str:
+    def model_with_arguments_as_written(self) -> str:
         """The model that is loaded, with its arguments as written: `pretrained=...,peft=...`."""
         return last_option(self.options, "--model_args", "-a") or ""
 
-    def argument(self, name: str) -> str | None:
+    def model_argument(self, name: str) -> str | None:
         """The value of one of the model's arguments; None if it is not given."""
-        for part in self.model.replace(" ", ",").split(","):
+        for part in self.model_with_arguments_as_written.replace(" ", ",").split(","):
             key, equals, value = part.partition("=")
             if equals and key.strip("'\"") == name:
                 return value.strip("'\"")
         return None
 
     @property
-    def is_without_template(self) -> bool:
+    def asks_chat_model_without_template(self) -> bool:
         """Does the harness load a chat model, and write its prompts without a template?"""
         return not self.uses_template and self.is_template_known and self.loads_a_chat_model
 
@@ -72,7 +72,10 @@ class HarnessRun(NamedTuple):
         """Does the harness itself load a model whose name, or that of its base, is one of a chat model?"""
         if (last_option(self.options, "--model", "-m") or "") not in LOADS_ITSELF:
             return False
-        names = re.findall(r"(?:pretrained|peft|tokenizer)=['\"]?([^,'\"\s]+)", self.model)
+        names = re.findall(
+            r"(?:pretrained|peft|tokenizer)=['\"]?([^,'\"\s]+)",
+            self.model_with_arguments_as_written,
+        )
         return any(CHAT.search(f"{name} {self.saved_from.get(name, '')}") for name in names)
 
 
@@ -87,7 +90,7 @@ def find_harness_runs(
     """
     for command in file.commands:
         for words in starts:
-            options = command.behind(*words)
+            options = command.words_following(*words)
             if options is not None and last_option(options, "--tasks", "-t") is not None:
                 yield HarnessRun(command, options, file.saved_from)
                 break

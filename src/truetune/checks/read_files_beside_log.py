@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
+from truetune.checks.accelerate_and_deepspeed_memory_settings import memory_settings_in_document
 from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_place
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_training_rows
@@ -23,15 +24,8 @@ from truetune.checks.gpu_memory_settings_beside_log import (
     MODEL_FILE,
     float32_weights_of_folder,
     memory_settings_of_commands,
-    weight_and_grouping_settings_of_config,
-    weight_and_loop_settings_of_script,
-)
-from truetune.checks.host_memory_needs import (
-    ADAPTER_FILE,
-    base_of_saved_adapter,
-    loads_in_default_float32,
-    optimizer_states_of_config,
-    optimizer_states_of_script,
+    model_load_and_loop_settings_of_script,
+    model_size_and_length_grouping_of_config,
 )
 from truetune.checks.host_memory_settings_of_model_loads import (
     efficient_loading_off_in_document,
@@ -39,9 +33,14 @@ from truetune.checks.host_memory_settings_of_model_loads import (
     memory_and_processes_of_job,
     weight_size_of_published_model,
 )
-from truetune.checks.launcher_gpu_memory_settings import memory_settings_in_document
-from truetune.checks.lora_scales_and_precisions_beside_log import lora_adapters_of_files
 from truetune.checks.make_setting_beside_log_from_code import setting_at_code_place
+from truetune.checks.minimum_host_memory_of_run import (
+    ADAPTER_FILE,
+    base_of_saved_adapter,
+    loads_in_default_float32,
+    optimizer_states_of_config,
+    optimizer_states_of_script,
+)
 from truetune.checks.read_training_script_with_imports import read_training_module
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
@@ -50,7 +49,7 @@ from truetune.checks.source.evaluation_keeps_all_logits import (
 )
 from truetune.checks.source.evidence.picture_token_counts import (
     find_picture_sizes,
-    unlimited_processors,
+    processors_without_size_limit,
 )
 from truetune.checks.source.labels_cut_at_the_pads import LabelsCutAtThePads
 from truetune.checks.source.model_loaded_beside_another import ModelLoadedBesideAnother
@@ -58,6 +57,7 @@ from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDe
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.trainer_settings_in_own_files import trainer_settings_in_own_file
+from truetune.checks.training_settings_in_folder_of_log import lora_adapters_of_files
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
@@ -81,8 +81,8 @@ from truetune.logs.facts_in_files_beside_log import (
     RunBeside,
     SettingBeside,
 )
-from truetune.logs.outline_run_for_comparison import outline_run
 from truetune.logs.read_run_log import read_run
+from truetune.logs.size_and_speed_of_run_by_log import outline_run
 from truetune.parsing.environment_variables_in_files import find_environment_settings
 from truetune.parsing.shell_commands import (
     CommandFile,
@@ -172,12 +172,12 @@ CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
 """Names of the settings that bound how many requests a server works on"""
 
 
-def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
+def read_settings_files_and_log_runs(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     read = files[:MAX_FILES]
     settings = [*chain.from_iterable(map(_settings_of_file, read))]
     settings += chain.from_iterable(map(schedule_lengths_of_file, read))
-    rows = chain.from_iterable(map(_rows_of_file, read))
+    rows = chain.from_iterable(map(_training_rows_named_by_file, read))
     gpus = [one for log in logs[:MAX_LOGS] for one in read_nvidia_smi_file(log) if one.total]
     adapters = lora_adapters_of_files(read)
     runs = _runs_of_logs(logs)
@@ -245,7 +245,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
             ]
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
             return [
-                *_settings_of_launcher(file),
+                *_memory_settings_of_launcher(file),
                 *trainer_settings_in_own_file(file, TRAINING_FIELDS),
                 *_settings_of_training_config(file),
             ]
@@ -255,7 +255,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
     return []
 
 
-def _settings_of_launcher(file: Path) -> list[SettingBeside]:
+def _memory_settings_of_launcher(file: Path) -> list[SettingBeside]:
     """What a file of accelerate's or DeepSpeed's says about memory, or settings that hold such a part."""
     text = read_text_of_config_size(file)
     try:
@@ -274,10 +274,10 @@ def _settings_of_training_config(file: Path) -> list[SettingBeside]:
     if recognise_kinds(file)[0] not in config_readers():
         return []
     config = read_config(file)
-    return [*_settings_of_config(config), *optimizer_states_of_config(config)]
+    return [*_settings_of_config_for_advice(config), *optimizer_states_of_config(config)]
 
 
-def _rows_of_file(file: Path) -> list[RowsBeside]:
+def _training_rows_named_by_file(file: Path) -> list[RowsBeside]:
     """The training rows that settings or commands name; nothing for a script, which may do anything with its rows."""
     try:
         if file.suffix in SCRIPT_SUFFIXES:
@@ -312,7 +312,7 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
     )
 
 
-def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
+def _settings_of_config_for_advice(config: Config) -> Iterator[SettingBeside]:
     """The settings of a training on which advice depends, with the lines that set them."""
     training = config.spec.training
     for name in TRAINING_FIELDS:
@@ -331,9 +331,9 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         yield SettingBeside("model", name, model.file, model.line, f"{model.key}={name}")
     yield from _warmup_of_config(config)
     yield from _rollout_engine_of_config(config)
-    yield from length_limit_of_config(config)
+    yield from length_limit_and_row_filling_of_config(config)
     yield from weight_size_of_published_model(config)
-    yield from weight_and_grouping_settings_of_config(config)
+    yield from model_size_and_length_grouping_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -364,7 +364,7 @@ def _rollout_engine_of_config(config: Config) -> Iterator[SettingBeside]:
         )
 
 
-def length_limit_of_config(config: Config) -> Iterator[SettingBeside]:
+def length_limit_and_row_filling_of_config(config: Config) -> Iterator[SettingBeside]:
     """The length at which a config cuts rows, in tokens, and what fills every row to it: packing,
     or padding to the limit.
     """
@@ -393,13 +393,13 @@ BRINGS_VERBS = re.compile(r"rdma-core|ibverbs|OFED|doca-|mlnx|aws-ofi|/efa", re.
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     """What commands give as options: caps of servers, and settings of trainings."""
     for config in configs_of_commands_without_settings_file(file):
-        yield from _settings_of_config(config)
+        yield from _settings_of_config_for_advice(config)
     for command in file.commands:
         if any(word.endswith(".py") for word in command.words):
             yield from _training_options_of_command(file, command)
         yield from _server_caps_of_command(file, command)
-    yield from _adapters_mixed_by_vllm(file)
-    yield from _image_without_infiniband(file)
+    yield from _max_adapters_per_vllm_batch(file)
+    yield from _docker_image_without_infiniband(file)
     for variable in find_environment_settings(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
         number = parse_digits(variable.value)
@@ -411,7 +411,7 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             yield SettingBeside(variable.name, number, variable.file, variable.line, text)
 
 
-def _image_without_infiniband(file: CommandFile) -> Iterator[SettingBeside]:
+def _docker_image_without_infiniband(file: CommandFile) -> Iterator[SettingBeside]:
     """The image of a Dockerfile that is a plain system, where no line installs the library of InfiniBand."""
     if not PLAIN_IMAGE.search(file.image) or BRINGS_VERBS.search(file.text):
         return
@@ -434,7 +434,7 @@ def _server_caps_of_command(file: CommandFile, command: ShellCommand) -> Iterato
             yield SettingBeside(name, value, file.path, line, text)
 
 
-def _adapters_mixed_by_vllm(file: CommandFile) -> Iterator[SettingBeside]:
+def _max_adapters_per_vllm_batch(file: CommandFile) -> Iterator[SettingBeside]:
     """The number of adapters that a batch of vLLM may mix, if it is fewer than the server has: one
     if --max-loras is not given.
     """
@@ -468,23 +468,23 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     """What a script sets: a trainer's arguments, its own loop, and engines that it starts."""
     configs = extract_configs(module)
     for config in configs:
-        yield from _settings_of_config(config)
+        yield from _settings_of_config_for_advice(config)
     if not configs and any(module.methods("backward")):
-        yield from _settings_of_loop(module)
+        yield from _checkpointing_and_rows_of_own_loop(module)
     yield from _padding_to_fixed_length(module)
-    yield from _pictures_without_limit(module)
+    yield from _processors_without_picture_size_limit(module)
     yield from efficient_loading_off_in_script(module)
     yield from loads_in_default_float32(module)
     yield from optimizer_states_of_script(module, configs)
     yield from _loop_left_in_eval_mode(module)
-    yield from _weights_frozen_in_code(module)
-    yield from _soft_prompt_training(module)
+    yield from _places_choosing_trained_weights(module)
+    yield from _places_training_only_soft_prompts(module)
     yield from _trains_without_resuming(module)
     yield from _tensors_kept_on_gpu_by_evaluation(module)
-    yield from _labels_counted_from_pads(module)
+    yield from _labels_counted_from_padding_side(module)
     yield from _loads_of_second_model(module)
-    yield from weight_and_loop_settings_of_script(module)
-    yield from _reference_without_adapter(module)
+    yield from model_load_and_loop_settings_of_script(module)
+    yield from _bare_base_as_reference_of_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
             value = module.flow.value(call.keywords.get(name))
@@ -495,7 +495,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_commands(commands)
 
 
-def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
+def _checkpointing_and_rows_of_own_loop(module: Module) -> Iterator[SettingBeside]:
     """Checkpointing and the rows of a loop of the script's own."""
     enabled = next(iter(module.methods("gradient_checkpointing_enable")), None)
     if enabled is not None:
@@ -558,9 +558,9 @@ def _padding_to_fixed_length(module: Module) -> Iterator[SettingBeside]:
             yield setting_at_code_place(module, call.node, "padded_without_limit", True, text)
 
 
-def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
+def _processors_without_picture_size_limit(module: Module) -> Iterator[SettingBeside]:
     """Processors that keep the size of pictures, with what a picture of the rows is where that is known."""
-    for processor in unlimited_processors(module):
+    for processor in processors_without_size_limit(module):
         sizes = find_picture_sizes(module, processor.side)
         value = ""
         if sizes is not None:
@@ -574,7 +574,7 @@ def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
         )
 
 
-def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
+def _bare_base_as_reference_of_adapter(module: Module) -> Iterator[SettingBeside]:
     """The places where a script takes the bare base as the reference of a policy that starts from
     an adapter.
     """
@@ -602,7 +602,7 @@ def _tensors_kept_on_gpu_by_evaluation(module: Module) -> Iterator[SettingBeside
                 )
 
 
-def _labels_counted_from_pads(module: Module) -> Iterator[SettingBeside]:
+def _labels_counted_from_padding_side(module: Module) -> Iterator[SettingBeside]:
     """Labels of the script that are counted from the side of the pads."""
     for finding in LabelsCutAtThePads(module).findings():
         case = finding.cases[0]
@@ -632,7 +632,7 @@ def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
             )
 
 
-def _weights_frozen_in_code(module: Module) -> Iterator[SettingBeside]:
+def _places_choosing_trained_weights(module: Module) -> Iterator[SettingBeside]:
     """The places where a script without an adapter chooses by itself which weights of a model are
     trained.
     """
@@ -650,7 +650,7 @@ def _weights_frozen_in_code(module: Module) -> Iterator[SettingBeside]:
             yield setting_at_code_place(module, call.node, FROZEN_IN_CODE, True, text)
 
 
-def _soft_prompt_training(module: Module) -> Iterator[SettingBeside]:
+def _places_training_only_soft_prompts(module: Module) -> Iterator[SettingBeside]:
     """The place where a script trains the vectors of a prompt, and no weight of the model."""
     for call in module.calls(*SOFT_PROMPT_MAKERS):
         text = " ".join(ast.unparse(call.node).split())

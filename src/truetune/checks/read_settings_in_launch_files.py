@@ -60,7 +60,7 @@ class LaunchFiles(NamedTuple):
     script: Path | None
     command_file: str
 
-    def option(self, *names: str) -> LocatedValue | None:
+    def script_option_value(self, *names: str) -> LocatedValue | None:
         """The value of an option behind the script; None where the shell puts something in."""
         for name in names:
             value = last_option(self.command.words, f"--{name}")
@@ -68,11 +68,11 @@ class LaunchFiles(NamedTuple):
             if value and "$" not in value and not value.startswith("--"):
                 text = f"--{name} {value}"
                 return LocatedValue(
-                    _parse_number(value), self.command_file, self.command.line, text
+                    _parse_number_or_keep_value(value), self.command_file, self.command.line, text
                 )
         return None
 
-    def switch(self, name: str) -> LocatedValue | None:
+    def enabled_switch_option(self, name: str) -> LocatedValue | None:
         """An option that switches something on: `--bf16`, `--bf16 True`."""
         value = last_option(self.command.words, f"--{name}")
         # A switch alone is on: last_option gives an empty text for it.
@@ -80,12 +80,12 @@ class LaunchFiles(NamedTuple):
             return None
         return LocatedValue(True, self.command_file, self.command.line, f"--{name}")
 
-    def run_value(self, *names: str) -> LocatedValue | None:
+    def effective_value_of_run(self, *names: str) -> LocatedValue | None:
         """The value that the run itself gets for an option: by the command, else the settings, else
         a literal in the script.
         """
         return (
-            self.option(*names)
+            self.script_option_value(*names)
             or first_set_value(self.settings, *((name,) for name in names))
             or self.literal_in_script(*names)
         )
@@ -106,12 +106,12 @@ class LaunchFiles(NamedTuple):
 def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
     """The commands of a file that start a script by a launcher, or give it a DeepSpeed file."""
     folder = Path(file.path).parent
-    for command in _commands_with_inner(file):
+    for command in _commands_and_inner_bash_commands(file):
         of_trl = _options_of_trl(command)
         if of_trl is not None:
             yield _launch_of_trl(command, of_trl, file, folder)
             continue
-        launch = command.behind("accelerate", "launch")
+        launch = command.words_following("accelerate", "launch")
         is_launch = launch is not None or "deepspeed" in " ".join(command.words)
         name = next((word for word in command.words if word.endswith(".py")), "")
         # Without a script or a module nothing says which settings the launcher's files are compared with.
@@ -136,7 +136,7 @@ def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
 
 def _options_of_trl(command: ShellCommand) -> tuple[str, ...] | None:
     """The options of TRL's own command, which starts accelerate itself; None where it is another command."""
-    behind = command.behind("trl")
+    behind = command.words_following("trl")
     return behind[1:] if behind and behind[0] in TRL_METHODS else None
 
 
@@ -163,12 +163,12 @@ def _options_of_script(command: ShellCommand) -> tuple[str, ...]:
 
 def _launched_library_module(command: ShellCommand) -> str:
     """The module of a library that a launcher starts: `-m trl.scripts.sft`; empty where it starts none."""
-    behind = command.behind("accelerate", "launch") or ()
+    behind = command.words_following("accelerate", "launch") or ()
     module = last_option(behind, "-m", "--module")
     return module or ""
 
 
-def _commands_with_inner(file: CommandFile) -> Iterator[ShellCommand]:
+def _commands_and_inner_bash_commands(file: CommandFile) -> Iterator[ShellCommand]:
     """The commands of a file, and those that `bash -c '...'` is given as one word."""
     for command in file.commands:
         yield command
@@ -307,11 +307,13 @@ def first_set_value(
         # A file of one line (JSON without line ends) has no spots: its first line is shown.
         line = spot.line if spot is not None else 1
         path = document.path if document is not None else ""
-        return LocatedValue(_parse_number(value), path, line, f"{'.'.join(way)}: {value}")
+        return LocatedValue(
+            _parse_number_or_keep_value(value), path, line, f"{'.'.join(way)}: {value}"
+        )
     return None
 
 
-def _parse_number(value: Any) -> Any:
+def _parse_number_or_keep_value(value: Any) -> Any:
     """A number that is written as text (`1e-5` is text in YAML); else the value."""
     if not isinstance(value, str):
         return value

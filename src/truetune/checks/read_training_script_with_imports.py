@@ -36,13 +36,13 @@ def find_only_config(module: Module) -> Config | None:
     """
     configs = extract_configs(module)
     if not configs and makes_trainer_arguments(module):
-        configs = tuple(_configs_of_helpers(module))
+        configs = tuple(_configs_of_imported_files(module))
     return configs[0] if len(configs) == 1 else None
 
 
-def _configs_of_helpers(module: Module) -> Iterator[Config]:
+def _configs_of_imported_files(module: Module) -> Iterator[Config]:
     """The Configs of what a script imports."""
-    for helper in module.with_linked:
+    for helper in module.self_and_files_run_together:
         if helper is not module:
             yield from extract_configs(helper)
 

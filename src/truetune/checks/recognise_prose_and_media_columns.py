@@ -76,7 +76,7 @@ def does_batch_hold_media(column: str, keys: Iterable[str]) -> bool:
     return any(key.startswith(names) for names in held for key in keys)
 
 
-def texts_of_row(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def columns_and_texts_of_row(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(column, text) of each text in a row, also inside lists and objects."""
     return ((column, text) for column, value in row.items() for text in _texts_without_roles(value))
 

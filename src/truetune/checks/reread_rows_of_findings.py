@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from truetune.checks.seek_rows_without_full_read import read_rows_at_origins
+from truetune.checks.look_up_rows_far_into_data import read_rows_at_origins
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.settings.run_spec import RunSpec

@@ -15,30 +15,30 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from truetune.checks.data_unmet_reasons import NO_PAIRS
-from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement
+from truetune.checks.plot_of_finding import Figure
 from truetune.checks.read_and_format_setting_values import (
     displayed_setting_name,
     format_setting,
     is_setting_on,
     is_setting_unknown,
 )
-from truetune.checks.severity_by_trainer import SeverityByFact
-from truetune.checks.unmet_reasons import (
+from truetune.checks.reasons_data_rules_cannot_judge import NO_PAIRS
+from truetune.checks.reasons_rules_cannot_judge import (
     A_KIND,
     LOGGED_BY,
     NO_ANSWER,
     SEEN_BY,
     explain_too_short_curve,
 )
+from truetune.checks.severity_by_trainer import SeverityByFact
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
-from truetune.render.embedding_weights import EmbeddingRows
+from truetune.render.read_embedding_from_safetensors import EmbeddingRows
 from truetune.render.template_probes import Probes
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.config import Config
@@ -145,7 +145,7 @@ class Rule(Generic[SubjectT]):
         """
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What the rule measured, asked if it found nothing and its needs are met.
 
         A text if it counts nothing of a number of things; empty if it measures nothing.
@@ -218,7 +218,7 @@ class DataRule(Rule[Setup]):
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         """Take the rows of `eval_data`. Called once, before the first batch, if there are any."""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Take one batch of rows.
 
         Called for each, in file order. Keep counts and at most MAX_CASES cases, never rows.
@@ -302,11 +302,11 @@ class ConfigRule(Rule[Config]):
             )
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """The settings that were compared, with their values."""
-        return self.compared()
+        return self.describe_compared_settings()
 
-    def compared(self) -> str:
+    def describe_compared_settings(self) -> str:
         """The settings that it compares, with their values."""
         return ", ".join(format_setting(self.subject, name) for name in (*self.about, *self.reads))
 
@@ -335,9 +335,9 @@ class SourceRule(Rule["Module"]):
         """Unmet where the file has none of the places that the rule examines."""
         return None if self.looks_at.count_in(self.subject) else self.looks_at.unmet_without_places
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """How many places of the file were examined."""
-        return self.looks_at.measurement_of(self.looks_at.count_in(self.subject))
+        return self.looks_at.measurement_without_faults(self.looks_at.count_in(self.subject))
 
 
 class CommandRule(Rule["CommandFile"]):
@@ -349,7 +349,7 @@ class CommandRule(Rule["CommandFile"]):
     """The commands that it is about, in the plural"""
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places of a file of commands that the rule examines; if there are none, the rule does
         not apply.
         """
@@ -359,20 +359,22 @@ class CommandRule(Rule["CommandFile"]):
         """Unmet where the file has none of the commands that the rule examines."""
         return (
             None
-            if any(True for _ in self.places(self.subject))
+            if any(True for _ in self.examined_places(self.subject))
             else Unmet(f"it is about {self.what}: none is there")
         )
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """How many places of the command file were examined."""
-        return self.measured(sum(1 for _ in self.places(self.subject)))
+        return self.measurement_of_sound_commands(
+            sum(1 for _ in self.examined_places(self.subject))
+        )
 
     @classmethod
-    def measured(cls, count: int) -> Measurement:
+    def measurement_of_sound_commands(cls, count: int) -> Measurement:
         """The figure of so many commands that are all as they should be."""
         return Measurement(f"{cls.what}: {count:,}", count, count)
 
-    def case(self, command: ShellCommand, text: str) -> Case:
+    def case_of_command(self, command: ShellCommand, text: str) -> Case:
         """A command at its place."""
         return self.case_at(command.line_of(text), text)
 
@@ -389,12 +391,15 @@ class ModelfileRule(Rule["Modelfile"]):
     @property
     def tokenizer_folder(self) -> Path | None:
         """The folder of the adapter's tokenizer, else of the weights'; None where there is none on this machine."""
-        folders = (self.subject.local("adapter"), self.subject.local("from"))
+        folders = (
+            self.subject.local_path_of_instruction("adapter"),
+            self.subject.local_path_of_instruction("from"),
+        )
         named = [folder for folder in folders if folder is not None]
         places = [folder if folder.is_dir() else folder.parent for folder in named]
         return next((place for place in places if (place / "tokenizer.json").is_file()), None)
 
-    def case(self, instruction: Instruction) -> Case:
+    def case_of_instruction(self, instruction: Instruction) -> Case:
         """An instruction at its place."""
         text = f"{instruction.word.upper()} {instruction.value}".splitlines()[0]
         return Case(text, file=self.subject.path, line=instruction.line)
@@ -424,10 +429,16 @@ class LogRule(Rule["RunLog"]):
         if lacking:
             unlocks = (LOGGED_BY[name] for name in lacking if name in LOGGED_BY)
             return Unmet(f"the log has no {', '.join(lacking)}", next(unlocks, ""))
-        few = next((name for name in self.needs if self.records(name) < self.least), None)
-        return None if few is None else explain_too_short_curve(self.records(few), self.least, few)
+        few = next(
+            (name for name in self.needs if self.count_finite_records(name) < self.least), None
+        )
+        return (
+            None
+            if few is None
+            else explain_too_short_curve(self.count_finite_records(few), self.least, few)
+        )
 
-    def records(self, name: str) -> int:
+    def count_finite_records(self, name: str) -> int:
         """The number of finite records of a curve."""
         return int(self.subject.curve(name).finite().step.size)
 
@@ -520,9 +531,13 @@ class LawRule(Rule["Audit"]):
             and isnan(measured["value"])
             and not _law_holds_or_is_unmeasured(cause)
         ):
-            yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
+            yield from self.findings_if_broken(
+                measured["value"], measured["tolerance"], measured["evidence"]
+            )
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the measured law does not hold; nan counts as broken."""
         raise NotImplementedError
 
@@ -545,7 +560,7 @@ class LawRule(Rule["Audit"]):
             )
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """The measured value of the law, beside its tolerance."""
         measured = self.subject.laws[self.law]
         return (
@@ -621,7 +636,7 @@ class EvaluationRule(Rule["EvaluationResults"]):
             else Unmet("no row has a gold answer", "name rows with answers (--data)")
         )
 
-    def proof(self) -> ParserSelftest:
+    def parser_selftest(self) -> ParserSelftest:
         """The selftest of the parser: how it reads answers whose reading is known.
 
         There is one if `unmet` says nothing.

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +43,17 @@ STATIONS = (
     *AFTER,
     "environment",
 )
+
+
+FORMER_METHODS = {
+    "batch": "add_batch",
+    "figure": "measurement_if_clean",
+    "fault": "find_fault",
+    "bad": "is_bad_answer",
+    "broken": "findings_if_broken",
+    "places": "examined_places",
+}
+"""Methods of rules that had another name. One that is called so would never be called: its rule would find nothing"""
 
 
 # All rules are imported for it, which takes longer than judging a small file: it is done once a process.
@@ -78,6 +89,7 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
         for rule in (
             rule for part in _module_and_submodules(module) for rule in _rules_defined_in(part)
         ):
+            _refuse_former_methods(plugin, rule)
             for name in (rule.code, rule.name()):
                 if name in taken:
                     raise UsageError(
@@ -87,6 +99,15 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
                 taken[name] = plugin
             brought.append(rule)
     return tuple(brought)
+
+
+def _refuse_former_methods(plugin: str, rule: type[Rule[Any]]) -> None:
+    """Refuse a plug-in's rule with a method under its former name. Raises UsageError."""
+    for former, now in FORMER_METHODS.items():
+        if callable(vars(rule).get(former)):
+            raise UsageError(
+                f"the plug-in {plugin}: the method {rule.__name__}.{former} is called {now} now; rename it"
+            )
 
 
 def _rules_of_this_package(*stations: str) -> Iterator[type[Rule[Any]]]:
@@ -139,17 +160,13 @@ def select_rules(
 
     Raises UsageError for a name that fits no rule.
     """
-    select, ignore = tuple(select), tuple(ignore)
-    for wanted in (*select, *ignore):
-        if not any(_is_named_by(rule, wanted) for rule in all_rules()):
-            raise UsageError(
-                f"no rule is called {wanted!r}{_nearest_name_suggestion(wanted)}; `truetune rules` lists them"
-            )
+    selected = [_rules_named_by(wanted) for wanted in select]
+    ignored = [_rules_named_by(wanted) for wanted in ignore]
     return [
         rule
         for rule in all_rules(*stations)
-        if (not select or any(_is_named_by(rule, s) for s in select))
-        and not any(_is_named_by(rule, i) for i in ignore)
+        if (not selected or any(rule in named for named in selected))
+        and not any(rule in named for named in ignored)
     ]
 
 
@@ -169,6 +186,18 @@ def find_rule(name: str) -> type[Rule[Any]]:
     raise UsageError(
         f"no rule is called {name!r}{_nearest_name_suggestion(name)}; `truetune rules` lists them"
     )
+
+
+# One run selects at each of its stations, and each word is compared with all rules.
+@lru_cache(maxsize=256)
+def _rules_named_by(wanted: str) -> frozenset[type[Rule[Any]]]:
+    """The rules that a word means. Raises UsageError if there is none."""
+    named = frozenset(rule for rule in all_rules() if _is_named_by(rule, wanted))
+    if not named:
+        raise UsageError(
+            f"no rule is called {wanted!r}{_nearest_name_suggestion(wanted)}; `truetune rules` lists them"
+        )
+    return named
 
 
 def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:

@@ -1,7 +1,8 @@
 """Runs rules: chooses those of a subject, lets each judge it, and tells one cause once.
 
 Each rule runs by itself. One that raises is not judged, and the others stand: a fault in one of hundreds of rules must
-not cost the user the verdict of all. What several rules found of one cause becomes one finding (`merge_explained`).
+not cost the user the verdict of all. What several rules found of one
+cause becomes one finding (`merge_explained_findings_into_causes`).
 The rules on data see their rows in batches, so `run_data_rules` drives them, and ends with the same functions.
 
 Trade-off: a failure shows as one line of a report instead of a traceback (TRUETUNE_DEBUG=1 prints it).
@@ -71,7 +72,7 @@ def run_rules(
     """
     rules = list(rules)
     judgement = Judgement.of(run_rule(subject, rule, trainer) for rule in rules)
-    return merge_explained(judgement, rules)
+    return merge_explained_findings_into_causes(judgement, rules)
 
 
 def join_equal_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -87,11 +88,11 @@ def join_equal_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if finding.fix is not None or finding.figure is not None:
             key = (*key, len(joined))
         earlier = joined.get(key)
-        joined[key] = finding if earlier is None else _add_places_of(earlier, finding)
+        joined[key] = finding if earlier is None else _merge_equal_finding(earlier, finding)
     return tuple(joined.values())
 
 
-def _add_places_of(finding: Finding, other: Finding) -> Finding:
+def _merge_equal_finding(finding: Finding, other: Finding) -> Finding:
     """A finding with the places and the evidence of an equal one besides, and the counts of both."""
     has_counts = finding.count is not None and other.count is not None
     return replace(
@@ -102,7 +103,9 @@ def _add_places_of(finding: Finding, other: Finding) -> Finding:
     )
 
 
-def merge_explained(judgement: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
+def merge_explained_findings_into_causes(
+    judgement: Judgement, kinds: Iterable[type[Rule[Any]]]
+) -> Judgement:
     """Findings that others explain (`Rule.moot_where`) become evidence of those, which are as grave as both.
 
     A finding that counts rows is explained where each of them is one of some other's; one on the whole where another is
@@ -114,19 +117,19 @@ def merge_explained(judgement: Judgement, kinds: Iterable[type[Rule[Any]]]) -> J
     dependent = [finding for finding in judgement.findings if finding.rule in causes]
     # Causes first: a finding in the middle of a chain has to be settled before what it would explain.
     for finding in sorted(dependent, key=lambda finding: _depth_of_causes(finding.rule, causes)):
-        explained = _explained_by(finding, kept, causes[finding.rule])
+        explained = _causes_of_finding_with_shared_rows(finding, kept, causes[finding.rule])
         rows = set[Origin]().union(*(shared for _, shared in explained))
-        if explained and _all_explained(finding, rows):
+        if explained and _are_all_rows_explained(finding, rows):
             # One finding gets the evidence: that which explains most rows. Told of each, it would count twice.
             cause, _ = max(explained, key=lambda pair: len(pair[1]))
-            kept[kept.index(cause)] = _with_consequence(cause, finding)
+            kept[kept.index(cause)] = _cause_with_finding_as_evidence(cause, finding)
         else:
             partly = (_explained_rows_in_words(cause, shared) for cause, shared in explained)
             kept.append(_with_evidence(finding, *partly))
     return replace(judgement, findings=sort_findings(kept))
 
 
-def _explained_by(
+def _causes_of_finding_with_shared_rows(
     finding: Finding, others: Iterable[Finding], names: Container[str]
 ) -> list[tuple[Finding, set[Origin]]]:
     """The findings of rules of these names that bear on a finding, each with the rows that both count."""
@@ -137,7 +140,7 @@ def _explained_by(
     ]
 
 
-def _with_consequence(cause: Finding, finding: Finding) -> Finding:
+def _cause_with_finding_as_evidence(cause: Finding, finding: Finding) -> Finding:
     """A cause with what follows from it as evidence, as grave as the graver of both."""
     severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
     as_evidence = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
@@ -183,7 +186,7 @@ def _shares_rows_or_is_general(cause: Finding, finding: Finding) -> bool:
     return not _rows_counted_by_finding(finding) or bool(_shared_rows(cause, finding))
 
 
-def _all_explained(finding: Finding, explained: set[Origin]) -> bool:
+def _are_all_rows_explained(finding: Finding, explained: set[Origin]) -> bool:
     """Are all rows of a finding explained? Those beyond the places that it keeps are not known to be."""
     rows = _rows_counted_by_finding(finding)
     return not rows or (rows <= explained and (finding.count or 0) <= len(finding.cases))
@@ -220,7 +223,7 @@ def conclude_rule(
         unmet = lacking or rule.unmet()
         if unmet is not None:
             return Judgement(not_judged=(not_judged_since_unmet(kind, unmet),))
-        return _examined_judgement(kind, rule.figure())
+        return _judgement_of_rule_without_findings(kind, rule.measurement_if_clean())
     except FastPathError:
         raise
     except Exception as error:
@@ -229,7 +232,9 @@ def conclude_rule(
         )
 
 
-def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
+def _judgement_of_rule_without_findings(
+    kind: type[Rule[Any]], figure: Measurement | str
+) -> Judgement:
     """A rule that found nothing, with what it measured; not judged where there was nothing to measure."""
     if isinstance(figure, str):
         return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure),))
@@ -256,7 +261,8 @@ def _judgement_under_trainer(
     return Judgement(
         not_judged=(
             not_judged_since_unmet(
-                kind, Unmet(f"it does no harm under {trainer.called}: {findings[0].message}")
+                kind,
+                Unmet(f"it does no harm under {trainer.name_in_reports}: {findings[0].message}"),
             ),
         )
     )
@@ -273,11 +279,15 @@ def not_judged_since_failed(kind: type[Rule[Any]], error: Exception) -> NotJudge
         traceback.print_exception(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return NotJudged(
-        kind.name(), text, kind.code, place=innermost_own_line(error), unlock=REPORT_IT
+        kind.name(),
+        text,
+        kind.code,
+        place=innermost_truetune_line_of_error(error),
+        unlock=REPORT_IT,
     )
 
 
-def innermost_own_line(error: BaseException) -> str:
+def innermost_truetune_line_of_error(error: BaseException) -> str:
     """The innermost line of truetune that an exception passed: `checks/law/cache.py:41`; empty where it passed none."""
     own = [
         frame

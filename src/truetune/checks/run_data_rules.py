@@ -8,7 +8,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.rule_runner import conclude_rule, merge_explained, not_judged_since_failed
+from truetune.checks.rule_runner import (
+    conclude_rule,
+    merge_explained_findings_into_causes,
+    not_judged_since_failed,
+)
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.errors import DataError, TruetuneError
@@ -69,22 +73,26 @@ class DataRules:
             if rule is not None:
                 self.rules.append(rule)
 
-    def read_evaluation(self, open_rows: Callable[[], Iterator[Conversation]]) -> None:
+    def give_evaluation_rows_to_rules(
+        self, open_rows: Callable[[], Iterator[Conversation]]
+    ) -> None:
         """Let the rules that compare with evaluation data read its rows.
 
         Raises DataError if they can't be read.
         """
         for rule in list(self.rules):
-            if reads_evaluation(type(rule)):
-                self._call_or_drop_rule(type(rule), self._let_read_evaluation, rule, open_rows)
+            if does_rule_read_evaluation_rows(type(rule)):
+                self._call_or_drop_rule(
+                    type(rule), self._give_evaluation_rows_to_rule, rule, open_rows
+                )
 
-    def _let_read_evaluation(
+    def _give_evaluation_rows_to_rule(
         self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]
     ) -> None:
         """Give one rule the rows of the evaluation data, opened again for it."""
-        rule.evaluation(self._count_while_reading(open_rows()))
+        rule.evaluation(self._pass_through_and_count_rows(open_rows()))
 
-    def _count_while_reading(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
+    def _pass_through_and_count_rows(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
         """The rows as they are, counted; each rule reads all of them."""
         self.evaluation_rows = 0
         for row in rows:
@@ -95,7 +103,7 @@ class DataRules:
         """Hand the next rows to every rule."""
         self.rows += len(batch.rows)
         for rule in list(self.rules):
-            self._call_or_drop_rule(type(rule), rule.batch, batch)
+            self._call_or_drop_rule(type(rule), rule.add_batch, batch)
 
     def report_broken_line(self, origin: Origin, reason: str) -> None:
         """Hand a line that holds no row to the rules.
@@ -118,9 +126,11 @@ class DataRules:
         """What the rules say of all that they have seen; asked for last, for what failed before is part of it."""
         parts = [self._conclude_rule(rule) for rule in self.rules]
         parts += [Judgement(not_judged=(failed,)) for failed in self.failed.values()]
-        if not any(reads_broken_lines(type(rule)) for rule in self.rules):
+        if not any(does_rule_report_broken_lines(type(rule)) for rule in self.rules):
             parts.append(self.broken.as_not_judged())
-        return merge_explained(Judgement.of(parts), [type(rule) for rule in self.rules])
+        return merge_explained_findings_into_causes(
+            Judgement.of(parts), [type(rule) for rule in self.rules]
+        )
 
     def report_data(self) -> dict[str, Any]:
         """Figures of all rules, by name."""
@@ -135,9 +145,11 @@ class DataRules:
 
     def _what_data_lacks(self, kind: type[DataRule]) -> Unmet | None:
         """What of the data this rule would have needed, by the methods that it has."""
-        if reads_rows(kind) and not self.rows:
+        if does_rule_need_rows(kind) and not self.rows:
             return NO_ROWS
-        needs_evaluation = reads_evaluation(kind) and not kind.judges_without_evaluation
+        needs_evaluation = (
+            does_rule_read_evaluation_rows(kind) and not kind.judges_without_evaluation
+        )
         if needs_evaluation and not self.evaluation_rows:
             return NO_EVALUATION_ROWS if self.setup.spec.eval_data else NO_EVALUATION
         return None
@@ -160,16 +172,16 @@ class DataRules:
             return None
 
 
-def reads_rows(kind: type[DataRule]) -> bool:
+def does_rule_need_rows(kind: type[DataRule]) -> bool:
     """Does the rule need rows, or only tokenizer and template?"""
-    return kind.batch is not DataRule.batch and not kind.judges_without_rows
+    return kind.add_batch is not DataRule.add_batch and not kind.judges_without_rows
 
 
-def reads_evaluation(kind: type[DataRule]) -> bool:
+def does_rule_read_evaluation_rows(kind: type[DataRule]) -> bool:
     """Does the rule compare with evaluation data?"""
     return kind.evaluation is not DataRule.evaluation
 
 
-def reads_broken_lines(kind: type[DataRule]) -> bool:
+def does_rule_report_broken_lines(kind: type[DataRule]) -> bool:
     """Does the rule report lines that hold no row?"""
     return kind.broken_line is not DataRule.broken_line

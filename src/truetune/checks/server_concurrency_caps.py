@@ -40,7 +40,7 @@ SAME_SETTING = {"OLLAMA_NUM_PARALLEL": ("OLLAMA_NUM_PARALLEL", "parallel")}
 
 def concurrency_setting_of_server_log(log: RunLog) -> str:
     """The setting of a log's server that bounds its requests; empty where the server is not known."""
-    return SETTING_OF_SERVER.get(log.server, "")
+    return SETTING_OF_SERVER.get(log.inference_server_name, "")
 
 
 def find_smallest_cap_in_server_log(log: RunLog) -> ServerCap | None:

@@ -39,7 +39,7 @@ class SeverityByFact:
     judged: Mapping[Any, SeverityForFact]
     """By the fact's value; a finding stays as it is under a value that is not here. None: the trainer is not known"""
 
-    def for_trainer(self, trainer: TrainerFacts) -> SeverityForFact | None:
+    def severity_for_trainer(self, trainer: TrainerFacts) -> SeverityForFact | None:
         """The severity that a finding has under a trainer by this fact; None if the rule's own
         counts.
         """
@@ -80,7 +80,7 @@ def adjust_severities_to_trainer(
     findings: Iterable[Finding], by: Iterable[SeverityByFact], trainer: TrainerFacts
 ) -> Iterator[Finding]:
     """The findings of a rule as they hold under a trainer."""
-    by_fact = (fact.for_trainer(trainer) for fact in by)
+    by_fact = (fact.severity_for_trainer(trainer) for fact in by)
     verdicts = [verdict for verdict in by_fact if verdict is not None]
     if MOOT.at_most in [verdict.at_most for verdict in verdicts]:
         return
@@ -99,5 +99,5 @@ def _reason_in_trainer(because: str, trainer: TrainerFacts) -> str:
     """The reason of a severity as the trainer's behaviour; of another release than the recorded
     one, that it is not tested.
     """
-    said = because.format(trainer=trainer.called)
+    said = because.format(trainer=trainer.name_in_reports)
     return f"{said}; that {trainer.pinned} does so is not tested" if trainer.pinned else said

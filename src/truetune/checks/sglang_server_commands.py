@@ -20,7 +20,7 @@ class SglangServer(NamedTuple):
 
 def sglang_server(command: ShellCommand) -> SglangServer | None:
     """The server that a command starts; None where it starts none, or names no model."""
-    options = command.behind("-m", "sglang.launch_server")
+    options = command.words_following("-m", "sglang.launch_server")
     model = last_option(options, "--model-path", "--model") if options else None
     if options is None or not model:
         return None

@@ -22,7 +22,7 @@ MAX_QUOTED_CHARACTERS = 200
 """Characters of a text that a template may quote; a longer one is looked for by its beginning"""
 
 
-def template_refusal_cause(row: Conversation, reason: str) -> str:
+def template_error_without_quoted_row_text(row: Conversation, reason: str) -> str:
     """The text of what a template raised, without what it quotes of this row: numbers, and the
     row's own words.
 
@@ -31,14 +31,14 @@ def template_refusal_cause(row: Conversation, reason: str) -> str:
     """
     # The longest first: a text that holds another would be cut in pieces by it.
     for text in sorted(
-        set(_texts_without_template_words(row.messages)), key=lambda text: (-len(text), text)
+        set(_row_strings_except_template_words(row.messages)), key=lambda text: (-len(text), text)
     ):
         if text in reason:
             reason = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "...", reason)
     return re.sub(r"(?<![\w.])\d+(?![\w.])", "N", reason)
 
 
-def _texts_without_template_words(value: Any) -> Iterator[str]:
+def _row_strings_except_template_words(value: Any) -> Iterator[str]:
     """The strings in a row, without keys of messages and without names that any template may say."""
     if isinstance(value, str):
         text = value[:MAX_QUOTED_CHARACTERS].strip()
@@ -47,7 +47,7 @@ def _texts_without_template_words(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, item in value.items():
             if key != "type":
-                yield from _texts_without_template_words(item)
+                yield from _row_strings_except_template_words(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts_without_template_words(item)
+            yield from _row_strings_except_template_words(item)

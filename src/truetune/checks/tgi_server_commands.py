@@ -17,9 +17,9 @@ class TgiServer(NamedTuple):
     """Name -> folder"""
 
 
-def tgi_server(command: ShellCommand) -> TgiServer | None:
+def tgi_server_started_by_command(command: ShellCommand) -> TgiServer | None:
     """The server that a command starts; None where it starts none, or names no model."""
-    options = command.behind(PROGRAM)
+    options = command.words_following(PROGRAM)
     model = last_option(options, "--model-id") if options else None
     if options is None or not model:
         return None

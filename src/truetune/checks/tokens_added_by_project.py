@@ -75,7 +75,7 @@ def _tokens_added_by_settings(named: Iterable[str]) -> Iterator[str]:
             text = read_bytes_within_limit(file, SETTINGS)
             # Parsing costs a second where a file is large, such as one of rows; most name no token.
             if len(text) <= MAX_BYTES and NAMES_TOKENS.search(text):
-                yield from _tokens_of_keys(read_located_document(file).value, 0)
+                yield from _tokens_below_keys_that_add_them(read_located_document(file).value, 0)
         except (TruetuneError, OSError, InputLimitError):
             continue
 
@@ -98,7 +98,7 @@ def _settings_files(named: Iterable[str]) -> list[Path]:
     return chosen[:MAX_FILES]
 
 
-def _tokens_of_keys(value: Any, depth: int) -> Iterator[str]:
+def _tokens_below_keys_that_add_them(value: Any, depth: int) -> Iterator[str]:
     """The tokens below the keys that add some."""
     if not isinstance(value, Mapping) or depth > MAX_DEPTH:
         return
@@ -106,7 +106,7 @@ def _tokens_of_keys(value: Any, depth: int) -> Iterator[str]:
         if key in TOKEN_KEYS:
             yield from _texts_of_value(inner)
         else:
-            yield from _tokens_of_keys(inner, depth + 1)
+            yield from _tokens_below_keys_that_add_them(inner, depth + 1)
 
 
 def _texts_of_value(value: Any) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Reads the settings that a script keeps in a file of its own (`args.json`, `hparams.yaml`), where
-they are called as in TrainingArguments.
+"""Reads the settings that a script or wandb keeps in a file of its own (`args.json`, `hparams.yaml`, `config.yaml`),
+where they are called as in TrainingArguments.
 
 Such a file is of no stack, so no reader of configs takes it. Its names are taken at their word where several of them
 stand together: one alone (`seed`, `fp16`) may mean anything.
@@ -66,6 +66,7 @@ def _settings_of_document(
         if len(TRAINER_NAMES.intersection(part)) < MIN_TRAINER_NAMES:
             continue
         for name in wanted:
-            found = first_set_value(document, (*way, name))
+            # The config.yaml of wandb has `name: {value: ...}`.
+            found = first_set_value(document, (*way, name), (*way, name, "value"))
             if found is not None and isinstance(found.value, bool | int | float):
                 yield SettingBeside(name, found.value, found.file, found.line, found.text)

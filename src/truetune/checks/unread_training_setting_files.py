@@ -22,7 +22,7 @@ MIN_TRAINING_KEYS = 3
 """Of the words of `TrainingArguments`: other programs have a seed, or a learning_rate"""
 
 
-def unread_training_settings(folder: Path, unread: Sequence[str]) -> list[str]:
+def unread_training_setting_paths(folder: Path, unread: Sequence[str]) -> list[str]:
     """The settings of a training that were taken for nothing, and that no script hands to a trainer's class.
 
     Args:

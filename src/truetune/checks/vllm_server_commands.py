@@ -70,7 +70,7 @@ def _options_of_vllm_command(file: CommandFile, command: ShellCommand) -> tuple[
     """The words behind the program, where a command starts vLLM; None where it does not."""
     programs = [("vllm", "serve"), *(("-m", module) for module in MODULES)]
     for program in programs:
-        options = command.behind(*program)
+        options = command.words_following(*program)
         if options is not None:
             return options
     # The name of the image may have a registry in front and a tag behind.

@@ -41,7 +41,7 @@ from truetune.cli.troubleshoot_command import troubleshoot
 from truetune.cli.view_rows_in_browser_command import view
 from truetune.errors import FindingsError, TruetuneError
 from truetune.package import __version__
-from truetune.render.withhold_tokenizer_panics import is_panic
+from truetune.render.silence_tokenizer_panic_messages import is_panic
 
 TRAIN_EXTRA_MODULES = {
     "torch",
@@ -138,12 +138,12 @@ def _first_argument_not_utf8(arguments: list[str]) -> str | None:
 
 def _print_error(message: str, *, debug: bool = False) -> int:
     """Print an error on stderr, each line visible; gives the exit code."""
-    from truetune.report.visible_text import visible
+    from truetune.report.visible_text import escape_invisible_characters
 
     if debug:
         traceback.print_exc()
     for line in message.split("\n"):
-        click.echo(f"truetune: error: {visible(line)}", err=True)
+        click.echo(f"truetune: error: {escape_invisible_characters(line)}", err=True)
     return 2
 
 

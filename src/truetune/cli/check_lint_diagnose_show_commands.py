@@ -292,7 +292,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """
     from truetune.checks.check_data import view_row_tokens
     from truetune.checks.inspect_tokenized import is_tokenized, view_tokenized_row
-    from truetune.checks.token_views import tokens_kept_by_limit
+    from truetune.checks.tokens_with_text_source_and_label import range_of_tokens_kept_by_limit
     from truetune.report.token_view_terminal import render_token_view, token_view_json
 
     line = None
@@ -306,7 +306,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
         views = [view_tokenized_row(spec, spec.data[0], row, line=line)]
     else:
         views = view_row_tokens(spec, row, line=line)
-    kept = [tokens_kept_by_limit(len(view.ids), view.example.row, spec) for view in views]
+    kept = [range_of_tokens_kept_by_limit(len(view.ids), view.example.row, spec) for view in views]
     if output_format == "json":
         print_json("show", {"examples": list(map(token_view_json, views, kept))})
         return 0

@@ -92,7 +92,7 @@ def report(
     result = _join_runs_and_results(paths, fail_on, chosen)
     if result["failed"]:
         code = 1
-    elif _has_unjudged_or_nothing(result) and not allow_unjudged:
+    elif _is_part_unjudged_or_nothing_to_judge(result) and not allow_unjudged:
         code = NOT_JUDGED
     else:
         code = 0
@@ -111,7 +111,7 @@ def report(
     return code
 
 
-def _has_unjudged_or_nothing(result: dict[str, Any]) -> bool:
+def _is_part_unjudged_or_nothing_to_judge(result: dict[str, Any]) -> bool:
     """Was something that was asked for not judged, or nothing there to judge?"""
     missing = any(
         isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ())

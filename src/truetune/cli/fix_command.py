@@ -127,11 +127,14 @@ def _print_hunk(text: str) -> None:
     """Print a hunk of the diff: into a file or pipe as it is, for `patch`; on a terminal, with what
     would steer it made visible.
     """
-    from truetune.report.visible_text import visible
+    from truetune.report.visible_text import escape_invisible_characters
 
     if sys.stdout.isatty():
         click.echo(
-            "".join(f"{visible(line)}\n" for line in text.rstrip("\n").split("\n")), nl=False
+            "".join(
+                f"{escape_invisible_characters(line)}\n" for line in text.rstrip("\n").split("\n")
+            ),
+            nl=False,
         )
         return
     sys.stdout.flush()

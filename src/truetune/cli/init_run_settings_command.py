@@ -113,18 +113,20 @@ def init(
         [Output("FILE", path), Output(f"the schema beside {path.name}", beside)]
     )
     refuse_unsafe_output_file(
-        path, _settings_file_form(force=force), input_files_named_by_parameters()
+        path, _form_of_replaceable_settings_file(force=force), input_files_named_by_parameters()
     )
-    refuse_unsafe_output_file(beside, _schema_file_form(), input_files_named_by_parameters())
+    refuse_unsafe_output_file(
+        beside, _form_of_replaceable_schema_file(), input_files_named_by_parameters()
+    )
     ask = sys.stdin.isatty() and not yes
-    start = _survey_and_propose(
+    start = _survey_data_and_propose_settings(
         _complete_by_questions(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
     )
     body = render_settings_yaml(start, path.parent, SCHEMA_NAME).encode()
     write_output_file(
         path,
         body,
-        _settings_file_form(force=force),
+        _form_of_replaceable_settings_file(force=force),
         [*input_files_named_by_parameters(), *files_named_by_settings(start.settings)],
     )
     _write_schema_file(beside, settings_schema_text())
@@ -173,7 +175,9 @@ def _complete_by_questions(
     )
 
 
-def _survey_and_propose(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
+def _survey_data_and_propose_settings(
+    spec: RunSpec, recipe: str | None, *, ask: bool
+) -> StartingSettings:
     """Survey the data and the model, and propose settings."""
     from truetune.memory.read_machine import read_machine
     from truetune.training.propose_settings import (
@@ -181,16 +185,16 @@ def _survey_and_propose(spec: RunSpec, recipe: str | None, *, ask: bool) -> Star
         propose_recipe_name,
         propose_settings,
     )
-    from truetune.training.survey_data_and_model_for_init import survey_data
+    from truetune.training.survey_data_and_model_for_init import survey_data_and_model_config
 
-    found = survey_data(spec)
+    found = survey_data_and_model_config(spec)
     if recipe is None and ask:
         click.echo("\n".join(f"  {name:<6} {means}" for name, means in RECIPE_MEANINGS.items()))
         recipe = click.prompt(
             "Recipe", type=click.Choice(RECIPES), default=propose_recipe_name(found)
         )
     here = read_machine()
-    gpus = [here.gpus[i] for i in here.visible if i < len(here.gpus)]
+    gpus = [here.gpus[i] for i in here.visible_gpu_indices if i < len(here.gpus)]
     return propose_settings(
         spec,
         found,
@@ -200,14 +204,14 @@ def _survey_and_propose(spec: RunSpec, recipe: str | None, *, ask: bool) -> Star
     )
 
 
-def _schema_file_form() -> FileForm:
+def _form_of_replaceable_schema_file() -> FileForm:
     """Tells which file is a schema that truetune wrote, and may be replaced."""
-    from truetune.settings.settings_schema import is_schema_file
+    from truetune.settings.settings_schema import is_truetune_settings_schema_file
 
-    return FileForm("the schema of truetune's settings", is_schema_file)
+    return FileForm("the schema of truetune's settings", is_truetune_settings_schema_file)
 
 
-def _settings_file_form(*, force: bool) -> FileForm:
+def _form_of_replaceable_settings_file(*, force: bool) -> FileForm:
     """Tells whether a settings file may be replaced: it is the user's once it is written, so only
     with --force.
     """
@@ -217,7 +221,10 @@ def _settings_file_form(*, force: bool) -> FileForm:
 def _write_schema_file(path: Path, text: str) -> None:
     """Write the schema of the settings, for editors."""
     write_output_file(
-        path, text.encode("utf-8"), _schema_file_form(), input_files_named_by_parameters()
+        path,
+        text.encode("utf-8"),
+        _form_of_replaceable_schema_file(),
+        input_files_named_by_parameters(),
     )
 
 

@@ -70,7 +70,7 @@ def ladder(
       truetune ladder outputs --html ladder.html
       truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
     """
-    from truetune.report.adapter_effect_ladder_terminal import ladder_json, render_ladder
+    from truetune.report.adapter_effect_ladder_terminal import ladder_page_values, render_ladder
     from truetune.serving.compare_adapter_forms import compare_adapter_forms as climb
     from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings as hush
 
@@ -82,7 +82,7 @@ def ladder(
         say=status_printer(quiet=quiet),
         **options,
     )
-    value = ladder_json(made)
+    value = ladder_page_values(made)
     write_html_page(html, "ladder", value)
     if output_format == "json":
         print_json("ladder", value)

@@ -208,7 +208,7 @@ def movement(
     from truetune.report.progress_bars import comparison_bar
     from truetune.settings.run_spec import RunSpec
 
-    before, after = _before_and_after(folders, base)
+    before, after = _weights_folders_before_and_after(folders, base)
     deliver = Delivery.of(options)
     print_renamed_codes((*options["select"], *options["ignore"]))
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
@@ -224,7 +224,9 @@ def movement(
     return deliver(report)
 
 
-def _before_and_after(folders: tuple[str, ...], base: str | None) -> tuple[str | None, str]:
+def _weights_folders_before_and_after(
+    folders: tuple[str, ...], base: str | None
+) -> tuple[str | None, str]:
     """The folder of the weights before, if one is named, and that of the weights after.
 
     Raises UsageError for more folders than two, and for two beside --base.

@@ -68,12 +68,12 @@ def plan(
       truetune plan train.py --gpu 24GB --html plan.html
       truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set training.lora.r=16
     """
-    from truetune.checks.plan_memory import config_with_training, plan_of_config
-    from truetune.report.memory_plan_terminal import plan_json, render_plan
+    from truetune.checks.plan_memory import config_with_changed_training, plan_of_config
+    from truetune.report.memory_plan_terminal import plan_page_values, render_plan
     from truetune.settings.read_truetune_settings import merge_settings
 
     made = plan_of_config(
-        config_with_training(
+        config_with_changed_training(
             path, merge_settings(*_training_and_other_settings(parse_nested_settings(pairs)))
         ),
         model=model,
@@ -81,7 +81,7 @@ def plan(
         gpus=gpus,
         length=length,
     )
-    value = plan_json(made)
+    value = plan_page_values(made)
     write_html_page(html, "plan", value)
     if output_format == "json":
         print_json("plan", value)

@@ -21,7 +21,7 @@ from truetune.cli.run_training_with_audit_command import (
 )
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.hook_orders import HookOrders
+from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 if TYPE_CHECKING:
     from truetune.auditing.run_with_hook import CommandOutcome
@@ -120,7 +120,10 @@ def rehearse(
     """
     from truetune.auditing.run_with_hook import run_with_hook
     from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_overlay_folder
-    from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
+    from truetune.rehearsal.ask_server_for_prompt_ids import (
+        ask_server_for_recited_rows_prompts,
+        find_prompt_server,
+    )
     from truetune.rehearsal.confined_command import confine_command, read_refusals
     from truetune.rehearsal.find_command_to_rehearse import find_training_command
     from truetune.rehearsal.rehearsal_report import judge_rehearsal as judge_records
@@ -138,7 +141,7 @@ def rehearse(
         """Report on one process; False ends the command: nothing more is wanted of it."""
         if server is not None:
             try:
-                ask_recited_prompts(records[0], server)
+                ask_server_for_recited_rows_prompts(records[0], server)
             except TruetuneError as error:
                 # The report on the rehearsal comes first; the server's error is raised behind it.
                 server_errors.append(error)

@@ -110,10 +110,10 @@ progress_option = click.option("--no-progress", is_flag=True, help="No progress 
 
 def print_json(kind: str, value: Mapping[str, Any]) -> None:
     """Print a JSON object of schema `truetune.KIND/1`, in ASCII; what is no number in JSON becomes null."""
-    click.echo(json.dumps(_with_schema_head(kind, value), indent=2, default=str))
+    click.echo(json.dumps(_add_schema_and_version(kind, value), indent=2, default=str))
 
 
-def _with_schema_head(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def _add_schema_and_version(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """A result with its schema and truetune's version at the head; what is no number in JSON
     becomes null.
     """
@@ -148,7 +148,7 @@ def write_html_page(path: str | None, kind: str, value: Mapping[str, Any]) -> No
     if path is not None:
         from truetune.report.page import html_page_of_json
 
-        write_result_file(path, html_page_of_json(_with_schema_head(kind, value)), "html")
+        write_result_file(path, html_page_of_json(_add_schema_and_version(kind, value)), "html")
 
 
 def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -201,9 +201,9 @@ class Delivery:
         """Take the options of the delivery out of a command's options. Raises UsageError for a file
         that can't be written.
         """
-        return cls(**{name: options.pop(name) for name in cls.__slots__}).ready()
+        return cls(**{name: options.pop(name) for name in cls.__slots__}).check_output_files()
 
-    def ready(self) -> Delivery:
+    def check_output_files(self) -> Delivery:
         """Check the files, and give itself. Raises UsageError for a file that can't be written, or
         is none of ours.
         """
@@ -234,10 +234,10 @@ class Delivery:
         try:
             self.write(report)
         except UsageError:
-            self._print(report, err=err)
+            self._print_report(report, err=err)
             raise
         if self.output is None:
-            self._print(report, err=err)
+            self._print_report(report, err=err)
         return report.exit_code()
 
     def _baseline_fingerprints(self) -> frozenset[str]:
@@ -259,12 +259,14 @@ class Delivery:
         if self.output is not None:
             text = self._as_text_of_format(report)
             if self.output_format == "terminal":
-                from truetune.report.recognise_own_files import sign_text
+                from truetune.report.recognise_files_truetune_may_replace import (
+                    add_truetune_signature_line,
+                )
 
-                text = sign_text(text)
+                text = add_truetune_signature_line(text)
             write_result_file(self.output, text, self.output_format, report.spec)
 
-    def _print(self, report: Report, *, err: bool) -> None:
+    def _print_report(self, report: Report, *, err: bool) -> None:
         """Print the report in its format."""
         if self.output_format == "terminal":
             from truetune.report.report_terminal import render_report
@@ -304,7 +306,7 @@ def refuse_unsafe_result_file(path: str, form: str, context: click.Context | Non
     `form` is one of `report.forms.FORMS`.
     """
     from truetune.data.guard_output_file import refuse_unsafe_output_file
-    from truetune.report.recognise_own_files import FILE_SIGNATURES
+    from truetune.report.recognise_files_truetune_may_replace import FILE_SIGNATURES
 
     refuse_unsafe_output_file(
         Path(path), FILE_SIGNATURES[form], input_files_named_by_parameters(context)
@@ -318,7 +320,7 @@ def write_result_file(path: str, text: str, form: str, spec: RunSpec | None = No
     `spec` names inputs that the command line does not: those of a settings file.
     """
     from truetune.data.guard_output_file import write_output_file
-    from truetune.report.recognise_own_files import FILE_SIGNATURES
+    from truetune.report.recognise_files_truetune_may_replace import FILE_SIGNATURES
 
     write_output_file(
         Path(path),
@@ -411,11 +413,11 @@ def print_renamed_codes(names: Iterable[str]) -> None:
 
 def print_status(line: str) -> None:
     """Print one line of truetune's own on stderr, which a command that runs beside it does not read."""
-    from truetune.report.visible_text import visible
+    from truetune.report.visible_text import escape_invisible_characters
 
     # Nobody may read stderr any more; the run that is watched has to continue.
     with suppress(OSError):
-        click.echo(f"truetune: {visible(line)}", err=True)
+        click.echo(f"truetune: {escape_invisible_characters(line)}", err=True)
 
 
 def status_printer(*, quiet: bool) -> Callable[[str], None]:

@@ -23,7 +23,7 @@ from truetune.cli.suggest_meant_words import (
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.checks.explaining.search_topics import Hit
+    from truetune.checks.explaining.search_rules_messages_guides_commands import Hit
 
 
 @click.command(cls=Command, short_help="List the rules.")
@@ -76,7 +76,10 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain "loss is flat"
     """
     from truetune.checks.explaining.recognise_rule_name import is_written_like_rule_name
-    from truetune.checks.explaining.search_topics import list_topics, search_topics
+    from truetune.checks.explaining.search_rules_messages_guides_commands import (
+        list_topics,
+        search_topics,
+    )
     from truetune.report.explain_messages_and_guides_terminal import (
         find_message_or_guide,
         message_or_guide_json,
@@ -130,7 +133,7 @@ def _print_rule_page(question: str, *, as_json: bool) -> None:
 
 def our_options_like_foreign_one(question: str, group: click.Command | None) -> list[Hit]:
     """Our options that an option of another tool may mean."""
-    from truetune.checks.explaining.search_topics import Hit, Topic
+    from truetune.checks.explaining.search_rules_messages_guides_commands import Hit, Topic
 
     hits = []
     for name, command in getattr(group, "commands", {}).items():

@@ -19,7 +19,7 @@ from truetune.cli.help_layout import Command
 from truetune.cli.result_output import NOT_JUDGED, Delivery, add_report_options, print_status
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
-from truetune.probe.hook_orders import HookOrders
+from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 if TYPE_CHECKING:
     from truetune.auditing.run_with_hook import CommandOutcome

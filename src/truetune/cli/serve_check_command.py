@@ -110,7 +110,7 @@ def _print_server_command(model: str, engine: str, base: str | None, tokenizer: 
     stderr; gives the exit code.
     """
     from truetune.generation.backends.model_source import find_model_source
-    from truetune.serving.start_commands import make_start_command
+    from truetune.serving.write_server_start_commands import make_start_command
 
     place = find_model_source(model, base=base, tokenizer=tokenizer)
     command = make_start_command(place, place.prepared(), engine)

@@ -255,13 +255,15 @@ def _print_settings_from_file(
     source: Path, settings: Mapping[str, Any], overridden: set[str]
 ) -> None:
     """Name on stderr the settings that come from a file and were not overridden."""
-    from truetune.report.visible_text import visible
+    from truetune.report.visible_text import escape_invisible_characters
 
     used = [
         _setting_in_words(name, value) for name, value in settings.items() if name not in overridden
     ]
     if used:
-        click.echo(f"settings from {source}: {visible(', '.join(used))}", err=True)
+        click.echo(
+            f"settings from {source}: {escape_invisible_characters(', '.join(used))}", err=True
+        )
 
 
 def _setting_in_words(name: str, value: Any) -> str:

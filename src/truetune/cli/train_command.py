@@ -116,7 +116,7 @@ def train(
     import truetune
     from truetune.cli.plan_gpu_memory_command import parse_nested_settings
     from truetune.report.as_json import findings_json, not_judged_json
-    from truetune.report.training_terminal import TrainingTerminal
+    from truetune.report.live_training_progress_terminal import TrainingTerminal
     from truetune.settings.read_truetune_settings import merge_settings
 
     over = parse_nested_settings(pairs) | ({"rehearsal": False} if no_rehearsal else {})
@@ -126,7 +126,7 @@ def train(
     listener = TrainingTerminal(make_console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
     with (
-        _number_errors_by_process(),
+        _print_errors_with_process_number(),
         _silence_libraries_and_handle_ctrl_c(),
         _print_refusing_findings_as_json(machine),
     ):
@@ -218,7 +218,7 @@ def _silence_libraries_and_handle_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def _number_errors_by_process() -> Iterator[None]:
+def _print_errors_with_process_number() -> Iterator[None]:
     """While this lasts: an error of the first process is printed there alone; that of another, with
     its number.
     """

@@ -94,7 +94,7 @@ class ActiveGuard:
     """Modes, owners and times of files outside can't be changed"""
     signals: bool = False
 
-    def gaps(self) -> list[str]:
+    def actions_not_confined_by_kernel(self) -> list[str]:
         """What the kernel does not confine here, so that Python's audit hook alone does."""
         parts = (
             (bool(self.covered or self.landlock), "writing of files"),
@@ -170,7 +170,7 @@ def launch_and_wait(arguments: Sequence[str]) -> int:
     # The parent may have gone before the call above: then no signal will come.
     if os.getppid() != parent:
         pass_on(signal.SIGTERM, None)
-    code = _wait_for(child)
+    code = _wait_for_child_exit_code(child)
     _kill_descendants(child)
     return code
 
@@ -198,7 +198,7 @@ def _fork_confined(options: argparse.Namespace) -> tuple[int, bytes]:
         os.close(reports)
         os.close(answered)
         try:
-            _become_command(options, report, answer)
+            _drop_rights_and_exec_command(options, report, answer)
         except namespaces.NamespaceError:
             os.write(report, FAILED)
         except BaseException as error:
@@ -222,7 +222,9 @@ def _fork_confined(options: argparse.Namespace) -> tuple[int, bytes]:
     return child, reported
 
 
-def _become_command(options: argparse.Namespace, report: int, answer: int) -> NoReturn:
+def _drop_rights_and_exec_command(
+    options: argparse.Namespace, report: int, answer: int
+) -> NoReturn:
     """Give up all rights but those to the given folders, then become the command. The pipes close
     with that.
     """
@@ -247,7 +249,9 @@ def _become_command(options: argparse.Namespace, report: int, answer: int) -> No
     variables = {
         **os.environ,
         **_environment_for_command(kept[0], guard),
-        GUARD_VARIABLE: json.dumps({**asdict(guard), "gaps": guard.gaps()}),
+        GUARD_VARIABLE: json.dumps(
+            {**asdict(guard), "gaps": guard.actions_not_confined_by_kernel()}
+        ),
     }
     # Python ignores these two, and the command would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -351,7 +355,7 @@ def _environment_for_command(folder: str, guard: ActiveGuard) -> dict[str, str]:
         variables |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
         variables |= {
             "HF_DATASETS_CACHE": copy_folder_by_links.copy_tree_by_links(
-                str(_datasets_cache()), os.path.join(temporary, "datasets")
+                str(_datasets_cache_folder()), os.path.join(temporary, "datasets")
             )
         }
     return variables
@@ -401,7 +405,7 @@ CACHE_VARIABLES = (
 """Those that are written where there is no overlay over them"""
 
 
-def _datasets_cache() -> Path:
+def _datasets_cache_folder() -> Path:
     """The cache folder of Hugging Face datasets."""
     home = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"
@@ -409,7 +413,7 @@ def _datasets_cache() -> Path:
     return Path(os.environ.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")).expanduser()
 
 
-def _wait_for(child: int) -> int:
+def _wait_for_child_exit_code(child: int) -> int:
     """Wait for a child; gives its exit code as a shell does. Orphans of the command that end in the
     meantime are ours, and forgotten.
     """

@@ -143,7 +143,7 @@ def confine_writes(
                 _allow_ports(ruleset, right, ports)
         # The kernel takes rules only from who can't gain rights by starting a setuid program.
         forbid_new_privileges()
-        _check_result(
+        _raise_if_call_failed(
             _system_call(RESTRICT_SELF, ruleset, ctypes.c_uint32(0)), "the rules as a whole"
         )
     finally:
@@ -159,7 +159,7 @@ def forbid_new_privileges() -> None:
     """
     zero = ctypes.c_ulong(0)
     libc = ctypes.CDLL(None, use_errno=True)
-    _check_result(
+    _raise_if_call_failed(
         libc.prctl(SET_NO_NEW_PRIVILEGES, ctypes.c_ulong(1), zero, zero, zero), "no_new_privs"
     )
 
@@ -183,7 +183,7 @@ def _create_ruleset(number: int, files: int, tcp: int, scopes: int) -> int:
     if number >= 6:
         fields.append(scopes)
     record = struct.pack(f"={len(fields)}Q", *fields)
-    return _check_result(
+    return _raise_if_call_failed(
         _system_call(CREATE_RULESET, record, ctypes.c_size_t(len(record)), ctypes.c_uint32(0)),
         "a set of rules",
     )
@@ -198,7 +198,9 @@ def _allow_path(ruleset: int, path: Path, rights: int) -> None:
             if not stat.S_ISDIR(os.fstat(place).st_mode):
                 rights &= OF_A_FILE
             rule = struct.pack("=Qi", rights, place)
-            _check_result(_system_call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), os.fspath(path))
+            _raise_if_call_failed(
+                _system_call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), os.fspath(path)
+            )
         finally:
             os.close(place)
 
@@ -215,7 +217,7 @@ def _allow_ports(ruleset: int, right: int, ports: Iterable[int]) -> None:
     """Allow to bind, or to connect to, these ports; of any address, for a rule names ports alone."""
     for port in ports:
         rule = struct.pack("=QQ", right, port)
-        _check_result(_system_call(ADD_RULE, ruleset, NET_PORT, rule, 0), f"port {port}")
+        _raise_if_call_failed(_system_call(ADD_RULE, ruleset, NET_PORT, rule, 0), f"port {port}")
 
 
 def _system_call(number: int, *arguments: object) -> int:
@@ -229,7 +231,7 @@ def _system_call(number: int, *arguments: object) -> int:
     return int(syscall(ctypes.c_long(number), *arguments))
 
 
-def _check_result(result: int, subject: str) -> int:
+def _raise_if_call_failed(result: int, subject: str) -> int:
     """The result of a call. Raises LandlockError, with the C library's reason, where it failed."""
     if result < 0:
         number = ctypes.get_errno()

@@ -133,7 +133,7 @@ def isolate_files(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -
             folder
         )
     _remount_folders(handles)  # `scratch` is there again
-    for folder in _own_folders_below_foreign(used, covered, kept):
+    for folder in _own_folders_below_other_users_folder(used, covered, kept):
         if _cover_folder_by_overlay(folder, scratch, len(covered)):
             covered.append(folder)
     # First everything read-only, then the few writable ones back: what is forgotten is safe.
@@ -197,7 +197,7 @@ def _remount_folders(handles: Iterable[tuple[str, int]]) -> None:
         _mount(f"/proc/self/fd/{handle}", folder, None, BIND, None)
 
 
-def _own_folders_below_foreign(
+def _own_folders_below_other_users_folder(
     used: Iterable[str], covered: Iterable[str], kept: Iterable[str]
 ) -> list[str]:
     """The folders of the user's own, on the way to those in `used`, that lie below a folder of another user's.
@@ -208,13 +208,13 @@ def _own_folders_below_foreign(
     for path in map(os.path.realpath, used if os.getuid() else ()):
         if not os.path.isdir(path) or _is_below(path, kept):
             continue
-        place = _highest_own_folder_below_foreign(path, covered)
+        place = _highest_own_folder_below_other_users(path, covered)
         if place is not None and place not in hidden and os.access(place, os.W_OK):
             hidden.append(place)
     return hidden
 
 
-def _highest_own_folder_below_foreign(path: str, covered: Iterable[str]) -> str | None:
+def _highest_own_folder_below_other_users(path: str, covered: Iterable[str]) -> str | None:
     """The highest folder above `path` that no folder of another user's lies between; None where the
     whole way up to the covered folder is the user's.
     """

@@ -237,7 +237,7 @@ def make_row_renamer(columns: Mapping[str, str], format: FormatName | None) -> C
     if inside is None:
         return by_column
     return lambda row: {
-        key: inside.renamed(value) if key in MESSAGE_COLUMNS else value
+        key: inside.rename_fields_of_messages(value) if key in MESSAGE_COLUMNS else value
         for key, value in by_column(row).items()
     }
 

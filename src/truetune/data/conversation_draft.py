@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from truetune.data.bring_messages_into_openai_form import is_messages
 from truetune.data.column_name_aliases import Row, find_filled_column
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.parse_json_columns import parse_json_text_or_keep
-from truetune.data.parse_messages import is_messages
 from truetune.settings.run_spec import FormatName
 
 GROUP_COLUMNS = (
@@ -57,7 +57,7 @@ class ConversationDraft:
         )
         return str(value)
 
-    def turns(self, name: str) -> Any:
+    def messages_or_text_of_column(self, name: str) -> Any:
         """A column of messages as a list, even if they are JSON text or a single one; a column of
         text as it is.
         """
@@ -76,7 +76,7 @@ class ConversationDraft:
                 return parsed
         return value if isinstance(value, list) else self.text(name)
 
-    def structure(self, name: str, kind: type) -> Any:
+    def list_or_object_of_column(self, name: str, kind: type) -> Any:
         """A column that holds a list or an object, maybe as JSON text; None if it is empty."""
         value = parse_json_text_or_keep(self.take(name), self.problems)
         # Columnar files fill an absent column with null, an empty text or an empty list, by the
@@ -91,7 +91,7 @@ class ConversationDraft:
         )
         return None
 
-    def chat(
+    def make_conversation(
         self,
         messages: list[Message],
         prompt_messages: int | None = None,
@@ -119,10 +119,10 @@ class ConversationDraft:
                 row.messages.insert(0, {"role": "system", "content": system})
                 if row.prompt_messages is not None:
                     row.prompt_messages += 1
-        row.tools = self.structure("tools", list)
-        row.documents = self.structure("documents", list)
-        row.template_kwargs = self.structure("chat_template_kwargs", dict) or {}
-        row.group, row.unused = self.group(), self.unused()
+        row.tools = self.list_or_object_of_column("tools", list)
+        row.documents = self.list_or_object_of_column("documents", list)
+        row.template_kwargs = self.list_or_object_of_column("chat_template_kwargs", dict) or {}
+        row.group, row.unused = self.group_id_of_row(), self.unused_columns()
 
     def plain(self, **texts: Any) -> Conversation:
         """The conversation of a row of plain texts, without turns."""
@@ -130,12 +130,12 @@ class ConversationDraft:
             self.origin,
             self.format,
             **texts,
-            group=self.group(),
-            unused=self.unused(),
+            group=self.group_id_of_row(),
+            unused=self.unused_columns(),
             problems=tuple(self.problems),
         )
 
-    def group(self) -> str | None:
+    def group_id_of_row(self) -> str | None:
         """The id of the group that the row says it belongs to; None if it says none."""
         names = (
             name
@@ -145,7 +145,7 @@ class ConversationDraft:
         # Cut, for a column called `source` may hold a whole document.
         return next((self.row[name][:80] for name in names), None)
 
-    def unused(self) -> tuple[str, ...]:
+    def unused_columns(self) -> tuple[str, ...]:
         """The columns that hold something and were not taken."""
         return tuple(
             key

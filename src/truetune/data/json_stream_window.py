@@ -58,7 +58,7 @@ class JsonWindow:
             if self._at < len(self._text):
                 self._advance_line_and_offset(self._at)
                 return self._text[self._at]
-            if not self._read_more():
+            if not self._read_next_block():
                 return ""
 
     def skip_character(self) -> None:
@@ -76,7 +76,7 @@ class JsonWindow:
             )
         self.skip_character()
 
-    def read_value(self) -> tuple[Any, bool, str | None]:
+    def read_value_and_its_flaws(self) -> tuple[Any, bool, str | None]:
         """The JSON value that begins here, whether lone surrogates in it were replaced, and a key
         that one of its objects has twice.
         """
@@ -88,7 +88,7 @@ class JsonWindow:
                 # `tru`, half an escape, an open string. 16 characters are more than any such token
                 # has.
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
-                if cut and self._read_more():
+                if cut and self._read_next_block():
                     continue
                 self._advance_line_and_offset(error.pos)
                 raise DataError(
@@ -99,7 +99,7 @@ class JsonWindow:
                     f"{self.path}:{self.line}: not JSON that can be read: {error}"
                 ) from None
             # A number at the end of the window may have more digits behind it.
-            if end == len(self._text) and self._read_more():
+            if end == len(self._text) and self._read_next_block():
                 continue
             start, self._at = self._at, end
             self._advance_line_and_offset(end)
@@ -113,7 +113,7 @@ class JsonWindow:
         if self.peek_character() == "{":
             self.skip_character()
         while self.peek_character() == '"':
-            name = str(self.read_value()[0])
+            name = str(self.read_value_and_its_flaws()[0])
             if self.peek_character() == ":":
                 self.skip_character()
             # A list under a name as `messages` is a value of a row, and this object is that row.
@@ -123,16 +123,16 @@ class JsonWindow:
                 and _OBJECTS.match(self._text_to_see_list_begin())
             ):
                 return name
-            self.read_value()
+            self.read_value_and_its_flaws()
         return None
 
     def _text_to_see_list_begin(self) -> str:
         """Enough of the text ahead to see how a list begins."""
-        while len(self._text) - self._at < CHUNK_CHARACTERS and self._read_more():
+        while len(self._text) - self._at < CHUNK_CHARACTERS and self._read_next_block():
             pass
         return self._text[self._at : self._at + CHUNK_CHARACTERS]
 
-    def _read_more(self) -> bool:
+    def _read_next_block(self) -> bool:
         """Read the next block and drop the text that was passed; False at the end of the file.
         Raises DataError.
         """

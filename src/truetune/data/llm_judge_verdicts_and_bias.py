@@ -100,7 +100,7 @@ class PlaceCount:
     case: JudgedPair | None = None
 
     @property
-    def decided(self) -> int:
+    def number_of_decided_pairs(self) -> int:
         """How many pairs have a winner."""
         return self.first + self.second
 
@@ -109,13 +109,13 @@ class PlaceCount:
         """Does one place win far more often than chance lets it?"""
         excess = abs(self.first - self.second)
         return (
-            self.decided >= MIN_VERDICTS
-            and self.p < MAX_P
-            and excess >= MIN_EXCESS * (self.decided + self.ties)
+            self.number_of_decided_pairs >= MIN_VERDICTS
+            and self.p_value_of_unevenness < MAX_P
+            and excess >= MIN_EXCESS * (self.number_of_decided_pairs + self.ties)
         )
 
     @property
-    def p(self) -> float:
+    def p_value_of_unevenness(self) -> float:
         """The two-sided probability of a count as uneven as this one, if both places win equally
         often.
         """
@@ -191,7 +191,7 @@ def count_wins_that_show_place_bias(pairs: Sequence[JudgedPair]) -> Iterator[Pla
     """
     yield from _count_pairs_judged_in_both_orders(pairs)
     yield from _count_verdicts_on_equal_sides(pairs)
-    yield from _count_models_compared_each_way(pairs)
+    yield from _count_wins_of_models_in_both_orders(pairs)
 
 
 def _count_pairs_judged_in_both_orders(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
@@ -232,10 +232,10 @@ def _count_verdicts_on_equal_sides(pairs: Sequence[JudgedPair]) -> Iterator[Plac
         or (all(pair.texts) and pair.texts[0] == pair.texts[1])
     ]
     if own:
-        yield _count_wins("a model against itself, or two equal answers", own)
+        yield _count_wins_of_each_place("a model against itself, or two equal answers", own)
 
 
-def _count_models_compared_each_way(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+def _count_wins_of_models_in_both_orders(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
     """Count models that were compared each way, by their names: the better one is as often second
     as it is first.
 
@@ -250,10 +250,10 @@ def _count_models_compared_each_way(pairs: Sequence[JudgedPair]) -> Iterator[Pla
         other = by_models.get((models[1], models[0]), [])
         balanced += one[: min(len(one), len(other))]
     if balanced:
-        yield _count_wins("two models that were compared each way", balanced)
+        yield _count_wins_of_each_place("two models that were compared each way", balanced)
 
 
-def _count_wins(how: str, pairs: Sequence[JudgedPair]) -> PlaceCount:
+def _count_wins_of_each_place(how: str, pairs: Sequence[JudgedPair]) -> PlaceCount:
     """How often each place won."""
     wins = {
         slot: sum(pair.verdict == slot for pair in pairs) for slot in ("first", "second", "tie")

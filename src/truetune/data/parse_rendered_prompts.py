@@ -75,7 +75,7 @@ def find_user_header_inside_text(text: str) -> tuple[int, str] | None:
     return None
 
 
-def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
+def cut_stop_tokens_and_say_if_found(text: str) -> tuple[str, bool | None]:
     """The text without the stop tokens and pads at its end, and True if there was a stop token;
     None if there was none.
     """

@@ -226,7 +226,7 @@ def _read_values_until(window: JsonWindow, until: str = "]") -> Iterator[Record]
 def _read_value(window: JsonWindow) -> Record:
     """The next value, with where it begins and ends."""
     line, start = window.line, window.offset
-    row, changed, key = window.read_value()
+    row, changed, key = window.read_value_and_its_flaws()
     return Record(line, row, changed, None, window.offset, key, start)
 
 

@@ -21,7 +21,10 @@ from truetune.data.find_data_files import (
     open_decompressed_bytes,
     open_raw,
 )
-from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
+from truetune.data.parse_rendered_prompts import (
+    cut_stop_tokens_and_say_if_found,
+    parse_rendered_chat,
+)
 from truetune.data.read_file_records import read_records
 from truetune.data.read_rows_as_conversations import read_conversations as read_conversations
 from truetune.data.recognise_prediction_columns import (
@@ -397,15 +400,15 @@ def _predictions_of_row(
     if not reference and not is_one_column:
         reference = last_answer
     for answer in answer_texts(cells["prediction"]):
-        text, has_stop = cut_stop_tokens(answer.text)
+        text, has_stop = cut_stop_tokens_and_say_if_found(answer.text)
         reason = cells.get("stopped") if answer.ended is None else answer.ended
         yield Prediction(
             text,
             _add_alpaca_input_to_prompt(prompt, row, taken),
-            cut_stop_tokens(reference)[0],
+            cut_stop_tokens_and_say_if_found(reference)[0],
             _parse_training_step(cells.get("step")),
             # A stop token in the text proves that the answer ended; what a column says may be a default.
-            has_stop or _ended_by_itself(reason),
+            has_stop or _did_answer_end_by_itself(reason),
             file,
             line,
             str(row.get("custom_id") or ""),
@@ -506,7 +509,7 @@ def _parse_training_step(value: Any) -> int:
         return 0
 
 
-def _ended_by_itself(value: Any) -> bool | None:
+def _did_answer_end_by_itself(value: Any) -> bool | None:
     """Did the answer end by itself, by its stop reason? None if the value says neither."""
     reason = str(value).strip().casefold()
     if reason in STOP_REASONS:

@@ -47,7 +47,7 @@ class RemotePath:
         if info is not None:
             # The place of a cached property: a listing has told it already, and each question to a
             # store costs a request.
-            self.__dict__["_info"] = info
+            self.__dict__["_file_info_from_store"] = info
 
     @classmethod
     def from_uri(cls, uri: str) -> RemotePath:
@@ -105,19 +105,19 @@ class RemotePath:
 
     def is_file(self) -> bool:
         """Is there a file of this name? Asked of the store once."""
-        return bool(self._info.is_file)
+        return bool(self._file_info_from_store.is_file)
 
     def is_dir(self) -> bool:
         """Is there a folder of this name? In an object store: are there names that begin with it?"""
         from pyarrow.fs import FileType
 
-        return bool(self._info.type == FileType.Directory)
+        return bool(self._file_info_from_store.type == FileType.Directory)
 
     def stat(self) -> FileSize:
         """The size of the file, as it was when it was first asked for. Raises FileNotFoundError."""
         if not self.is_file():
-            raise self.missing()
-        return FileSize(self._info.size)
+            raise self.missing_file_error()
+        return FileSize(self._file_info_from_store.size)
 
     def iterdir(self) -> Iterator[RemotePath]:
         """The entries of a folder; none if it does not exist."""
@@ -196,7 +196,7 @@ class RemotePath:
         return f"{base.rstrip('/')}/{self.path}" if base else self.path
 
     @cached_property
-    def _info(self) -> Any:
+    def _file_info_from_store(self) -> Any:
         """What the store says of this place (kind, size); asked once."""
         with self._errors_that_name_path():
             return self._filesystem.get_file_info(self._filesystem_path)
@@ -216,7 +216,7 @@ class RemotePath:
             entries = self._filesystem.get_file_info(selector)
         return (RemotePath(self.top, info.path[skip:], info) for info in entries)
 
-    def missing(self) -> FileNotFoundError:
+    def missing_file_error(self) -> FileNotFoundError:
         """The error to raise if there is no such file."""
         return FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
 
@@ -228,7 +228,7 @@ class RemotePath:
         try:
             yield
         except FileNotFoundError:
-            raise self.missing() from None
+            raise self.missing_file_error() from None
         except (OSError, ValueError, NotImplementedError) as error:
             raise DataError(f"{self}: {error}") from None
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
+from truetune.data.bring_messages_into_openai_form import read_messages_value
 from truetune.data.column_name_aliases import (
     Row,
     find_column_name,
@@ -24,7 +25,6 @@ from truetune.data.column_name_aliases import (
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.conversation_draft import ConversationDraft
 from truetune.data.pair_score_columns import pair_scores_of_row
-from truetune.data.parse_messages import read_messages_value
 from truetune.errors import DataError, format_name_list, shorten_name
 from truetune.settings.row_formats import row_formats
 from truetune.settings.run_spec import FormatName
@@ -49,19 +49,19 @@ ColumnTest = Callable[[Row, str], object]
 
 def read_messages(draft: ConversationDraft) -> Conversation:
     """A list of messages in the column `messages`."""
-    return draft.chat(read_messages_value(draft.take("messages"), draft.problems))
+    return draft.make_conversation(read_messages_value(draft.take("messages"), draft.problems))
 
 
 def read_sharegpt(draft: ConversationDraft) -> Conversation:
     """A list of turns in the column `conversations`, with `from` and `value` or other names."""
-    return draft.chat(
+    return draft.make_conversation(
         read_messages_value(draft.take("conversations"), draft.problems, sharegpt=True)
     )
 
 
 def read_alpaca(draft: ConversationDraft) -> Conversation:
     """An instruction with its input, the turns before it, and the output."""
-    return draft.chat(
+    return draft.make_conversation(
         [*_alpaca_prompt(draft), {"role": "assistant", "content": draft.text("output") or ""}]
     )
 
@@ -69,14 +69,14 @@ def read_alpaca(draft: ConversationDraft) -> Conversation:
 def _alpaca_prompt(draft: ConversationDraft) -> list[Message]:
     """The turns before the answer: history, then instruction and input as one turn."""
     turns: list[Message] = []
-    for pair in draft.structure("history", list) or ():
+    for pair in draft.list_or_object_of_column("history", list) or ():
         if _is_pair_of_texts(pair):
             turns.append({"role": "user", "content": pair[0]})
             turns.append({"role": "assistant", "content": pair[1]})
         else:
             message = "history holds what is no pair of texts, a question and an answer"
             draft.problems.append(Problem("bad-history", message))
-    instruction = draft.turns("instruction")
+    instruction = draft.messages_or_text_of_column("instruction")
     if isinstance(instruction, list):
         return turns + read_messages_value(instruction, draft.problems)
     question = instruction or ""
@@ -95,10 +95,15 @@ def _is_pair_of_texts(value: Any) -> bool:
 
 def read_prompt_completion(draft: ConversationDraft) -> Conversation:
     """A prompt and its completion, as texts or as messages."""
-    prompt, completion = draft.turns("prompt"), draft.turns("completion")
+    prompt, completion = (
+        draft.messages_or_text_of_column("prompt"),
+        draft.messages_or_text_of_column("completion"),
+    )
     if isinstance(prompt, list) or isinstance(completion, list):
         head = _messages_of_side(draft, prompt, "user")
-        return draft.chat(head + _messages_of_side(draft, completion, "assistant"), len(head))
+        return draft.make_conversation(
+            head + _messages_of_side(draft, completion, "assistant"), len(head)
+        )
     return draft.plain(prompt=prompt, completion=completion)
 
 
@@ -109,9 +114,12 @@ def read_text(draft: ConversationDraft) -> Conversation:
 
 def read_preference(draft: ConversationDraft) -> Conversation:
     """A chosen and a rejected answer to one prompt, as texts or as messages; without a prompt, what both share."""
-    chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
+    chosen, rejected = (
+        draft.messages_or_text_of_column("chosen"),
+        draft.messages_or_text_of_column("rejected"),
+    )
     # Lazily, so that of two such columns the second one is not taken, and shows as unused.
-    columns = map(draft.turns, ("prompt", "conversations", "messages"))
+    columns = map(draft.messages_or_text_of_column, ("prompt", "conversations", "messages"))
     prompt = next((turns for turns in columns if turns is not None), None)
     if prompt is None and has_filled_column(draft.row, "instruction"):
         prompt = _alpaca_prompt(draft)
@@ -155,11 +163,11 @@ def _read_pair_of_chats(
         shared = min(_common_prefix_length(good, bad), max(len(good) - 1, 0))
     if not shared:
         head = _messages_of_side(draft, prompt, "user") if prompt is not None else []
-        return draft.chat(head + good, len(head), bad)
+        return draft.make_conversation(head + good, len(head), bad)
     if prompt not in [message.get("content") for message in good[:shared]]:
         # The prompt's column says something else than the turns that are used: it counts as unused.
         draft.taken.discard("prompt")
-    return draft.chat(good, shared, bad[shared:])
+    return draft.make_conversation(good, shared, bad[shared:])
 
 
 def read_kto(draft: ConversationDraft) -> Conversation:

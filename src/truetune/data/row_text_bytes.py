@@ -42,7 +42,7 @@ def text_bytes_of_rows(sources: Iterable[DataFile]) -> list[int] | None:
     return sizes
 
 
-def text_bytes_of_first_rows(sources: Iterable[DataFile]) -> tuple[list[int], bool]:
+def text_bytes_of_first_rows_and_if_all(sources: Iterable[DataFile]) -> tuple[list[int], bool]:
     """The number of bytes of the texts in each of the first rows, and whether these are all rows.
 
     Args:

@@ -27,7 +27,7 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.source.notebook_code_cells import read_code_cells
-from truetune.source.parsed_source_file import decode_source_file
+from truetune.source.parsed_source_file import decode_source_file_with_codec
 
 MAX_FILES = 200
 """Files that are opened; a folder of more holds the shards of one data set"""
@@ -150,7 +150,7 @@ class FolderFiles(NamedTuple):
     """Rows of which a script makes the rows that are trained"""
 
 
-def sort_folder_files(folder: Path) -> FolderFiles | None:
+def classify_folder_files(folder: Path) -> FolderFiles | None:
     """The files in a folder by what they are: training rows, predictions, others. None if all are
     training rows, or the folder can't be sorted.
     """
@@ -174,7 +174,7 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
 
 def _kind_of_file(path: str, rows: Mapping[str, Mapping[str, Any]]) -> FileKind:
     """What a file of rows is, by the first rows of all files and by the scripts beside them."""
-    if _holds_judge_verdicts(rows[path]):
+    if _holds_judge_verdicts(rows[path]) or _is_definition_of_tool(rows[path]):
         return "other"
     if _holds_predictions(path, rows):
         return "prediction"
@@ -209,7 +209,7 @@ def list_prediction_files(paths: Sequence[str]) -> tuple[str, ...]:
     files: list[str] = []
     for path in paths:
         if Path(path).is_dir():
-            sorted_files = sort_folder_files(Path(path))
+            sorted_files = classify_folder_files(Path(path))
             files += sorted_files.predictions if sorted_files else ()
             files += filter(_is_surely_predictions, _prediction_files_below(Path(path)))
         elif Path(path).is_file() and _is_surely_predictions(path):
@@ -262,6 +262,15 @@ def _holds_judge_verdicts(row: Mapping[str, Any]) -> bool:
     return is_row_of_verdicts(dict(row)) and not _columns_fit_a_format(row)
 
 
+def _is_definition_of_tool(row: Mapping[str, Any]) -> bool:
+    """Does a row define a tool that a model may call: its name, and the JSON schema of its arguments?"""
+    function = row.get("function") if row.get("type") == "function" else row
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        return False
+    schema = function.get("parameters", function.get("input_schema"))
+    return isinstance(schema, Mapping) and schema.get("type") == "object"
+
+
 def _sources_if_all_text_and_few(folder: Path) -> list[DataFile]:
     """The data files of a folder, if all are of text and not too many; otherwise none."""
     try:
@@ -278,11 +287,13 @@ def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool
         path, rows[path]
     ):
         return True
-    if _is_reply_beside_answer(path, rows[path]):
+    if _is_untrained_row_with_two_answers(path, rows[path]):
         return True
     if not _is_row_of_prediction(rows[path], POSSIBLE_PREDICTIONS):
         return False
-    if _has_training_rows_of_other_columns(path, rows) or _is_scored_by_script(path, rows[path]):
+    if _other_file_has_other_training_columns(path, rows) or _is_scored_and_never_trained_on(
+        path, rows[path]
+    ):
         return True
     return _scripts_train_other_files_only(Path(path))
 
@@ -309,7 +320,7 @@ def _name_means_file(name: str, file: Path) -> bool:
         return False
 
 
-def _is_scored_by_script(path: str, row: Mapping[str, Any]) -> bool:
+def _is_scored_and_never_trained_on(path: str, row: Mapping[str, Any]) -> bool:
     """Does a script score the answers of this file, and none train on it?
 
     `output` and `expected` may be a training row's; a script that compares the two and names the file says what it is.
@@ -331,7 +342,7 @@ def _is_scored_by_script(path: str, row: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_reply_beside_answer(path: str, row: Mapping[str, Any]) -> bool:
+def _is_untrained_row_with_two_answers(path: str, row: Mapping[str, Any]) -> bool:
     """Does a row hold two answers, and what ended one of them, where no script beside trains on its file?
 
     One of the two is the reference: `completion` with its `finish_reason` beside the `answer` of a data set.
@@ -417,7 +428,7 @@ def _is_source_of_trained_file(path: str, rows: Mapping[str, Mapping[str, Any]])
         for other in rows
         if all(_script_names_file(text, Path(other)) for text in trainings)
     ]
-    return _script_makes_other_file(path, trained, _script_writes_file)
+    return _script_makes_target_from_untrained_file(path, trained, _script_writes_file)
 
 
 def _is_raw_source_without_format(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -429,10 +440,10 @@ def _is_raw_source_without_format(path: str, rows: Mapping[str, Mapping[str, Any
     if _columns_fit_a_format(rows[path]):
         return False
     fitting = [Path(other) for other, row in rows.items() if _columns_fit_a_format(row)]
-    return _script_makes_other_file(path, fitting, _script_may_write_file)
+    return _script_makes_target_from_untrained_file(path, fitting, _script_may_write_file)
 
 
-def _script_makes_other_file(
+def _script_makes_target_from_untrained_file(
     path: str, targets: Sequence[Path], writes: Callable[[Path, str], bool]
 ) -> bool:
     """Does a script that trains nothing read this file and write one of the targets, and none train
@@ -539,10 +550,10 @@ def _is_model_answer_written_by_script(
     names_its_rows = any(map(READS_DATA.search, trainings))
     if not names_its_rows or any(file.stem in text for text in trainings):
         return False
-    return any(_writes_model_answers(file, row, text) for text in texts)
+    return any(_script_asks_model_and_writes_answers(file, row, text) for text in texts)
 
 
-def _writes_model_answers(file: Path, row: Mapping[str, Any], script: str) -> bool:
+def _script_asks_model_and_writes_answers(file: Path, row: Mapping[str, Any], script: str) -> bool:
     """Does a script that trains no model ask one, and write its answers into a file with these columns?"""
     if file.name not in script and not _spells_all_columns(script, row):
         return False
@@ -577,7 +588,7 @@ def _read_script_text(path: Path) -> str:
     """The text of a script, of a notebook that of its code; empty where it can't be read."""
     try:
         if path.suffix == ".ipynb":
-            text, _ = decode_source_file(path)
+            text, _ = decode_source_file_with_codec(path)
             return "\n".join(cell.text for cell in read_code_cells(text, str(path)))
         return read_bytes_within_limit(path, SETTINGS_FILE).decode("utf-8", "replace")
     except (OSError, TruetuneError):
@@ -603,7 +614,9 @@ def _columns_fit_a_format(row: Mapping[str, Any]) -> bool:
     return True
 
 
-def _has_training_rows_of_other_columns(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+def _other_file_has_other_training_columns(
+    path: str, rows: Mapping[str, Mapping[str, Any]]
+) -> bool:
     """Does another file hold training rows with other columns? Two splits of one data set have the
     same.
     """

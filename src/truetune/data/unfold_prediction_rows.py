@@ -58,7 +58,7 @@ def unfold_rows(values: Sequence[tuple[Any, str, int]]) -> list[RowLine]:
         return []
     # A log of Evals mixes samplings with other events, so that one of them tells; the others are whole files.
     if any(_is_sampling_event_of_evals(line.row) for line in lines):
-        return list(_rows_of_evals(lines))
+        return list(_rows_of_openai_evals_log(lines))
     if all({"doc", "resps"} <= line.row.keys() for line in lines):
         return list(_rows_of_lm_eval(lines))
     if all(_has_json_cells(line.row) for line in lines):
@@ -229,7 +229,7 @@ def _is_sampling_event_of_evals(row: Row) -> bool:
     )
 
 
-def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
+def _rows_of_openai_evals_log(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples in a log of OpenAI Evals, with what was expected of each."""
     # Evals writes what it expects in an event of its own, with the same sample_id.
     expected = {

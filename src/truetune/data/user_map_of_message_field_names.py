@@ -23,7 +23,7 @@ def is_message_field_key(name: str) -> bool:
     return name.startswith((KEY_PREFIX, ROLE_PREFIX))
 
 
-def roles_by_file_name(columns: Mapping[str, str]) -> dict[str, str]:
+def truetune_role_by_role_in_file(columns: Mapping[str, str]) -> dict[str, str]:
     """The file's name of each role -> truetune's, as far as a column map says so."""
     return {
         source: name.removeprefix(ROLE_PREFIX)
@@ -59,9 +59,9 @@ class MessageNames:
         keys = {
             columns[KEY_PREFIX + key]: key for key in MESSAGE_KEYS if KEY_PREFIX + key in columns
         }
-        return cls(keys, roles_by_file_name(columns))
+        return cls(keys, truetune_role_by_role_in_file(columns))
 
-    def renamed(self, value: Any) -> Any:
+    def rename_fields_of_messages(self, value: Any) -> Any:
         """A column's value with its messages in truetune's names; a value that is no list of
         messages stays as it is.
         """

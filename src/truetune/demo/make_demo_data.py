@@ -41,7 +41,7 @@ def make_demo_data(folder: Path) -> None:
         folder / "tokenizer" / "tokenizer.json",
         json.dumps(parse_json(tokenizer.to_str(), MODEL_FILE), separators=(",", ":")),
     )
-    for name, content in tokenizer_files(tokenizer).items():
+    for name, content in tokenizer_json_configs_by_name(tokenizer).items():
         _write_lines(folder / "tokenizer" / name, json.dumps(content, indent=2))
 
 
@@ -60,7 +60,7 @@ def train_tokenizer(texts: Iterable[str]) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def tokenizer_files(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
+def tokenizer_json_configs_by_name(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
     """The JSON files of the tokenizer's folder besides tokenizer.json, by name."""
     ids = {token: tokenizer.token_to_id(token) for token in SPECIAL}
     named = {"eos_token": END, "pad_token": PAD}

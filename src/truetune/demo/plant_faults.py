@@ -133,7 +133,7 @@ def plant_faults(rows: list[Row], rng: Random) -> list[Row]:
     return spoiled
 
 
-def break_tokenizer(target: Path) -> Path:
+def write_faulty_tokenizer_copy(target: Path) -> Path:
     """A copy of the demo's tokenizer at `target`, with the edits of TOKENIZER_FAULTS."""
     # The one that ships is sound, and stays so.
     shutil.copytree(TOKENIZER, target)

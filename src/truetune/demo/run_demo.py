@@ -23,11 +23,11 @@ from rich.text import Text
 from truetune.checks.check_data import check
 from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
-from truetune.demo.plant_faults import break_tokenizer
+from truetune.demo.plant_faults import write_faulty_tokenizer_copy
 from truetune.demo.train_with_eos_and_own_pad import STEPS, BothTrainings, train_with_both_pads
-from truetune.report.report_terminal import render_data_report_brief
+from truetune.report.report_terminal import draw_verdict_findings_and_counts
 from truetune.report.token_view_terminal import render_token_view
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 from truetune.settings.run_spec import RunSpec
 
 # Those of the extra `train` that the proof imports.
@@ -41,7 +41,9 @@ def run_demo(console: Console) -> int:
     """Run the demo and return the exit code: 1 where it does not show what it should."""
     console.rule("1. A support chat with planted faults, and a tokenizer with two")
     with tempfile.TemporaryDirectory() as folder:
-        spoiled = _check_data(BROKEN, break_tokenizer(Path(folder) / "tokenizer"), console)
+        spoiled = _check_data(
+            BROKEN, write_faulty_tokenizer_copy(Path(folder) / "tokenizer"), console
+        )
     console.rule("2. The same chats, corrected")
     repaired = _check_data(DATA, TOKENIZER, console)
     console.rule("3. What one row teaches, token by token")
@@ -83,7 +85,13 @@ def render_both_trainings(proof: BothTrainings, console: Console) -> None:
     console.print(table)
     console.print(Text(f"\nasked: {proof.question}", style="bold"))
     for outcome in (proof.broken, proof.sound):
-        console.print(Panel(Text(visible(outcome.sample)), title=outcome.name, title_align="left"))
+        console.print(
+            Panel(
+                Text(escape_invisible_characters(outcome.sample)),
+                title=outcome.name,
+                title_align="left",
+            )
+        )
     console.print(
         f"{proof.seconds:.0f} s. The losses cannot tell them apart: a collator that masks labels by"
         " the id of the pad token masked every stop token too."
@@ -95,7 +103,7 @@ def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
     # Paths of an installed package fill half of the terminal.
     with chdir(data.parent):
         report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
-    render_data_report_brief(report, console)
+    draw_verdict_findings_and_counts(report, console)
     return report
 
 

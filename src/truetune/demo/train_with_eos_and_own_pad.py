@@ -17,13 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.check_data import prepare_rule_setup
+from truetune.checks.check_data import load_tokenizer_and_template
 from truetune.checks.reports import TokenView
-from truetune.checks.token_views import make_token_views
+from truetune.checks.tokens_with_text_source_and_label import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
-from truetune.demo.plant_faults import break_tokenizer
+from truetune.demo.plant_faults import write_faulty_tokenizer_copy
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.settings.run_spec import RunSpec
@@ -84,14 +84,19 @@ def train_with_both_pads(
     tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
     with tempfile.TemporaryDirectory() as folder:
         confused = transformers.AutoTokenizer.from_pretrained(
-            break_tokenizer(Path(folder) / "tokenizer")
+            write_faulty_tokenizer_copy(Path(folder) / "tokenizer")
         )
     return BothTrainings(
         broken=_train_and_ask(
-            "pad = eos", confused, views, labels_masked_by_id(views, confused), seed, progress
+            "pad = eos",
+            confused,
+            views,
+            labels_without_pad_token_id(views, confused),
+            seed,
+            progress,
         ),
         sound=_train_and_ask(
-            "pad = <|pad|>", tokenizer, views, labels_masked_by_position(views), seed, progress
+            "pad = <|pad|>", tokenizer, views, labels_of_supervised_tokens(views), seed, progress
         ),
         rows=len(views),
         question=str(views[0].example.row.messages[0]["content"]),
@@ -101,7 +106,7 @@ def train_with_both_pads(
 
 def views_of_single_question_chats() -> list[TokenView]:
     """The first rows of the repaired chats that have one question and one answer, as truetune encodes them."""
-    setup = prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
+    setup = load_tokenizer_and_template(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (
         row for row in read_conversations((str(DATA),)) if len(row.messages) == 2
     )
@@ -111,7 +116,7 @@ def views_of_single_question_chats() -> list[TokenView]:
     )
 
 
-def labels_masked_by_position(views: list[TokenView]) -> Any:
+def labels_of_supervised_tokens(views: list[TokenView]) -> Any:
     """(rows, longest) the ids of the tokens that truetune supervises, IGNORED elsewhere."""
     import torch
 
@@ -124,8 +129,8 @@ def labels_masked_by_position(views: list[TokenView]) -> Any:
     return labels
 
 
-def labels_masked_by_id(views: list[TokenView], tokenizer: Any) -> Any:
-    """The labels as `labels_masked_by_position`, without what transformers' own collator masks:
+def labels_without_pad_token_id(views: list[TokenView], tokenizer: Any) -> Any:
+    """The labels as `labels_of_supervised_tokens`, without what transformers' own collator masks:
     every token whose id is the pad token's.
     """
     import transformers
@@ -133,7 +138,7 @@ def labels_masked_by_id(views: list[TokenView], tokenizer: Any) -> Any:
     # The real one, so that the fault is what its users have.
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     collated = collator([{"input_ids": view.ids.tolist()} for view in views])["labels"]
-    return labels_masked_by_position(views).where(collated != IGNORED, IGNORED)
+    return labels_of_supervised_tokens(views).where(collated != IGNORED, IGNORED)
 
 
 def _train_and_ask(

@@ -32,7 +32,7 @@ def canonical_package_name(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def print_packages(names: list[str]) -> None:
+def print_versions_and_requirements(names: list[str]) -> None:
     """Print the versions of what is installed, and what the named packages require."""
     versions: dict[str, str] = {}
     required: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ DEEPER_CHECKS: dict[str, Any] = {
 """What an import alone does not show"""
 
 
-def import_modules(names: list[str]) -> None:
+def try_imports_and_print_outcomes(names: list[str]) -> None:
     """Import each module, and print how it went; a crash is known by the line that is missing."""
     # File descriptors and not sys.stdout: native libraries print as well.
     os.dup2(2, 1)
@@ -141,4 +141,6 @@ if __name__ == "__main__":
     # The folder of this file: its modules would hide others of the same name.
     sys.path.pop(0)
     warnings.simplefilter("ignore")
-    {"packages": print_packages, "load": import_modules}[sys.argv[1]](sys.argv[2:])
+    {"packages": print_versions_and_requirements, "load": try_imports_and_print_outcomes}[
+        sys.argv[1]
+    ](sys.argv[2:])

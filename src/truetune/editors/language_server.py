@@ -28,7 +28,7 @@ from truetune.checks.findings import Case, Edit, Finding
 from truetune.checks.reports import Report
 from truetune.errors import TruetuneError, UsageError
 from truetune.package import __version__
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 from truetune.settings.run_spec import Severity
 from truetune.source.decode_source_and_convert_positions import LineIndex
 
@@ -128,7 +128,7 @@ class FindingsServer(LanguageServer):
         # A finding has the same edits at each of its places: one action ends it at all of them.
         shown_by_edits: dict[tuple[Edit, ...], list[FileDiagnostic]] = {}
         for shown in checked.diagnostics:
-            if shown.edits and _do_lines_meet(shown.diagnostic.range, params.range):
+            if shown.edits and _do_ranges_share_a_line(shown.diagnostic.range, params.range):
                 shown_by_edits.setdefault(shown.edits, []).append(shown)
         return [
             self._make_quick_fix(uri, checked.lines, places) for places in shown_by_edits.values()
@@ -178,11 +178,11 @@ class FindingsServer(LanguageServer):
         if case is not None:
             detail.insert(1, case.text)
         elif finding.cases:
-            detail.insert(1, _text_with_place(finding.cases[0]))
+            detail.insert(1, _evidence_after_place(finding.cases[0]))
         line, column = _line_and_column(case) if case is not None else (1, 1)
         diagnostic = types.Diagnostic(
             range=self._range_at(lines, line, column),
-            message=visible("\n".join(filter(None, detail))),
+            message=escape_invisible_characters("\n".join(filter(None, detail))),
             severity=SEVERITIES[finding.severity],
             code=finding.rule,
             source="truetune",
@@ -199,7 +199,7 @@ class FindingsServer(LanguageServer):
         named = re.search(re.escape(path) + r":(\d+)", str(error))
         diagnostic = types.Diagnostic(
             range=self._range_at(lines, int(named[1]) if named else 1, 1),
-            message=visible(str(error)),
+            message=escape_invisible_characters(str(error)),
             severity=types.DiagnosticSeverity.Error,
             source="truetune",
         )
@@ -228,16 +228,18 @@ class FindingsServer(LanguageServer):
         content = lines.line(line).rstrip("\r\n")
         begin = column - 1 if column > 1 else len(content) - len(content.lstrip())
         return types.Range(
-            types.Position(line - 1, self._units(content[:begin])),
-            types.Position(line - 1, self._units(content)),
+            types.Position(line - 1, self._text_length_in_client_units(content[:begin])),
+            types.Position(line - 1, self._text_length_in_client_units(content)),
         )
 
     def _position(self, lines: LineIndex, character: int) -> types.Position:
         """The place of a character of a text."""
         line, column = lines.place(character)
-        return types.Position(line - 1, self._units(lines.line(line)[: column - 1]))
+        return types.Position(
+            line - 1, self._text_length_in_client_units(lines.line(line)[: column - 1])
+        )
 
-    def _units(self, text: str) -> int:
+    def _text_length_in_client_units(self, text: str) -> int:
         """The length of a text as the client counts it: UTF-16 code units, unless both agreed on others."""
         return int(self.workspace.position_codec.client_num_units(text))
 
@@ -312,7 +314,7 @@ def _line_and_column(case: Case) -> tuple[int, int]:
     return case.line or 1, case.column or 1
 
 
-def _text_with_place(case: Case) -> str:
+def _evidence_after_place(case: Case) -> str:
     """The evidence at a case in another file, behind its place."""
     return f"{_file_of_case(case) or 'elsewhere'}:{_line_and_column(case)[0]}: {case.text}"
 
@@ -322,6 +324,6 @@ def _is_same_file(name: str | None, path: str) -> bool:
     return name is not None and os.path.realpath(name) == os.path.realpath(path)
 
 
-def _do_lines_meet(one: types.Range, other: types.Range) -> bool:
+def _do_ranges_share_a_line(one: types.Range, other: types.Range) -> bool:
     """Have two ranges a line in common?"""
     return one.start.line <= other.end.line and other.start.line <= one.end.line

@@ -21,7 +21,7 @@ from truetune.encoding.row_fingerprints import (
     IS_CONTENT,
     Fingerprints,
     make_fingerprints,
-    rejected_phrases,
+    phrase_sketches_of_rejected_sides,
     word_sketches,
 )
 from truetune.render.rendering import Rendering
@@ -77,7 +77,7 @@ class Batch:
         """(examples,) the length of each example in tokens."""
         return np.diff(self.offsets)
 
-    def per_example(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def count_true_per_example(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Count the true entries of a token mask in each example: (tokens,) -> (examples,)."""
         # Differences of running totals: one pass over the tokens, however many examples there are.
         total = np.concatenate(([0], np.cumsum(mask)))
@@ -137,7 +137,7 @@ class Batch:
             return chosen
         # A pair is the set of both sides' phrases; the minimum of two sketches is the sketch of the union.
         other = self.rejected_sides
-        rejected = rejected_phrases(other.ids, other.offsets, other.supervised)
+        rejected = phrase_sketches_of_rejected_sides(other.ids, other.offsets, other.supervised)
         numbers = [-1 if i is None else i for i in other._last_example_of_rows(self.rows)]
         return replace(chosen, phrases=np.minimum(chosen.phrases, rejected[numbers]))
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from truetune.data.find_data_files import DataFile
 from truetune.data.split_lines_into_stretches import FileScan
-from truetune.encoding.relative_names_of_data_files import source_names_of
+from truetune.encoding.relative_names_of_data_files import names_relative_to_common_folder
 from truetune.package import __version__
+from truetune.render.find_tokenizer_folder import tokenizer_and_model_files
 from truetune.render.template_probes import Probes
-from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 
 VERSION = 3
@@ -61,7 +61,7 @@ def collect_key_inputs(
         "data": [
             {"file": name, "kind": source.kind, "digest": scan.digest}
             for name, source, scan in zip(
-                source_names_of(sources).names, sources, scans, strict=True
+                names_relative_to_common_folder(sources).names, sources, scans, strict=True
             )
         ],
         "tokenizer": {

@@ -37,7 +37,7 @@ def head_length_and_turn_starts(row: Conversation) -> tuple[int, list[int]]:
     return head, [head, *later]
 
 
-def take_turns(row: Conversation, head: int, start: int, stop: int) -> Conversation:
+def row_with_head_and_turns(row: Conversation, head: int, start: int, stop: int) -> Conversation:
     """The messages before the first turn (`head` of them), and those of `start` to `stop`."""
     messages = [*row.messages[:head], *row.messages[start:stop]]
     prompt = row.prompt_messages
@@ -47,7 +47,7 @@ def take_turns(row: Conversation, head: int, start: int, stop: int) -> Conversat
     return replace(row, messages=messages, prompt_messages=prompt)
 
 
-def pin_trained_turns_up_to_example(row: Conversation, rendering: Rendering) -> Conversation:
+def cut_row_after_example_training_only_it(row: Conversation, rendering: Rendering) -> Conversation:
     """The row up to the end of an example, with only its turns to be learned, whatever stands around them.
 
     With `learn: last`, say, a shorter row would have another last turn.
@@ -71,11 +71,15 @@ def drop_oldest_turns_until_fits(row: Conversation, fits: FitTest) -> Conversati
     low, high = 1, len(starts)
     while low < high:
         middle = (low + high) // 2
-        if fits(take_turns(row, head, starts[middle], len(row.messages))):
+        if fits(row_with_head_and_turns(row, head, starts[middle], len(row.messages))):
             high = middle
         else:
             low = middle + 1
-    return take_turns(row, head, starts[low], len(row.messages)) if low < len(starts) else None
+    return (
+        row_with_head_and_turns(row, head, starts[low], len(row.messages))
+        if low < len(starts)
+        else None
+    )
 
 
 def cut_beginning_of_last_question(row: Conversation, fits: FitTest) -> Conversation | None:
@@ -86,7 +90,7 @@ def cut_beginning_of_last_question(row: Conversation, fits: FitTest) -> Conversa
     if not row.is_chat:
         prompt = row.prompt or ""
         return _longest_ending_that_fits(prompt, lambda text: replace(row, prompt=text), fits)
-    last = take_turns(row, head, starts[-1], len(row.messages))
+    last = row_with_head_and_turns(row, head, starts[-1], len(row.messages))
     question = last.messages[head] if len(last.messages) > head else {}
     content = question.get("content")
     if question.get("role") != "user" or not isinstance(content, str):
@@ -137,12 +141,12 @@ def split_by_turns(row: Conversation, fits: FitTest) -> list[Conversation]:
         low, high = first, len(starts)
         while low < high:
             middle = (low + high) // 2
-            if fits(take_turns(row, head, starts[first], ends[middle])):
+            if fits(row_with_head_and_turns(row, head, starts[first], ends[middle])):
                 low = middle + 1
             else:
                 high = middle
         # At least one turn, or this would never end; the caller drops a part that is too long.
         stop = max(low, first + 1)
-        parts.append(take_turns(row, head, starts[first], ends[stop - 1]))
+        parts.append(row_with_head_and_turns(row, head, starts[first], ends[stop - 1]))
         first = stop
     return parts

@@ -50,7 +50,7 @@ from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.encoded_folder_on_disk import AnyEncodedFolder, encoded_folder_at
 from truetune.encoding.make_arrow_table_of_documents import make_table
 from truetune.encoding.make_documents_or_reject_rows import DocumentsResult
-from truetune.encoding.relative_names_of_data_files import source_names_of
+from truetune.encoding.relative_names_of_data_files import names_relative_to_common_folder
 from truetune.encoding.render_and_encode_in_two_threads import (
     describe_wrong_shortcut,
     retry_without_shortcuts,
@@ -58,7 +58,7 @@ from truetune.encoding.render_and_encode_in_two_threads import (
 from truetune.encoding.spot_check_encoded_rows import verify_random_rows
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
@@ -182,7 +182,7 @@ def encode(
         if not counts["encoded"]:
             # An empty data set would be found by the next run, and trained on.
             why = _explain_nothing_encoded(counts, shards, entry)
-            entry.discard()
+            entry.discard_files_of_run()
             raise DataError(why)
         notices += _notices_on_counts(job.spec, shards)
         manifest: dict[str, Any] = {
@@ -197,7 +197,7 @@ def encode(
             "notices": notices,
         }
         if job.spec.encode.record_root:
-            manifest["root"] = source_names_of(job.sources).root
+            manifest["root"] = names_relative_to_common_folder(job.sources).root
         manifest = entry.publish(shards, manifest, job.spec.encode.form)
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
 
@@ -254,7 +254,7 @@ class Estimate:
     """why examples are dropped and rows rejected, and how many"""
 
     @property
-    def tokens(self) -> int:
+    def token_count_of_first_rows(self) -> int:
         """How many tokens the first rows give, by which the rest is estimated."""
         return self.ledger.total
 
@@ -371,7 +371,7 @@ class Job:
             DataError: for a file that holds no row.
         """
         _check_settings(spec)
-        probes = prepare_probes_of_run(spec)
+        probes = load_tokenizer_and_template_of_run(spec)
         sources = find_data_files_of_paths(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
         size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
@@ -406,7 +406,7 @@ class Job:
     def tasks(self) -> Iterator[tuple[Task, int]]:
         """The tasks of the run in order, each with the bytes that it reads."""
         number = row = 0
-        names = source_names_of(self.sources).names
+        names = names_relative_to_common_folder(self.sources).names
         for source, name, scan in zip(self.sources, names, self.scans, strict=True):
             for stretch in scan.stretches:
                 byte_count = stretch.stop - stretch.start
@@ -498,7 +498,7 @@ def _run_shards(
         nonlocal done, rows, tokens
         done += sizes[shard.number]
         rows += shard.rows
-        tokens += shard.tokens
+        tokens += shard.token_count
         if progress is not None:
             progress("encoding", done, total, rows, tokens)
 
@@ -556,7 +556,9 @@ def _explain_nothing_encoded(
     """The error where nothing could be encoded, with the first reason."""
     rows = f"{counts['rows']:,} row{'s' * (counts['rows'] != 1)}"
     parts = [f"{counts[name]:,} {name}" for name in ("rejected", "dropped") if counts[name]]
-    reason = next(filter(None, (entry.first_reason(shard) for shard in shards)), None)
+    reason = next(
+        filter(None, (entry.why_first_left_out_row_failed(shard) for shard in shards)), None
+    )
     text = f"none of {rows} could be encoded ({', '.join(parts)}): nothing was written"
     return f"{text}; the first: {reason}" if reason else text
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.end_worker_with_parent import set_up_worker_process
 from truetune.encoding.make_documents_or_reject_rows import DocumentMaker
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 TASKS_PER_WORKER = 2
@@ -77,7 +77,7 @@ def _encode_in_worker(spec: str, only_reference: bool, task: Task, store: Store)
 @lru_cache(maxsize=2)
 def _document_maker_of_worker(spec: str, only_reference: bool) -> DocumentMaker:
     """What makes the documents of a run in this worker process; made once and kept."""
-    probes = prepare_probes_of_run(RunSpec.model_validate_json(spec))
+    probes = load_tokenizer_and_template_of_run(RunSpec.model_validate_json(spec))
     return make_document_maker(
         probes, only_reference=only_reference, characters_before_fast_engine=0
     )

@@ -21,8 +21,8 @@ from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, ShardRunner
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.make_documents_or_reject_rows import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
-from truetune.render.template_probes import Probes, prepare_probes_of_run
-from truetune.render.tokenizer_folder import tokenizer_and_model_files
+from truetune.render.find_tokenizer_folder import tokenizer_and_model_files
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 MAX_RETRIES = 5
@@ -74,7 +74,7 @@ class PortableRun(NamedTuple):
                 path = Path(place, name)
                 if path.exists():
                     paths[setting] = str(path)
-            return prepare_probes_of_run(self.spec.model_copy(update=paths))
+            return load_tokenizer_and_template_of_run(self.spec.model_copy(update=paths))
 
 
 def encode_shards_on_cluster(jobs: int | None) -> ShardRunner:

@@ -102,7 +102,7 @@ class Shard:
     """rows of the file by the fields of theirs that no token comes from"""
 
     @property
-    def tokens(self) -> int:
+    def token_count(self) -> int:
         """How many tokens the shard holds."""
         return sum(map(sum, self.ledger))
 
@@ -202,13 +202,13 @@ def _files_on_left_out_examples(
 ) -> dict[str, bytes]:
     """The files of a shard that say what is not in it, by their names; only those that have a line."""
     bodies = {
-        f"{task.number:05d}.dropped.jsonl": _dropped_lines(result, task.name),
-        f"{task.number:05d}.rejected.jsonl": _rejected_lines(result, broken, task.name),
+        f"{task.number:05d}.dropped.jsonl": _dropped_jsonl_bytes(result, task.name),
+        f"{task.number:05d}.rejected.jsonl": _rejected_jsonl_bytes(result, broken, task.name),
     }
     return {name: body for name, body in bodies.items() if body}
 
 
-def _dropped_lines(result: DocumentsResult, file: str) -> bytes:
+def _dropped_jsonl_bytes(result: DocumentsResult, file: str) -> bytes:
     """The bytes of a shard's dropped.jsonl: where each example that is not written stands, and why."""
     return _json_lines(
         {**drop.origin._asdict(), "file": file, "tokens": drop.tokens, "reason": drop.reason}
@@ -216,7 +216,9 @@ def _dropped_lines(result: DocumentsResult, file: str) -> bytes:
     )
 
 
-def _rejected_lines(result: DocumentsResult, broken: Sequence[LineWithoutRow], file: str) -> bytes:
+def _rejected_jsonl_bytes(
+    result: DocumentsResult, broken: Sequence[LineWithoutRow], file: str
+) -> bytes:
     """The bytes of a shard's rejected.jsonl: lines that hold no row, then rows that can't be
     encoded, with their content.
     """
@@ -229,7 +231,7 @@ def _rejected_lines(result: DocumentsResult, broken: Sequence[LineWithoutRow], f
     return _json_lines(records)
 
 
-def first_reason_left_out(shard: Shard, read: Callable[[str], bytes]) -> str | None:
+def why_first_example_was_left_out(shard: Shard, read: Callable[[str], bytes]) -> str | None:
     """Why the first row or example of a shard that is left out is not written, and where it is; None where none is.
 
     `read` gives the bytes of one of the shard's files.

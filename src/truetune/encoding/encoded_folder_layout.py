@@ -95,7 +95,7 @@ def shard_name(i: int, count: int, form: str) -> str:
     return f"{'train' if form == 'parquet' else 'data'}-{i:05d}-of-{count:05d}.{form}"
 
 
-def dataset_files(names: Sequence[str], key: str) -> dict[str, bytes]:
+def load_from_disk_metadata_files(names: Sequence[str], key: str) -> dict[str, bytes]:
     """The files that `datasets.load_from_disk` reads beside Arrow files."""
     state: dict[str, Any] = {
         "_data_files": [{"filename": name} for name in names],

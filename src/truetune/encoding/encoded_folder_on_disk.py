@@ -49,7 +49,8 @@ from truetune.data.guard_output_folder import (
     remove_unchanged_listed_files,
 )
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
-from truetune.encoding.encode_shard import ORIGINS, Shard, first_reason_left_out
+from truetune.encoding.encode_shard import ORIGINS, Shard, why_first_example_was_left_out
+from truetune.encoding.encoded_folder_in_object_store import EncodedFolderInStore
 from truetune.encoding.encoded_folder_layout import (
     ASIDE,
     DATA,
@@ -58,14 +59,13 @@ from truetune.encoding.encoded_folder_layout import (
     MANIFEST,
     ORIGIN,
     WORK,
-    dataset_files,
     files_of_manifest,
     listing_entry,
+    load_from_disk_metadata_files,
     manifest_bytes,
     read_manifest_or_none,
     shard_name,
 )
-from truetune.encoding.encoded_object_store import EncodedFolderInStore
 from truetune.errors import DataError, UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -145,7 +145,7 @@ class EncodedFolderOnDisk:
             # in a folder before it is known to be ours; if one has come meanwhile, what was seen was half written.
             if (
                 not is_empty_lock_file(lock)
-                and (stranger := self._stranger()) is not None
+                and (stranger := self._first_foreign_file()) is not None
                 and not is_empty_lock_file(lock)
             ):
                 raise foreign_file_error(stranger)
@@ -207,13 +207,15 @@ class EncodedFolderOnDisk:
         """Where the shards of the run that has begun are written."""
         return DiskStore((self.work / DATA).absolute())
 
-    def discard(self) -> None:
+    def discard_files_of_run(self) -> None:
         """Remove what the run has written, of which nothing is to be kept. Raises OSError."""
         self._remove_recorded_work_files()
 
-    def first_reason(self, shard: Shard) -> str | None:
+    def why_first_left_out_row_failed(self, shard: Shard) -> str | None:
         """Why the first row of a shard that was left out could not be encoded; None where none was."""
-        return first_reason_left_out(shard, lambda name: (self.work / DATA / name).read_bytes())
+        return why_first_example_was_left_out(
+            shard, lambda name: (self.work / DATA / name).read_bytes()
+        )
 
     def origins(self, shard: Mapping[str, Any]) -> Path:
         """Where each row of a shard came from, if its own file does not say it."""
@@ -240,7 +242,7 @@ class EncodedFolderOnDisk:
                     continue  # dropped and rejected lines, which become one file of all shards
                 new[final] = entry
                 sources[final] = f"{DATA}/{part}"
-        bodies = self._describing_files(shards, names, facts["key"], form)
+        bodies = self._files_beside_shards_by_place(shards, names, facts["key"], form)
         new |= {name: listing_entry(text) for name, text in bodies.items()}
         bodies[MANIFEST] = manifest_bytes(shards, names, facts, new)
         new[MANIFEST] = listing_entry(bodies[MANIFEST])
@@ -255,13 +257,13 @@ class EncodedFolderOnDisk:
         published: dict[str, Any] = json.loads(bodies[MANIFEST])
         return published
 
-    def _describing_files(
+    def _files_beside_shards_by_place(
         self, shards: Sequence[Shard], names: Sequence[str], key: str, form: str
     ) -> dict[str, bytes]:
         """The files beside the shards, by their places: what `datasets` reads, dropped.jsonl and rejected.jsonl."""
         bodies: dict[str, bytes] = {}
         if form == "arrow":
-            for name, text in dataset_files(names, key).items():
+            for name, text in load_from_disk_metadata_files(names, key).items():
                 bodies[f"{DATA}/{name}"] = text
         for aside in ASIDE:
             parts = [self.work / DATA / f"{shard.number:05d}.{aside}" for shard in shards]
@@ -342,10 +344,10 @@ class EncodedFolderOnDisk:
 
     def _refuse_foreign_files(self, instead: str = MOVE_ELSEWHERE) -> None:
         """Raise UsageError, which ends with `instead`, for the first thing that no record of ours lists as it is."""
-        if (stranger := self._stranger()) is not None:
+        if (stranger := self._first_foreign_file()) is not None:
             raise foreign_file_error(stranger, instead)
 
-    def _stranger(self) -> ForeignFile | None:
+    def _first_foreign_file(self) -> ForeignFile | None:
         """The first thing in the folder that no record of ours lists as it is; None where all is ours."""
         return next(self._foreign_files(), None) or next(self._foreign_files_in_work(), None)
 

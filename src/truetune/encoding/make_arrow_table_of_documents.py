@@ -61,7 +61,7 @@ def make_table(
         file: what the column of that name says of all of them; their own path where it is None.
     """
     ordered = _documents_in_pack_order(documents, packs)
-    ids, supervised, source = _concatenate_documents(ordered)
+    ids, supervised, source = _concatenated_ids_supervised_and_sources(ordered)
     layout = _lay_out([len(document.ids) for document in ordered], packs)
     if packs is not None:
         # The label of a document's first token is what the last token of the document before would have to predict.
@@ -125,21 +125,21 @@ def _documents_in_pack_order(
     return ordered
 
 
-def _concatenate_documents(
+def _concatenated_ids_supervised_and_sources(
     documents: Sequence[Document],
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.uint8]]:
     """(tokens,) ids, (tokens,) supervised and (tokens,) source of documents, end to end."""
     return (
-        _concatenate([document.ids for document in documents], np.int32),
-        _concatenate([document.supervised for document in documents], np.bool_),
-        _concatenate([document.source for document in documents], np.uint8),
+        _concatenate_or_empty_array([document.ids for document in documents], np.int32),
+        _concatenate_or_empty_array([document.supervised for document in documents], np.bool_),
+        _concatenate_or_empty_array([document.source for document in documents], np.uint8),
     )
 
 
 def _loss_weights_of_documents(documents: Sequence[Document]) -> NDArray[np.float32]:
     """(tokens,) the loss weights of documents, end to end."""
     weights = [document.weights for document in documents if document.weights is not None]
-    return _concatenate(weights, np.float32)
+    return _concatenate_or_empty_array(weights, np.float32)
 
 
 def _lay_out(lengths: Sequence[int], packs: Sequence[Sequence[int]] | None) -> _RowLayout:
@@ -182,7 +182,7 @@ def _document_numbers_in_rows(layout: _RowLayout) -> NDArray[np.int32]:
     return np.repeat(numbers, layout.lengths).astype(np.int32)
 
 
-def _concatenate(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:
+def _concatenate_or_empty_array(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:
     """`np.concatenate`, which refuses an empty list."""
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=kind)
 

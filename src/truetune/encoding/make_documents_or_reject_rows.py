@@ -23,19 +23,19 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch, Example, RejectedRow
 from truetune.encoding.drop_turns_of_long_rows import (
     cut_beginning_of_last_question,
+    cut_row_after_example_training_only_it,
     drop_oldest_turns_until_fits,
-    pin_trained_turns_up_to_example,
     split_by_turns,
 )
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.find_control_tokens_in_structure import find_forged_token
+from truetune.encoding.find_forged_tokens_in_keys_and_roles import find_first_forged_control_token
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 from truetune.encoding.token_labels_from_character_spans import label_tokens, loss_weights
 from truetune.errors import DataError
-from truetune.render.lost_fields import FieldTracker, LostField
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source
+from truetune.render.row_fields_lost_in_rendering import FieldTracker, LostField
 from truetune.render.text_origins_in_file import text_origins
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.run_spec import RunSpec
@@ -62,7 +62,7 @@ class Document(NamedTuple):
     label: bool | None = None
     """Of preference data: is it the wanted answer?"""
 
-    def part(self, tokens: slice) -> Document:
+    def slice_tokens(self, tokens: slice) -> Document:
         """Some of its tokens."""
         weights = None if self.weights is None else self.weights[tokens]
         return Document(
@@ -197,7 +197,7 @@ class DocumentMaker:
             renderings.setdefault(row.origin.row, (row, []))[1].append(rendering)
         lost: defaultdict[int, list[LostField]] = defaultdict(list)
         for number, (row, own) in renderings.items():
-            lost[number] = self._tracker.lost(row, own)
+            lost[number] = self._tracker.fields_lost_from_training_examples(row, own)
         return lost
 
     def _why_refused_though_rendered(
@@ -214,12 +214,12 @@ class DocumentMaker:
         lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
         if lost:
             return "; ".join(lost)
-        if wrong_kind := self.why_wrong_kind(row):
+        if wrong_kind := self.why_row_unfit_for_this_training(row):
             return wrong_kind
         if self.settings.content_specials == "keep":
             return None
         try:
-            forged = find_forged_token(row, self._controls)
+            forged = find_first_forged_control_token(row, self._controls)
         except RecursionError:
             return "it is nested too deeply"
         if forged is None:
@@ -228,7 +228,7 @@ class DocumentMaker:
             f"{forged}, where it looks like one that the template writes; drop or correct the row"
         )
 
-    def why_wrong_kind(self, row: Conversation) -> str | None:
+    def why_row_unfit_for_this_training(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training; None where it is of use."""
         if not row.is_preference:
             return None
@@ -298,7 +298,7 @@ class DocumentMaker:
         """The document of one example; with a forged control token, it is encoded again or refused."""
         if forged is not None:
             # The rest of the batch keeps its tokens: this example becomes a batch of its own.
-            batch, i = self._encode_forged_as_text(batch, i, forged), 0
+            batch, i = self._encode_example_control_tokens_as_text(batch, i, forged), 0
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         row, rendering = batch.examples[i]
         supervised = batch.supervised[part]
@@ -309,14 +309,20 @@ class DocumentMaker:
         )
         return Document(row.origin, batch.ids[part], batch.source[part], supervised, weights)
 
-    def _encode_forged_as_text(self, batch: Batch, i: int, forged: int) -> Batch:
+    def _encode_example_control_tokens_as_text(self, batch: Batch, i: int, forged: int) -> Batch:
         """The example alone, with the control tokens of its contents encoded as text."""
         example = batch.examples[i]
         if self.settings.content_specials == "error":
             named = self._describe_forged_token(batch, i, forged)
             raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
-        ranges = [(run.start, run.end) for run in example.rendering.runs if IS_FROM_ROW[run.source]]
-        encoded = self.encoder.encode_content_as_text(example.rendering.text, ranges)
+        ranges = [
+            (run.start, run.end)
+            for run in example.rendering.runs_of_text_by_origin
+            if IS_FROM_ROW[run.source]
+        ]
+        encoded = self.encoder.encode_control_tokens_in_content_as_text(
+            example.rendering.text, ranges
+        )
         if encoded is None:
             named = self._describe_forged_token(batch, i, forged)
             raise DataError(
@@ -337,7 +343,11 @@ class DocumentMaker:
     def _describe_forged_token(self, batch: Batch, i: int, forged: int) -> str:
         """A control token, and where in the file it is."""
         row, rendering = batch.examples[i]
-        exact = next(one for one in self.renderer.render_exactly(row) if one.turn == rendering.turn)
+        exact = next(
+            one
+            for one in self.renderer.render_by_template_with_offsets(row)
+            if one.turn == rendering.turn
+        )
         at = int(batch.starts[forged])
         path = next(place.path for place in reversed(text_origins(row, exact)) if place.start <= at)
         return f"the control token {self._token(int(batch.ids[forged]))} is in {path}"
@@ -350,7 +360,7 @@ class DocumentMaker:
         if overflow == "drop" or (row.text is not None and overflow == "truncate-prompt"):
             return []
         if row.text is not None:
-            return self._cut_plain_text(document)
+            return self._split_plain_text_by_max_length(document)
         documents: list[Document] = []
         for part in self._shorter_rows_of_example(row, rendering):
             batch = make_batch([part], self.renderer, self.encoder)
@@ -366,16 +376,16 @@ class DocumentMaker:
         overflow = self.settings.overflow
         shorter = None
         if row.is_chat:
-            row = pin_trained_turns_up_to_example(row, rendering)
+            row = cut_row_after_example_training_only_it(row, rendering)
             # An example of one turn (`history: as-served`) can't be shared out: its other turns are context.
             if overflow == "split" and rendering.turn is None:
-                return split_by_turns(row, self._fits)
-            shorter = drop_oldest_turns_until_fits(row, self._fits)
+                return split_by_turns(row, self._are_all_examples_short_enough)
+            shorter = drop_oldest_turns_until_fits(row, self._are_all_examples_short_enough)
         if shorter is None and overflow == "truncate-prompt":
-            shorter = cut_beginning_of_last_question(row, self._fits)
+            shorter = cut_beginning_of_last_question(row, self._are_all_examples_short_enough)
         return [] if shorter is None else [shorter]
 
-    def _fits(self, row: Conversation) -> bool:
+    def _are_all_examples_short_enough(self, row: Conversation) -> bool:
         """Are all examples of a row short enough? False where the template refuses it."""
         batch = make_batch([row], self.renderer, self.encoder)
         return (
@@ -384,11 +394,12 @@ class DocumentMaker:
             and int(batch.lengths.max()) <= self.limit
         )
 
-    def _cut_plain_text(self, document: Document) -> list[Document]:
+    def _split_plain_text_by_max_length(self, document: Document) -> list[Document]:
         """Plain text in parts of max_length tokens."""
         size = self.limit or len(document.ids)
         return [
-            document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)
+            document.slice_tokens(slice(start, start + size))
+            for start in range(0, len(document.ids), size)
         ]
 
 

@@ -45,7 +45,7 @@ class PreferenceMaker(DocumentMaker):
         if batch.rejected_sides is not None:
             other_rows = [example.row for example in batch.rejected_sides.examples]
             sides.append(self.documents_of_batch(other_rows, batch.rejected_sides))
-        rejected, dropped = _left_out_by_row(sides)
+        rejected, dropped = _rejected_and_dropped_by_row(sides)
         documents = _documents_by_row(sides)
         result.documents = []
         for row in rows:
@@ -67,7 +67,7 @@ class PreferenceMaker(DocumentMaker):
         result.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
         return result
 
-    def why_wrong_kind(self, row: Conversation) -> str | None:
+    def why_row_unfit_for_this_training(self, row: Conversation) -> str | None:
         """Why a row is of no use in training on preferences; None where it is of use."""
         if row.is_preference:
             return None
@@ -77,7 +77,7 @@ class PreferenceMaker(DocumentMaker):
         )
 
 
-def _left_out_by_row(
+def _rejected_and_dropped_by_row(
     sides: Sequence[DocumentsResult],
 ) -> tuple[dict[int, RejectedRow], dict[int, Dropped]]:
     """The rows of which any side is left out, by number: (rejected, dropped)."""
@@ -133,4 +133,4 @@ def _cut_behind_answer(document: Document) -> Document:
     """The document cut behind its answer: preference trainers would count a newline behind the stop
     token in.
     """
-    return document.part(slice(_answer_tokens(document).stop))
+    return document.slice_tokens(slice(_answer_tokens(document).stop))

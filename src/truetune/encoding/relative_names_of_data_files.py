@@ -24,7 +24,7 @@ class SourceNames(NamedTuple):
     """Of each file, in order"""
 
 
-def source_names_of(sources: Sequence[DataFile]) -> SourceNames:
+def names_relative_to_common_folder(sources: Sequence[DataFile]) -> SourceNames:
     """The names of some files, below the folder that holds them all.
 
     Where they have none but the top of the file system, or some are in a store, each is called by as much of the end of

@@ -31,7 +31,7 @@ class RowRenderer(Protocol):
     """What makes examples of rows. Both raise TemplateError."""
 
     def render(self, row: Conversation) -> list[Rendering]: ...
-    def render_exactly(self, row: Conversation) -> list[Rendering]: ...
+    def render_by_template_with_offsets(self, row: Conversation) -> list[Rendering]: ...
 
 
 def retry_without_shortcuts(work: Callable[[bool], T]) -> T:
@@ -97,7 +97,7 @@ def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = 
     sides are rendered, or it is rejected.
     """
     rendered = _Rendered(rows, [], [], [])
-    render = renderer.render_exactly if exact else renderer.render
+    render = renderer.render_by_template_with_offsets if exact else renderer.render
     for row in rows:
         try:
             examples = [Example(row, rendering) for rendering in render(row)]

@@ -120,7 +120,7 @@ def word_sketches(
     return _minhash_sketch(*_hash_tokens(ids, offsets, kept), 0, WORD_HASHES)[numbers]
 
 
-def rejected_phrases(
+def phrase_sketches_of_rejected_sides(
     ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]
 ) -> NDArray[np.uint32]:
     """(examples + 1, HASHES) as `phrases`, of the rejected sides of pairs: their phrases are no chosen side's.

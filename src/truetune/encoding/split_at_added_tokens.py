@@ -43,7 +43,7 @@ def find_piece_rule(backend: tokenizers.Tokenizer) -> PieceRule | None:
             tokens.append(token)
     normalizer = backend.normalizer
     changes_text = normalizer is not None and "normalizers=[]" not in str(normalizer)
-    if any(_depends_on_neighbours(token, changes_text) for token in tokens):
+    if any(_does_added_token_depend_on_neighbours(token, changes_text) for token in tokens):
         return None
     # One special token stands for all when the rule is tried: they are told apart by their text alone.
     special = next((token.content for token in tokens if token.special), None)
@@ -57,7 +57,9 @@ def find_piece_rule(backend: tokenizers.Tokenizer) -> PieceRule | None:
     return None
 
 
-def _depends_on_neighbours(token: tokenizers.AddedToken, changes_text: bool) -> bool:
+def _does_added_token_depend_on_neighbours(
+    token: tokenizers.AddedToken, changes_text: bool
+) -> bool:
     """Does it matter to an added token, or to the text beside it, what stands there?
 
     `changes_text`: the tokenizer has a normalizer, so that a normalized token is found in another text than ours.

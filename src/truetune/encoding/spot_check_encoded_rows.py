@@ -28,7 +28,7 @@ from truetune.encoding.encode_shard import make_document_maker
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.encoded_folder_on_disk import AnyEncodedFolder
 from truetune.encoding.make_documents_or_reject_rows import Document
-from truetune.encoding.relative_names_of_data_files import source_names_of
+from truetune.encoding.relative_names_of_data_files import names_relative_to_common_folder
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.render.template_probes import Probes
@@ -53,7 +53,7 @@ def verify_random_rows(
     maker = make_document_maker(probes, only_reference=True)
     # Not seeded: each use of the data looks at other rows.
     shards = list(_shards_readable_alone(manifest["shards"]))
-    by_name = dict(zip(source_names_of(sources).names, sources, strict=True))
+    by_name = dict(zip(names_relative_to_common_folder(sources).names, sources, strict=True))
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         rows = range(shard["row"], shard["row"] + shard["rows"])
         wanted = set(random.sample(rows, min(count // SHARDS, len(rows))))

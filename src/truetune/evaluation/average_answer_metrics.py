@@ -54,7 +54,7 @@ class RowGroup:
     samples: int
     measures: tuple[Metric, ...]
 
-    def measure(self, name: str) -> Metric | None:
+    def metric_by_name(self, name: str) -> Metric | None:
         """The metric of that name; None where it applies to none of the rows."""
         return next((measure for measure in self.measures if measure.name == name), None)
 
@@ -156,7 +156,7 @@ def _group_by_file(samples: Sequence[Sample]) -> Iterator[RowGroup]:
     yield from groups
     means = []
     for name in [metric.name for metric in groups[0].measures]:
-        of_files = [group.measure(name) for group in groups]
+        of_files = [group.metric_by_name(name) for group in groups]
         measured = [metric for metric in of_files if metric]
         # A mean over some of the files would be compared with means over all of them.
         if len(measured) == len(groups):

@@ -46,7 +46,7 @@ class ChosenPrompts:
     recorded: bool
     """There is a record of what was trained on."""
 
-    def fact(self) -> str:
+    def describe_count_and_source(self) -> str:
         """How many prompts there are, and of what, in a few words."""
         text = f"{len(self.prompts):,} of {self.rows:,} rows of {', '.join(self.data)}"
         if self.left_out:
@@ -96,7 +96,9 @@ def choose_prompts(
     # The run's own files are known by row; only the rows of other files must be looked for.
     if not held_out.held and examples <= MAX_COMPARED:
         overlap = find_training_overlap(model_source, prompts, probes)
-        prompts = prompts if isinstance(overlap, str) else overlap.marked(prompts)
+        prompts = (
+            prompts if isinstance(overlap, str) else overlap.mark_prompts_as_seen_or_not(prompts)
+        )
     return ChosenPrompts(
         prompts=tuple(prompts),
         data=tuple(data),
@@ -107,7 +109,7 @@ def choose_prompts(
     )
 
 
-def rebuild_prompts(
+def rebuild_prompts_for_other_model(
     probes: Probes, prompts: Sequence[Prompt], data: Sequence[str]
 ) -> list[Prompt | None]:
     """The prompts that another model makes of the same rows.

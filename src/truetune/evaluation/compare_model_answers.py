@@ -20,7 +20,7 @@ from truetune.generation.answer_verdicts import (
     answer_faults,
     is_good_answer,
 )
-from truetune.generation.identify_language import languages_differ
+from truetune.generation.identify_language import are_languages_clearly_different
 
 # Chosen, not measured: another wording of the same answer should not be marked, an added explanation should. The
 # count keeps answers of a few words out, whose length doubles with a word.
@@ -84,7 +84,7 @@ class SampleComparison:
     notes: tuple[str, ...] = ()
 
     @property
-    def same(self) -> int:
+    def equal_answer_count(self) -> int:
         """Pairs with the same answer, token by token, the end included"""
         return sum(pair.diverges_at is None for pair in self.pairs)
 
@@ -92,7 +92,7 @@ class SampleComparison:
         """The comparison as JSON values."""
         return {
             "other": self.name,
-            "same": self.same,
+            "same": self.equal_answer_count,
             "figures": [asdict(row) for row in self.figures],
             "pairs": [
                 {
@@ -165,7 +165,7 @@ def describe_change(sample: Sample, other: Sample, limit: int) -> Iterator[str]:
         yield "the same words"
         return
     yield from _describe_new_and_gone_faults(sample, other, limit)
-    if languages_differ(now.language, before.language):
+    if are_languages_clearly_different(now.language, before.language):
         yield f"another language: {now.language}, {before.language} before"
     yield from _describe_change_of_length(len(sample.answer.ids), len(other.answer.ids))
     yield from _describe_change_of_overlap(now.overlap, before.overlap)

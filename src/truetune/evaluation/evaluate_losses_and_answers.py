@@ -21,6 +21,7 @@ from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
+from truetune.evaluation.are_stops_likely_only_at_answer_ends import measure_stop_calibration
 from truetune.evaluation.average_answer_metrics import AnswerMetrics, measure_answers
 from truetune.evaluation.choose_held_out_prompts import (
     find_held_out_files,
@@ -41,9 +42,12 @@ from truetune.evaluation.held_out_token_losses import (
     sum_prompt_losses,
     sum_row_losses,
 )
-from truetune.evaluation.sample_model import Progress, SamplingSettings, ask_model
-from truetune.evaluation.select_evaluation_rows import EvaluationRows, prepare_probes, select_rows
-from truetune.evaluation.stop_calibration import calibrate_stops
+from truetune.evaluation.sample_model import Progress, SamplingSettings, sample_and_score_answers
+from truetune.evaluation.select_evaluation_rows import (
+    EvaluationRows,
+    encode_rows_and_choose_prompts,
+    load_tokenizer_and_template_of_run,
+)
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Sample
@@ -96,11 +100,13 @@ class ModelMeasurer:
         with open_backend(model_source, tokenizer, self.asking.options) as backend:
             ids = [document.ids.tolist() for document in (*rows.fresh, *rows.known)]
             scored = backend.score(
-                ids, stops, self.asking.progress_of(f"scoring {model_source.name}")
+                ids, stops, self.asking.progress_callback_for_task(f"scoring {model_source.name}")
             )
             samples: tuple[Sample, ...] = ()
             if rows.prompts:
-                samples = ask_model(backend, self.probes, rows.prompts, self.asking).samples
+                samples = sample_and_score_answers(
+                    backend, self.probes, rows.prompts, self.asking
+                ).samples
             notes = list(backend.notes)
         if scored is None:
             notes.append(
@@ -125,7 +131,7 @@ class ModelMeasurer:
         count = len(rows.fresh)
         table = sum_row_losses(rows.fresh, scored[:count])
         token = self.probes.tokenizer.backend.id_to_token
-        calibration = calibrate_stops(
+        calibration = measure_stop_calibration(
             rows.fresh, scored[:count], stops, lambda id: token(id) or str(id), **interval
         )
         if calibration is None:
@@ -150,7 +156,9 @@ class ModelMeasurer:
             prompts=sum_prompt_losses(rows.fresh, scored[:count]),
         )
 
-    def for_other(self, model_source: ModelSource, other: ModelSource) -> ModelMeasurer:
+    def measurer_for_other_model(
+        self, model_source: ModelSource, other: ModelSource
+    ) -> ModelMeasurer:
         """The same for another kind of model, which the backend that is named may not open."""
         if DEFAULT_BACKENDS[model_source.kind] == DEFAULT_BACKENDS[other.kind]:
             return self
@@ -223,12 +231,12 @@ def evaluate_model(
     notes: tuple[str, ...] = ()
     if data or not tasks:
         files = find_held_out_files(model_source.run, data)
-        probes = prepare_probes(
+        probes = load_tokenizer_and_template_of_run(
             model_source,
             recorded_format_and_column_names(model_source.run, files) | settings | {"data": files},
         )
         spec = probes.spec
-        rows = select_rows(
+        rows = encode_rows_and_choose_prompts(
             model_source,
             probes,
             files,
@@ -324,7 +332,7 @@ def _measure_models(
     notes += result.notes
     other_result = None
     if other is not None:
-        other_result = measurer.for_other(model_source, other).measure(other)
+        other_result = measurer.measurer_for_other_model(model_source, other).measure(other)
         notes += other_result.notes
     if result.table is None and not result.samples:
         raise UsageError(
@@ -437,7 +445,7 @@ def _losses_of_trained_and_other_rows(
         of=len({document.origin.row for document in documents}),
         seen=result.seen,
         # Only beside a loss on trained rows does this one say anything.
-        unseen=result.measured.loss() if result.seen else None,
+        unseen=result.measured.mean_loss_of_token_kind() if result.seen else None,
         example=rows.first,
     )
 

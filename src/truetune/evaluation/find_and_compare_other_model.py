@@ -59,11 +59,13 @@ def find_other_model(
             f" {size:,} rows: it can't be compared on them"
         )
     if other.folder is not None and other.kind == "model":
-        _refuse_other_texts_of_ids(name, str(other.folder), probes, used_ids)
+        _refuse_tokenizer_reading_ids_otherwise(name, str(other.folder), probes, used_ids)
     return other
 
 
-def _refuse_other_texts_of_ids(name: str, folder: str, probes: Probes, used_ids: list[int]) -> None:
+def _refuse_tokenizer_reading_ids_otherwise(
+    name: str, folder: str, probes: Probes, used_ids: list[int]
+) -> None:
     """Raise UsageError where the model's own tokenizer gives another text to an id that is used."""
     try:
         other_token = load_tokenizer(folder).backend.id_to_token

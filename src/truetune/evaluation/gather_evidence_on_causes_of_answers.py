@@ -33,8 +33,8 @@ from truetune.generation.evidence_on_causes_of_answers import (
     StopEstimate,
     TrainingEffect,
 )
-from truetune.generation.score_answer import score_answer
-from truetune.render.serving_contract import contract_breaks
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
+from truetune.render.serving_contract import describe_breaches_of_serving_contract
 from truetune.render.template_probes import Probes
 from truetune.render.tokenizer import Tokenizer
 
@@ -135,7 +135,7 @@ class _Inquiry:
             kind=self.model_source.kind,
             trained=self.trained,
             recorded=self.recorded,
-            served=_name_tokens(self.tokenizer, self.served),
+            served=_control_tokens_of_ids(self.tokenizer, self.served),
             pad=_find_pad(self.tokenizer),
             contract=self.model_source.contract is not None,
             run=bool(self.model_source.run),
@@ -150,7 +150,7 @@ class _Inquiry:
             "the references": self.score_references,
             "the prompts alone": self.ask_unbatched,
             "the prompts greedily": self.ask_greedily,
-            "the pace": self.measure_speed,
+            "the pace": self.measure_speed_at_short_and_long_text,
             "the base": self.ask_base,
         }
         for number, (what, question) in enumerate(questions.items(), 1):
@@ -173,7 +173,9 @@ class _Inquiry:
         contract = read_json_object(file, []) if file else None
         if not contract:
             return replace(evidence, contract=False)
-        return replace(evidence, prompts=tuple(contract_breaks(contract, self.probes)))
+        return replace(
+            evidence, prompts=tuple(describe_breaches_of_serving_contract(contract, self.probes))
+        )
 
     def estimate_stopping(self, evidence: ModelEvidence) -> ModelEvidence:
         """P(stop) after the references."""
@@ -193,7 +195,10 @@ class _Inquiry:
         if evidence.temperature or len(samples) < 2:
             return evidence
         shortest = sorted(samples, key=lambda sample: len(sample.prompt.ids))[:UNBATCHED_PROMPTS]
-        divergences = [_find_divergence(self.backend, sample, self.served) for sample in shortest]
+        divergences = [
+            _find_divergence_alone_from_batch(self.backend, sample, self.served)
+            for sample in shortest
+        ]
         return replace(
             evidence,
             unbatched_prompts=len(shortest),
@@ -204,9 +209,11 @@ class _Inquiry:
         """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
         if not evidence.temperature:
             return evidence
-        return replace(evidence, greedy=self._sample_some(self.backend, GREEDY_PROMPTS))
+        return replace(
+            evidence, greedy=self._sample_first_prompts_greedily(self.backend, GREEDY_PROMPTS)
+        )
 
-    def measure_speed(self, evidence: ModelEvidence) -> ModelEvidence:
+    def measure_speed_at_short_and_long_text(self, evidence: ModelEvidence) -> ModelEvidence:
         """What a token costs behind a short and behind a long text."""
         return replace(evidence, speed=self.backend.pace())
 
@@ -216,7 +223,7 @@ class _Inquiry:
             if base is None:
                 self.notes.append("the base was not asked: it is not known")
                 return evidence
-            sampled = self._sample_some(base, MAX_BASE_PROMPTS)
+            sampled = self._sample_first_prompts_greedily(base, MAX_BASE_PROMPTS)
             stopping = self._stop_estimate(base, sampled.looks[-1])
             evidence = replace(evidence, base=sampled, base_stopping=stopping)
             # Both must be scored, or neither says anything.
@@ -224,8 +231,10 @@ class _Inquiry:
                 base_logprobs = _score_references(base, self.prompts)
                 evidence = replace(
                     evidence,
-                    effect=_measure_effect(self.logprobs, base_logprobs),
-                    prompt_gain=_measure_gain(self.logprobs, base_logprobs),
+                    effect=_measure_logprob_shift_by_training(self.logprobs, base_logprobs),
+                    prompt_gain=_measure_gain_on_prompts_and_references(
+                        self.logprobs, base_logprobs
+                    ),
                 )
             return evidence
 
@@ -235,7 +244,7 @@ class _Inquiry:
             return _median_stop_estimate(sample.answer for sample in sampling_pass.samples)
         return _ask_for_stop_probability(backend, self.prompts, self.asked_stops)
 
-    def _sample_some(self, backend: Backend, count: int) -> SampledRun:
+    def _sample_first_prompts_greedily(self, backend: Backend, count: int) -> SampledRun:
         """What a model answers greedily to the first `count` prompts, in a few sentences."""
         limit = min(self.limit, MAX_BASE_TOKENS)
         sampling_pass = _sample_greedily(
@@ -253,18 +262,18 @@ def _trained_stops_and_whether_recorded(
     """
     recorded_ids = _recorded_stops(model_source)
     if recorded_ids:
-        return _name_tokens(probes.tokenizer, recorded_ids), True
+        return _control_tokens_of_ids(probes.tokenizer, recorded_ids), True
     prompts = list(prompts)
     last_ids = Counter(prompt.reference_ids[-1] for prompt in prompts if prompt.reference_ids)
     most_common = last_ids.most_common(1)
     # An ordinary token at the end is a reference without a stop.
     if most_common and most_common[0][0] in probes.tokenizer.control:
-        return _name_tokens(probes.tokenizer, [most_common[0][0]]), False
+        return _control_tokens_of_ids(probes.tokenizer, [most_common[0][0]]), False
     # Plain texts without a chat have no turns: the template's end of turn is none of theirs.
     if last_ids and all(prompt.chat is None for prompt in prompts):
         return (), False
     terminator = probes.terminator.token if probes.terminator else None
-    return (_name_tokens(probes.tokenizer, [terminator.id]) if terminator else ()), False
+    return (_control_tokens_of_ids(probes.tokenizer, [terminator.id]) if terminator else ()), False
 
 
 def _recorded_stops(model_source: ModelSource) -> list[int]:
@@ -276,7 +285,7 @@ def _recorded_stops(model_source: ModelSource) -> list[int]:
     return [id for id in ids if type(id) is int]
 
 
-def _name_tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[ControlToken, ...]:
+def _control_tokens_of_ids(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[ControlToken, ...]:
     """Ids with their texts, in order."""
     return tuple(ControlToken(str(tokenizer.backend.id_to_token(id)), id) for id in sorted(ids))
 
@@ -314,7 +323,7 @@ def _median_stop_estimate(answers: Iterable[Answer | None]) -> StopEstimate | No
     return StopEstimate(probability, median_low(ranks) if ranks else -1, len(known))
 
 
-def _find_divergence(
+def _find_divergence_alone_from_batch(
     backend: Backend, sample: Sample, stops: frozenset[int]
 ) -> DivergentAnswer | None:
     """Where the answer to a prompt alone parts from that in a batch; None where it does not."""
@@ -428,7 +437,9 @@ def _score_references(backend: Backend, prompts: Sequence[Prompt]) -> _Logprobs 
     return _Logprobs(tuple(of_prompts), tuple(of_references))
 
 
-def _measure_gain(model: _Logprobs, base: _Logprobs | None) -> PromptGain | None:
+def _measure_gain_on_prompts_and_references(
+    model: _Logprobs, base: _Logprobs | None
+) -> PromptGain | None:
     """What the training has gained on prompts and references, in nats/token; None of fewer than two prompts.
 
     Means over all tokens; the error is over prompts, whose tokens depend on each other.
@@ -447,7 +458,9 @@ def _measure_gain(model: _Logprobs, base: _Logprobs | None) -> PromptGain | None
     return PromptGain(float(all_gains.mean()), reference, error, len(all_gains), len(means))
 
 
-def _measure_effect(model: _Logprobs, base: _Logprobs | None) -> TrainingEffect | None:
+def _measure_logprob_shift_by_training(
+    model: _Logprobs, base: _Logprobs | None
+) -> TrainingEffect | None:
     """How far the training has moved the log-probabilities of the references; None where either is not known."""
     if base is None:
         return None

@@ -58,7 +58,7 @@ class RowLosses:
     counts: NDArray[np.int64]
     """(n, KINDS) tokens"""
 
-    def only(self, mask: NDArray[np.bool_]) -> RowLosses:
+    def select_rows(self, mask: NDArray[np.bool_]) -> RowLosses:
         """The losses of the rows that a mask selects."""
         return RowLosses(self.rows[mask], self.sums[mask], self.counts[mask])
 

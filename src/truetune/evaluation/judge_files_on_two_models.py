@@ -288,7 +288,7 @@ def _compare_answers_of_two_models(tables: Sequence[RowTable]) -> Iterator[Equal
         if whole is not None:
             by_file.append(whole)
     for one, other in combinations(by_file, 2):
-        if _are_of_different_models(one.name, other.name):
+        if _is_one_base_and_other_tuned(one.name, other.name):
             yield _count_equal_answers(one, other)
 
 
@@ -296,7 +296,7 @@ def _answers_by_column(table: RowTable) -> list[ModelAnswers]:
     """The answers in two columns, one called by the base and one by the tuned model."""
     names = [name for name, value in table.rows[0][1].items() if isinstance(value, str)]
     for one, other in combinations(names, 2):
-        if _are_of_different_models(one, other) and len(LETTER_RUN.findall(one)) > 1:
+        if _is_one_base_and_other_tuned(one, other) and len(LETTER_RUN.findall(one)) > 1:
             return [_answers_of_column(table, f"column {name}", name) for name in (one, other)]
     return []
 
@@ -359,16 +359,16 @@ def _answers_of_column(table: RowTable, name: str, column: str) -> ModelAnswers:
     return ModelAnswers(name, by_key)
 
 
-def _are_of_different_models(one: str, other: str) -> bool:
+def _is_one_base_and_other_tuned(one: str, other: str) -> bool:
     """Does one name say base, and the other tuned? What both say, such as a common folder, tells neither."""
     first, second = _words_of_name(one), _words_of_name(other)
     own, theirs = first - second, second - first
     return (
-        _has_only_words_of(own, BASE_WORDS, TUNED_WORDS)
-        and _has_only_words_of(theirs, TUNED_WORDS, BASE_WORDS)
+        _has_one_of_words_and_no_other(own, BASE_WORDS, TUNED_WORDS)
+        and _has_one_of_words_and_no_other(theirs, TUNED_WORDS, BASE_WORDS)
     ) or (
-        _has_only_words_of(theirs, BASE_WORDS, TUNED_WORDS)
-        and _has_only_words_of(own, TUNED_WORDS, BASE_WORDS)
+        _has_one_of_words_and_no_other(theirs, BASE_WORDS, TUNED_WORDS)
+        and _has_one_of_words_and_no_other(own, TUNED_WORDS, BASE_WORDS)
     )
 
 
@@ -377,7 +377,7 @@ def _words_of_name(name: str) -> frozenset[str]:
     return frozenset(word.lower() for word in LETTER_RUN.findall(name))
 
 
-def _has_only_words_of(
+def _has_one_of_words_and_no_other(
     words: frozenset[str], these: frozenset[str], others: frozenset[str]
 ) -> bool:
     """Has a name one of these words, and none of the others?"""

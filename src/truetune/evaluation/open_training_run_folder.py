@@ -25,7 +25,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.sampling_pass_files import read_passes_with_limits
+from truetune.generation.sampling_pass_files import read_passes_with_new_token_limits
 from truetune.logs.read_run_log import is_folder_of_run_log, read_run
 from truetune.logs.run_log import RunLog
 from truetune.parsing.input_limits import LOG, LOG_RECORD
@@ -95,7 +95,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
         judgement = _judge_log(log, spec)
         dated = tuple(map(_date_finding_by_figure, judgement.findings))
         return RunFolder(path, log, {}, {}, (), dated, judgement=judgement)
-    looks = read_passes_with_limits(folder)
+    looks = read_passes_with_new_token_limits(folder)
     watch = _read_watch_file(folder / WATCH_FILE, notes)
     record = read_record(folder)
     # A folder of a watcher alone has no log: that is no error there.
@@ -127,7 +127,7 @@ def run_folder_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> Ru
     if not folder.is_dir():
         return RunFolder(path, log, {}, {}, (), dated)
     try:
-        looks = tuple(read_passes_with_limits(folder))
+        looks = tuple(read_passes_with_new_token_limits(folder))
     except DataError as error:
         looks = ()
         notes.append(str(error))

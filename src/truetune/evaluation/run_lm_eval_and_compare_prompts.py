@@ -144,7 +144,7 @@ def _open_model(
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     flags = {
-        "add_bos_token": adds_bos(probes),
+        "add_bos_token": does_tokenizer_add_bos_beside_template(probes),
         # Half precision on a CPU is slow, and some operations of it are missing.
         "dtype": options.dtype or ("float32" if device == "cpu" else "auto"),
         "chat_template_args": dict(probes.spec.template_kwargs) or None,
@@ -199,7 +199,7 @@ def model_class_that_records_prompts(model_class: Any, log: PromptLog) -> Any:
     return RecordingModel
 
 
-def adds_bos(probes: Probes) -> bool:
+def does_tokenizer_add_bos_beside_template(probes: Probes) -> bool:
     """Does the tokenizer begin what is trained with a BOS that the template does not write?
 
     lm-eval adds one by itself unless told not to; two of them are a prompt that was never trained.

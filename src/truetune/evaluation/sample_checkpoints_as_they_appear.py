@@ -48,10 +48,10 @@ from truetune.evaluation.sample_model import (
     DEFAULT_OPTIONS,
     Progress,
     SamplingSettings,
-    ask_model,
     describe_subject,
     judge_with_causes,
-    should_diagnose,
+    sample_and_score_answers,
+    should_look_for_causes_of_failures,
     unanswered_prompts,
 )
 from truetune.evaluation.sample_report import SampleReport, Success
@@ -62,7 +62,7 @@ from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.sampling_pass_files import (
     SAMPLES,
     is_sample_file,
-    read_passes_with_limits,
+    read_passes_with_new_token_limits,
     save_pass,
 )
 from truetune.render.template_probes import Probes
@@ -158,14 +158,14 @@ def follow_checkpoints(
     answers_folder = _open_answers_folder(_choose_answers_folder(folder, files, looks), questions)
     followed.looks |= {
         sampling_pass.step: sampling_pass
-        for sampling_pass, _ in read_passes_with_limits(answers_folder)
+        for sampling_pass, _ in read_passes_with_new_token_limits(answers_folder)
     }
     for sampling_pass in followed.sampled_run().looks:
         say(_pass_in_one_line(sampling_pass, max_new_tokens, "asked before"))
     # What was already told, so that a fault of all checkpoints is told once.
     told_before: dict[str, Finding] = {}
     for step, path in _wait_for_checkpoints(folder, once, wait, followed.notes):
-        fresh = followed.ask(path, step)
+        fresh = followed.sample_checkpoint_if_new(path, step)
         if fresh is None:
             continue
         save_pass(fresh, max_new_tokens, answers_folder)
@@ -200,14 +200,16 @@ class _FollowedRun:
     latest: tuple[ModelSource, Probes] | None = None
     """The checkpoint that was opened last"""
 
-    def ask(self, path: Path, step: int) -> SamplingPass | None:
+    def sample_checkpoint_if_new(self, path: Path, step: int) -> SamplingPass | None:
         """The pass over a checkpoint; None where there is one already, or the run has removed the checkpoint."""
         if step in self.looks:
             return None
         try:
             model_source, probes, chosen = self.open_checkpoint(path)
             with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
-                self.looks[step] = ask_model(backend, probes, chosen.prompts, self.asking, step)
+                self.looks[step] = sample_and_score_answers(
+                    backend, probes, chosen.prompts, self.asking, step
+                )
         except (TruetuneError, OSError):
             # save_total_limit of the Trainer removes old checkpoints, also while they are read.
             if path.is_dir():
@@ -272,7 +274,7 @@ class _FollowedRun:
             self.notes.append(
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
             )
-        elif should_diagnose(last, limit, diagnose):
+        elif should_look_for_causes_of_failures(last, limit, diagnose):
             with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
                 judgement, notes = judge_with_causes(
                     model_source, probes, sampled, backend, self.asking, diagnose

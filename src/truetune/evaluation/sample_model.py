@@ -22,7 +22,7 @@ from truetune.evaluation.choose_held_out_prompts import (
     ChosenPrompts,
     choose_prompts,
     find_held_out_files,
-    rebuild_prompts,
+    rebuild_prompts_for_other_model,
     recorded_format_and_column_names,
 )
 from truetune.evaluation.compare_model_answers import SampleComparison, compare_model_answers
@@ -36,8 +36,8 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.build_prompts import control_token_texts
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.generation.labels_said_by_answers import mark_given_references
-from truetune.generation.score_answer import score_answer
+from truetune.generation.labels_said_by_answers import mark_whether_answers_give_reference
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
 from truetune.render.template_probes import Probes
 
 DEFAULT_OPTIONS = Options()
@@ -68,7 +68,7 @@ class SamplingSettings:
                 f"min_p {self.min_p:g} does nothing to greedy answers: give a temperature as well"
             )
 
-    def decoding(self, stops: frozenset[int]) -> Decoding:
+    def decoding_that_ends_at(self, stops: frozenset[int]) -> Decoding:
         """The settings as a backend takes them; answers end at `stops`."""
         return Decoding(
             stops,
@@ -79,12 +79,12 @@ class SamplingSettings:
             seed=self.seed,
         )
 
-    def progress_of(self, task: str) -> Callable[[int, int], None] | None:
+    def progress_callback_for_task(self, task: str) -> Callable[[int, int], None] | None:
         """Progress on one task: what takes how much is done, of how much."""
         progress = self.progress
         return None if progress is None else lambda done, total: progress(task, done, total)
 
-    def fact(self) -> str:
+    def describe_decoding_in_few_words(self) -> str:
         """How answers are drawn, in a few words for a report."""
         if not self.temperature:
             how = "greedy"
@@ -162,7 +162,7 @@ def sample_model(
     chosen = choose_prompts(model_source, probes, files, count, seed=seed, all_rows=all_rows)
     # The causes are asked while the model is still loaded.
     with open_backend(model_source, probes.tokenizer, options) as backend:
-        sampling_pass = ask_model(backend, probes, chosen.prompts, asking)
+        sampling_pass = sample_and_score_answers(backend, probes, chosen.prompts, asking)
         sampled = SampledRun((sampling_pass,), limit=max_new_tokens, finished=True)
         judgement, notes = judge_with_causes(
             model_source, probes, sampled, backend, asking, diagnose
@@ -171,7 +171,7 @@ def sample_model(
     comparison = None
     if compare is not None:
         other = _find_other_model_and_probes(compare, model_source, probes, base, settings)
-        comparison = _compare_with(other, sampling_pass, files, asking)
+        comparison = _sample_and_compare_other_model(other, sampling_pass, files, asking)
     return SampleReport(
         spec=probes.spec.model_copy(update={"data": files}),
         subjects=(describe_subject(model_source, probes, chosen, asking, backend.kind),),
@@ -189,7 +189,7 @@ def sample_model(
     )
 
 
-def ask_model(
+def sample_and_score_answers(
     backend: Backend,
     probes: Probes,
     prompts: Sequence[Prompt],
@@ -213,8 +213,10 @@ def ask_model(
             f"{backend.name}: the backend {backend.kind} does not draw with min_p; leave it out"
         )
     started = time.perf_counter()
-    decoding = asking.decoding(serving_stops(probes.tokenizer))
-    answers = backend.answers(prompts, decoding, asking.progress_of(f"asking {backend.name}"))
+    decoding = asking.decoding_that_ends_at(serving_stops(probes.tokenizer))
+    answers = backend.answers(
+        prompts, decoding, asking.progress_callback_for_task(f"asking {backend.name}")
+    )
     control = control_token_texts(probes.tokenizer)
     # A backend gives None for a prompt that it can't take: one that is too long, say.
     scored = [
@@ -222,7 +224,7 @@ def ask_model(
         for prompt, answer in zip(prompts, answers, strict=True)
         if answer is not None
     ]
-    samples = mark_given_references(mark_identical_answers(scored))
+    samples = mark_whether_answers_give_reference(mark_identical_answers(scored))
     if not samples:
         raise UsageError(
             f"{backend.name}: no prompt got an answer:"
@@ -254,7 +256,7 @@ def judge_with_causes(
     """
     symptoms = judge_answers(sampled, probes.spec)
     sampling_pass = sampled.looks[-1]
-    if not should_diagnose(sampling_pass, sampled.limit, diagnose):
+    if not should_look_for_causes_of_failures(sampling_pass, sampled.limit, diagnose):
         return symptoms, ()
     evidence = gather_evidence(
         model_source,
@@ -265,7 +267,7 @@ def judge_with_causes(
         options=asking.options,
         limit=sampled.limit,
         temperature=asking.temperature,
-        progress=asking.progress_of("asking why"),
+        progress=asking.progress_callback_for_task("asking why"),
     )
     found_causes = find_causes(evidence, probes.spec)
     # Findings of the rank 0 are worth knowing, and explain nothing.
@@ -288,7 +290,9 @@ def has_failures(sampling_pass: SamplingPass, limit: int) -> bool:
     return False in verdicts or True not in verdicts
 
 
-def should_diagnose(sampling_pass: SamplingPass, limit: int, diagnose: bool | None) -> bool:
+def should_look_for_causes_of_failures(
+    sampling_pass: SamplingPass, limit: int, diagnose: bool | None
+) -> bool:
     """Are causes looked for? `diagnose` is what the user has said; where that is nothing, if answers fail."""
     return has_failures(sampling_pass, limit) if diagnose is None else diagnose
 
@@ -316,9 +320,9 @@ def describe_subject(
     facts = {"by": kind}
     if model_source.base:
         facts["base"] = model_source.base.name
-    facts["prompts"] = chosen.fact()
+    facts["prompts"] = chosen.describe_count_and_source()
     facts["stops at"] = ", ".join(stops) or "no token"
-    facts["answers"] = asking.fact()
+    facts["answers"] = asking.describe_decoding_in_few_words()
     if not chosen.recorded:
         facts["trained on"] = "not known"
     return Subject(model_source.kind, model_source.name, tuple(facts.items()))
@@ -380,7 +384,7 @@ def _find_other_model_and_probes(
     return _OtherModel(name, source, other_probes, tuple(notes), source.kind == model_source.kind)
 
 
-def _compare_with(
+def _sample_and_compare_other_model(
     other: _OtherModel, sampling_pass: SamplingPass, files: Sequence[str], asking: SamplingSettings
 ) -> SampleComparison:
     """The answers of another model to the same rows, beside those of the first.
@@ -392,7 +396,7 @@ def _compare_with(
         asking: how the first was asked.
     """
     prompts = [sample.prompt for sample in sampling_pass.samples]
-    rebuilt = rebuild_prompts(other.probes, prompts, files)
+    rebuilt = rebuild_prompts_for_other_model(other.probes, prompts, files)
     pairs = [
         (sample, prompt)
         for sample, prompt in zip(sampling_pass.samples, rebuilt, strict=True)
@@ -406,7 +410,9 @@ def _compare_with(
     notes = [*other.notes, *_notes_on_differing_prompts(other.name, pairs, len(prompts))]
     options = asking.options if other.same_kind else replace(asking.options, backend=None)
     with open_backend(other.source, other.probes.tokenizer, options) as backend:
-        other_look = ask_model(backend, other.probes, [prompt for _, prompt in pairs], asking)
+        other_look = sample_and_score_answers(
+            backend, other.probes, [prompt for _, prompt in pairs], asking
+        )
         notes += backend.notes
     other_by_row = {sample.prompt.row: sample for sample in other_look.samples}
     answered = [

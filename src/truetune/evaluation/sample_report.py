@@ -70,7 +70,7 @@ COLUMNS = (
     "answer_ids",
     "reference_ids",
 )
-"""Names of the values of one answer, in JSON and in saved files (`sample_values`)"""
+"""Names of the values of one answer, in JSON and in saved files (`sample_as_plain_values`)"""
 META_KEY = b"truetune"
 """What the metadata of a Parquet file of ours have"""
 
@@ -171,7 +171,7 @@ class SampleReport(Report):
                     }
                     for sampling_pass in self.looks
                 ],
-                "samples": [sample_values(sample, self.limit) for sample in self.samples],
+                "samples": [sample_as_plain_values(sample, self.limit) for sample in self.samples],
                 "unanswered": [
                     {"file": p.file, "line": p.line, "row": p.row, "question": p.question}
                     for p in self.unanswered
@@ -186,14 +186,14 @@ class SampleReport(Report):
 
         Raises UsageError where it can't be written, is one of the `inputs`, or holds what truetune did not write.
         """
-        rows = [sample_values(sample, self.limit) for sample in self.samples]
+        rows = [sample_as_plain_values(sample, self.limit) for sample in self.samples]
         # Anything else is JSONL: every tool reads that.
         parquet = path.endswith(".parquet")
         body = _parquet_bytes(rows) if parquet else _json_lines(rows)
         write_output_file(Path(path), body, SAMPLES_FORM, [*inputs, *map(Path, self.spec.data)])
 
 
-def sample_values(sample: Sample, limit: int) -> dict[str, Any]:
+def sample_as_plain_values(sample: Sample, limit: int) -> dict[str, Any]:
     """A sample as plain values by the names of COLUMNS.
 
     Args:

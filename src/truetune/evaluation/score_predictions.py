@@ -30,12 +30,12 @@ from truetune.data.read_predictions import (
     read_predictions,
 )
 from truetune.errors import UsageError
-from truetune.evaluation.explain_scores_beside_predictions import (
+from truetune.evaluation.find_reading_behind_scores_beside_predictions import (
     FigureBeside,
-    compare_figures,
-    figures_beside,
+    count_right_answers_in_usual_ways,
+    explain_scores_found_beside,
     is_same_share,
-    readings_of,
+    right_answer_shares_in_files_beside,
 )
 from truetune.evaluation.judge_files_on_two_models import (
     count_scored_right,
@@ -53,27 +53,27 @@ from truetune.generation.answer_samples import (
     SampledRun,
     SamplingPass,
 )
-from truetune.generation.continued_dialogue import (
+from truetune.generation.answers_continued_by_dialogue_turns import (
     find_continued_dialogues,
     find_turns_behind_answer,
 )
-from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_answers_beside_wrong_rows import row_order_of
-from truetune.generation.find_lost_word_order import find_lost_order
+from truetune.generation.find_answers_cut_at_one_length import excuse_length_where_limit_cut_answers
+from truetune.generation.find_lost_word_order import find_answers_with_lost_word_order
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.generation.json_faults_of_answers import are_references_json, json_fault
 from truetune.generation.labels_said_by_answers import (
     LabelScores,
-    mark_given_references,
+    mark_whether_answers_give_reference,
     score_labels,
 )
 from truetune.generation.parser_selftest_results import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import (
+    answers_behind_repeated_prompts,
     find_prompt_in_front,
-    find_repeated_prompts,
 )
-from truetune.generation.score_answer import score_answer as score_answer
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer as score_answer
 from truetune.generation.split_words import split_words
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
@@ -152,7 +152,7 @@ def score(
     if isinstance(predictions, str | PathLike):
         name = fspath(predictions)
         read = read_predictions([name], columns, look_beside=not row_files)
-        files, figures = (name, *row_files), figures_beside(Path(name))
+        files, figures = (name, *row_files), right_answer_shares_in_files_beside(Path(name))
     else:
         name = LIST_NAME
         listed = predictions_from_lists(
@@ -160,12 +160,12 @@ def score(
         )
         read = ReadPredictions(listed, {})
         files, figures = tuple(row_files), []
-    all_predictions = _fill_from_row_files(read, row_files)
+    all_predictions = _fill_prompts_and_references_from_files(read, row_files)
     has_parser = parser is not None
     if parse is None and _are_json_answers(all_predictions):
         # Otherwise answers that are no JSON would count neither as right nor as wrong.
         parser, parse = JSON_PARSER, make_parser(JSON_PARSER)
-    looks = tuple(build_passes(all_predictions, parse))
+    looks = tuple(build_scored_passes_by_step(all_predictions, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
     selftest = _try_parser_on_references(parse, parser, looks[-1])
     labels = score_labels(*_answers_and_references(looks[-1]))
@@ -201,7 +201,9 @@ def score(
     )
 
 
-def _fill_from_row_files(read: ReadPredictions, row_files: Sequence[str]) -> Sequence[Prediction]:
+def _fill_prompts_and_references_from_files(
+    read: ReadPredictions, row_files: Sequence[str]
+) -> Sequence[Prediction]:
     """The predictions that were read, with the prompts and references of row files."""
     filled = (
         fill_prompts_and_references_from_rows(read.predictions, row_files)
@@ -247,7 +249,7 @@ def _without_exact_match_note(
     return replace(judgement, findings=tuple(kept))
 
 
-def build_passes(
+def build_scored_passes_by_step(
     predictions: Sequence[Prediction], parse: Parser | None = None
 ) -> Iterator[SamplingPass]:
     """The predictions with their scores, those of each step together, by step.
@@ -261,9 +263,11 @@ def build_passes(
     for step in sorted({prediction.step for prediction in predictions}):
         of_step = _remove_decoded_prompts([one for one in predictions if one.step == step])
         built = [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
-        samples = mark_given_references(mark_identical_answers(_mark_continued_dialogues(built)))
+        samples = mark_whether_answers_give_reference(
+            mark_identical_answers(_mark_continued_dialogues(built))
+        )
         ordered = _mark_references_of_other_rows(_mark_lost_word_order(samples))
-        yield SamplingPass(step, clear_length_of_cut_answers(ordered, NO_LIMIT), 0.0)
+        yield SamplingPass(step, excuse_length_where_limit_cut_answers(ordered, NO_LIMIT), 0.0)
 
 
 def _remove_decoded_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -287,7 +291,7 @@ def _remove_decoded_prompts(predictions: Sequence[Prediction]) -> list[Predictio
 
 def _texts_behind_repeated_prompts(predictions: Sequence[Prediction]) -> tuple[str | None, ...]:
     """What stands behind the prompts of those predictions that begin with all of their own."""
-    return find_repeated_prompts(
+    return answers_behind_repeated_prompts(
         [one.text for one in predictions],
         [_turns_before_answer(one) for one in predictions],
         [one.reference for one in predictions],
@@ -320,7 +324,7 @@ def _mark_continued_dialogues(samples: Sequence[Sample]) -> list[Sample]:
 
 def _mark_lost_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples of one step, with `Scores.garbage` where the words of the references have lost their order."""
-    lost = find_lost_order(
+    lost = find_answers_with_lost_word_order(
         [sample.answer.text for sample in samples],
         [sample.prompt.reference for sample in samples],
         [sample.prompt.question for sample in samples],
@@ -462,8 +466,9 @@ def _describe_readings_and_own_scores(
     if labels is not None:
         yield describe_label_scores(labels)
     if figures:
-        yield from compare_figures(
-            figures, readings_of(*_answers_and_references(sampling_pass), labels)
+        yield from explain_scores_found_beside(
+            figures,
+            count_right_answers_in_usual_ways(*_answers_and_references(sampling_pass), labels),
         )
 
 
@@ -476,7 +481,8 @@ def _warn_where_own_score_counts_labels(
     if labels is None or not figures:
         return tuple(findings)
     in_text, by_first = (
-        right / labels.rows for right in (labels.right_by_text, labels.right_by_first)
+        right / labels.rows
+        for right in (labels.right_count_by_substring, labels.right_count_by_first_label)
     )
     # Where both readings give the same figure, nothing tells which one made it.
     same = [one for one in figures if is_same_share(one.value, in_text)]

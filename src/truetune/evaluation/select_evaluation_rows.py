@@ -56,7 +56,9 @@ class EvaluationRows:
     notes: tuple[str, ...]
 
 
-def prepare_probes(model_source: ModelSource, settings: Mapping[str, Any]) -> Probes:
+def load_tokenizer_and_template_of_run(
+    model_source: ModelSource, settings: Mapping[str, Any]
+) -> Probes:
     """Tokenizer and template as the run encoded its rows; what is longer than the model has positions is too long."""
     recorded = (model_source.run.get("settings") or {}).get("encode") or {}
     # Both decide which tokens there are; a loss on other tokens than in training means nothing.
@@ -67,7 +69,7 @@ def prepare_probes(model_source: ModelSource, settings: Mapping[str, Any]) -> Pr
     return replace(probes, spec=probes.spec.model_copy(update={"max_length": longest}))
 
 
-def select_rows(
+def encode_rows_and_choose_prompts(
     model_source: ModelSource,
     probes: Probes,
     files: Sequence[str],

@@ -106,9 +106,9 @@ def _facts_of_log(run: RunFolder) -> Iterator[tuple[str, str]]:
         yield "log", "none: only what was watched"
         return
     yield "written by", log.format
-    total = log.total_steps
+    total = log.planned_steps
     yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
-    yield "epochs", f"{log.epochs:.3g}" if log.epochs else ""
+    yield "epochs", f"{log.epochs_at_end:.3g}" if log.epochs_at_end else ""
     loss = log.curve("loss").finite()
     if loss:
         records = log.curve("loss").step.size

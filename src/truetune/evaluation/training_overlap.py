@@ -61,7 +61,7 @@ class TrainingOverlap:
     source: str
     """What they were taken from, for a reader"""
 
-    def marked(self, prompts: Sequence[Prompt]) -> list[Prompt]:
+    def mark_prompts_as_seen_or_not(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """The prompts with `seen` as it was found; the same prompt with another answer does not count."""
         return [
             replace(prompt, seen=match is not None and match.how != "prompt")
@@ -215,8 +215,10 @@ def _match_prompts_and_count_examples(
     prompt_texts = [decode(prompt.ids) for prompt in prompts]
     whole_texts = [decode((*prompt.ids, *prompt.reference_ids)) for prompt in prompts]
     by_ids = _PrefixIndex([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
-    by_folded_text = _PrefixIndex([_fold_text(text) for text in whole_texts])
-    by_folded_prompt = _PrefixIndex([_fold_text(text) for text in prompt_texts])
+    by_folded_text = _PrefixIndex([_letters_and_digits_without_case(text) for text in whole_texts])
+    by_folded_prompt = _PrefixIndex(
+        [_letters_and_digits_without_case(text) for text in prompt_texts]
+    )
     # Only the beginning of an example is compared. Twice, for spaces and punctuation that folding drops: a training
     # row may have more of them than the prompt.
     longest = 2 * max(map(len, whole_texts), default=0) + 256
@@ -229,17 +231,17 @@ def _match_prompts_and_count_examples(
             [list(example.ids[:longest]) for example in chunk], skip_special_tokens=False
         )
         for example, text in zip(chunk, texts, strict=True):
-            folded = _fold_text(text[:longest])
+            folded = _letters_and_digits_without_case(text[:longest])
             hits: dict[MatchKind, list[int]] = {
-                "row": by_ids.starts_of(example.ids),
-                "near": by_folded_text.starts_of(folded),
-                "prompt": by_folded_prompt.starts_of(folded),
+                "row": by_ids.numbers_of_prefixes_of(example.ids),
+                "near": by_folded_text.numbers_of_prefixes_of(folded),
+                "prompt": by_folded_prompt.numbers_of_prefixes_of(folded),
             }
-            _keep_surest(matches, hits, example)
+            _note_surest_match_of_each_prompt(matches, hits, example)
     return matches, rows
 
 
-def _keep_surest(
+def _note_surest_match_of_each_prompt(
     matches: list[TrainingMatch | None],
     hits: Mapping[MatchKind, Sequence[int]],
     example: _TrainingExample,
@@ -266,7 +268,7 @@ class _PrefixIndex:
                 self.numbers[start].append(number)
         self.lengths = sorted({len(start) for start in self.numbers})
 
-    def starts_of(self, sequence: Any) -> list[int]:
+    def numbers_of_prefixes_of(self, sequence: Any) -> list[int]:
         """The numbers of the sequences that this one begins with."""
         numbers: list[int] = []
         for length in self.lengths:
@@ -276,6 +278,6 @@ class _PrefixIndex:
         return numbers
 
 
-def _fold_text(text: str) -> str:
+def _letters_and_digits_without_case(text: str) -> str:
     """Letters and digits alone, without case: what is left the same by reformatting."""
     return IGNORED_CHARACTERS.sub("", text.casefold())

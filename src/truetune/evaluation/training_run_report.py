@@ -21,7 +21,7 @@ from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule_catalogue import select_rules
 from truetune.evaluation.open_training_run_folder import RunFolder, open_run, run_folder_of_log
-from truetune.evaluation.sample_report import Success, sample_values
+from truetune.evaluation.sample_report import Success, sample_as_plain_values
 from truetune.evaluation.summarize_training_run_in_words import (
     list_facts,
     list_settings,
@@ -92,7 +92,7 @@ def build_run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     """
     started = time.perf_counter()
     runs = tuple(open_run(path, spec) for path in paths)
-    names = shortest_names(paths)
+    names = shortest_distinguishing_path_ends(paths)
     # Findings of both stand in one list.
     if len(runs) > 1:
         runs = tuple(
@@ -117,7 +117,7 @@ def _describe_run(run: RunFolder) -> Subject:
     return Subject("run", run.path, tuple(brief))
 
 
-def log_values(report: Report) -> dict[str, Any]:
+def page_values_of_only_log(report: Report) -> dict[str, Any]:
     """What the page of a run shows, as plain values, of the one log that a report has read, with
     that log's findings; empty where it has read none or several.
     """
@@ -129,7 +129,10 @@ def log_values(report: Report) -> dict[str, Any]:
     log_rules = {rule.name() for rule in select_rules((), (), "log")}
     findings = (finding for finding in report.findings if finding.rule in log_rules)
     run = run_folder_of_log(path, log, findings)
-    return {"verdict": summarize_run(run), "runs": [_run_values(run, *shortest_names([path]))]}
+    return {
+        "verdict": summarize_run(run),
+        "runs": [_run_values(run, *shortest_distinguishing_path_ends([path]))],
+    }
 
 
 def _label_findings_with_run(run: RunFolder, name: str) -> RunFolder:
@@ -141,7 +144,7 @@ def _label_findings_with_run(run: RunFolder, name: str) -> RunFolder:
     return replace(run, findings=tuple(named))
 
 
-def shortest_names(paths: Sequence[str]) -> tuple[str, ...]:
+def shortest_distinguishing_path_ends(paths: Sequence[str]) -> tuple[str, ...]:
     """The last parts of the paths, as many as tell them apart; equal paths are numbered."""
     reversed_parts = [PurePath(path).parts[::-1] for path in paths]
     longest = max(map(len, reversed_parts), default=0)
@@ -286,7 +289,7 @@ def _pass_values(sampling_pass: SamplingPass, limit: int) -> dict[str, Any]:
     """A pass as plain values, without token ids: a page does not show them."""
     samples = []
     for sample in sampling_pass.samples:
-        values = sample_values(sample, limit)
+        values = sample_as_plain_values(sample, limit)
         samples.append({name: value for name, value in values.items() if not name.endswith("_ids")})
     return {
         "step": sampling_pass.step,

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from truetune.generation.answer_parsers_named_by_user import (
     READING_TIMEOUT_S,
     Parser,
-    parse_answer,
-    same_reading,
+    are_readings_equal_and_not_none,
+    parse_answer_behind_reasoning,
     try_parse,
 )
 from truetune.generation.final_answers import (
@@ -28,8 +28,8 @@ from truetune.generation.final_answers import (
     answer_phrasings,
     find_final_answer,
     holds_final_answer,
-    normalise_reading,
     number_spellings,
+    parsed_answer_as_number_or_letter,
     value_of_bare_text,
 )
 from truetune.generation.parser_selftest_results import ParserReading, ParserSelftest
@@ -76,7 +76,7 @@ class _TimedParser:
         """(what it reads, the same as text for a reader). An exception of the parser is a reading of nothing."""
         started = time.perf_counter()
         try:
-            value = parse_answer(self.parse, text, self.seconds)
+            value = parse_answer_behind_reasoning(self.parse, text, self.seconds)
         except Exception as error:
             value, as_text = (
                 None,
@@ -130,7 +130,7 @@ def try_parser(
     missed = list(_find_missed_golds(golds, readings, finals, of_empty_text))
     shuffled, chance, alike = _score_shuffled_golds(golds, values, finals)
     nothing = list(_try_texts_that_say_nothing(timed, golds, values))
-    nothing += _try_questions(timed, questions, values, shuffled or 0.0)
+    nothing += _find_question_scoring_as_its_answer(timed, questions, values, shuffled or 0.0)
     unstable = list(_find_unstable_readings(timed, golds, readings))
     wrapped = _choose_golds_to_reword(finals, [*missed, *unstable])
     misread, forms = _try_reworded_golds(timed, golds, values, finals, wrapped)
@@ -207,7 +207,7 @@ def _reads_bare_gold_in_answer(parse: Parser, gold: str, answer: str) -> bool:
     return (
         value is not None
         and try_parse(parse, gold) is None
-        and normalise_reading(try_parse(parse, answer)) == value
+        and parsed_answer_as_number_or_letter(try_parse(parse, answer)) == value
     )
 
 
@@ -216,7 +216,7 @@ def _find_slow_text(timed: _TimedParser, golds: Sequence[str]) -> Iterator[Parse
     longest = max(golds, key=len, default="")
     # Once without a clock: imports and compiled patterns of a first call are no slowness.
     with suppress(Exception):
-        parse_answer(timed.parse, longest, 10 * timed.seconds)
+        parse_answer_behind_reasoning(timed.parse, longest, 10 * timed.seconds)
     # Repetitions that end otherwise are what makes nested quantifiers backtrack.
     marks = ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")
     starts = [f"{mark * 200}!" for mark in marks]
@@ -257,9 +257,9 @@ def _find_missed_golds(
     ):
         expected = _final_text(final) or "something"
         # NaN is not equal to itself: a scorer that compares would never count it as right.
-        if not same_reading(value, value):
+        if not are_readings_equal_and_not_none(value, value):
             what = "a gold answer"
-        elif same_reading(value, of_empty_text):
+        elif are_readings_equal_and_not_none(value, of_empty_text):
             what = "a gold answer, read as an empty one is"
         elif final is not None and _is_another_value(value, final):
             what = "a gold answer, read as another value than its final one"
@@ -271,7 +271,7 @@ def _find_missed_golds(
 
 def _is_another_value(value: Any, final: FinalAnswer) -> bool:
     """Is a reading of the final answer's kind, and not its value? A parser may read more than the final answer."""
-    reading = normalise_reading(value)
+    reading = parsed_answer_as_number_or_letter(value)
     return (
         reading is not None and reading[0] == final.kind and not _is_final_value(reading[1], final)
     )
@@ -295,7 +295,7 @@ def _score_shuffled_golds(
     """
     rows, is_known = _comparable_golds_and_whether_known(finals)
     pairs = list(combinations(rows[:MAX_PAIRED_GOLDS], 2))
-    equal = [(a, b) for a, b in pairs if same_reading(values[a], values[b])]
+    equal = [(a, b) for a, b in pairs if are_readings_equal_and_not_none(values[a], values[b])]
     if not pairs or not is_known:
         return (len(equal) / len(pairs) if pairs else None), None, []
     # Many golds may be truly the same ("yes"): only what the parser adds to that is its fault.
@@ -346,7 +346,7 @@ def _try_texts_that_say_nothing(
     for text in (*BLANK_TEXTS, *EMPTY_PHRASES):
         value, as_text = timed.read(text)
         others = (row for row, gold in enumerate(golds) if text in BLANK_TEXTS or text not in gold)
-        right = sum(same_reading(value, values[row]) for row in others)
+        right = sum(are_readings_equal_and_not_none(value, values[row]) for row in others)
         if right:
             what = "an empty answer" if text in BLANK_TEXTS else "a text that says nothing"
             yield ParserReading(
@@ -354,7 +354,7 @@ def _try_texts_that_say_nothing(
             )
 
 
-def _try_questions(
+def _find_question_scoring_as_its_answer(
     timed: _TimedParser, questions: Sequence[str], values: Sequence[Any], chance: float
 ) -> list[ParserReading]:
     """The first question that scores as its own answer, where more do than chance makes; else none.
@@ -368,7 +368,7 @@ def _try_questions(
     scoring = []
     for row, (question, gold) in enumerate(zip(questions, values, strict=False)):
         value, as_text = timed.read(question)
-        if same_reading(value, gold):
+        if are_readings_equal_and_not_none(value, gold):
             what = "the question, given as the answer"
             scoring.append(
                 ParserReading(what, question[-MAX_SHOWN_CHARACTERS:], "nothing", as_text, row)
@@ -414,7 +414,7 @@ def _try_reworded_golds(
         for form, text in (*answer_phrasings(final), *number_spellings(golds[row], final)):
             value, as_text = timed.read(text)
             reading = ParserReading(f"`{form}` for a gold answer", text, final.text, as_text, row)
-            is_right = same_reading(value, values[row])
+            is_right = are_readings_equal_and_not_none(value, values[row])
             # To read nothing of a strange wording is a parser's right; to read another value is not.
             is_misread = not is_right and not _is_no_answer_read(value, final, others)
             outcomes.setdefault(form, []).append(_WrappingOutcome(reading, is_right, is_misread))
@@ -433,8 +433,8 @@ def _is_no_answer_read(value: Any, final: FinalAnswer, others: Sequence[Any]) ->
         return value is None
     return (
         isinstance(value, str)
-        and normalise_reading(value) is None
-        and not any(same_reading(value, other) for other in others)
+        and parsed_answer_as_number_or_letter(value) is None
+        and not any(are_readings_equal_and_not_none(value, other) for other in others)
     )
 
 
@@ -446,7 +446,9 @@ def _find_unstable_readings(
         value, as_text = readings[row]
         second_value, second_shown = timed.read(golds[row])
         # A reading that is not equal to itself is told as a missed gold.
-        if same_reading(value, value) and not same_reading(second_value, value):
+        if are_readings_equal_and_not_none(value, value) and not are_readings_equal_and_not_none(
+            second_value, value
+        ):
             yield ParserReading(
                 "a gold answer, a second time",
                 golds[row][-MAX_SHOWN_CHARACTERS:],
@@ -458,7 +460,11 @@ def _find_unstable_readings(
 
 def _share_of_golds_scored(value: Any, values: Sequence[Any]) -> float:
     """The share of the golds that one reading scores with."""
-    return sum(same_reading(value, gold) for gold in values) / len(values) if values else 0.0
+    return (
+        sum(are_readings_equal_and_not_none(value, gold) for gold in values) / len(values)
+        if values
+        else 0.0
+    )
 
 
 def _distinct_readings(values: Sequence[Any]) -> list[Any]:
@@ -467,7 +473,7 @@ def _distinct_readings(values: Sequence[Any]) -> list[Any]:
     for value in values:
         if value is None or len(distinct) >= MAX_PAIRED_GOLDS:
             continue
-        if not any(same_reading(value, other) for other in distinct):
+        if not any(are_readings_equal_and_not_none(value, other) for other in distinct):
             distinct.append(value)
     return distinct
 

@@ -18,9 +18,15 @@ from truetune.checks.rule_runner import not_judged_since_failed
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    Remedy,
+    RemedyContext,
+    RowView,
+    count_reader_problems,
+)
 from truetune.fixing.editable_row_of_file import RowBody
 from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows, RowJudge
-from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, count_reader_problems
 from truetune.fixing.row_edits import (
     DropRow,
     Edit,
@@ -200,7 +206,10 @@ class Fixer:
     ) -> list[tuple[FixRow, RowView]]:
         """The rows that are not dropped, as remedies see them."""
         views = []
-        rejected, supervised = judged_rows.refused_by_template, judged_rows.supervised_tokens()
+        rejected, supervised = (
+            judged_rows.template_refusal_reason_by_row,
+            judged_rows.supervised_token_count_by_row(),
+        )
         prints = judged_rows.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
         for place, row in enumerate(alive):
@@ -294,13 +303,13 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     """
     if count_reader_problems(after.batch) > count_reader_problems(before.batch):
         return False
-    if len(after.refused_by_template) > len(before.refused_by_template):
+    if len(after.template_refusal_reason_by_row) > len(before.template_refusal_reason_by_row):
         return False
     if after.count_turns_with_lost_content() > before.count_turns_with_lost_content():
         return False
     # Rows that teach, not tokens: an edit may rightly shorten an answer, and must not empty it.
-    teaching = sum(map(bool, before.supervised_tokens().values()))
-    return sum(map(bool, after.supervised_tokens().values())) >= teaching
+    teaching = sum(map(bool, before.supervised_token_count_by_row().values()))
+    return sum(map(bool, after.supervised_token_count_by_row().values())) >= teaching
 
 
 def _apply_edits(row: FixRow, edits: Attempt) -> tuple[RowBody, Conversation]:

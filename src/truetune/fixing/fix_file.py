@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from truetune.checks.check_data import Progress, prepare_rule_setup
+from truetune.checks.check_data import Progress, load_tokenizer_and_template
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged, requested_parts_not_judged
 from truetune.checks.rule import DataRule, Setup
@@ -35,11 +35,16 @@ from truetune.encoding.render_and_encode_in_two_threads import retry_without_sho
 from truetune.encoding.row_fingerprints import Fingerprints
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.apply_proved_remedies import Fixer, FixRow, UnfixedCount
+from truetune.fixing.base_of_row_remedies import (
+    ProblemRemedy,
+    Remedy,
+    RemedyContext,
+    count_reader_problems,
+)
 from truetune.fixing.fix_json_and_csv_files import fix_text_file
 from truetune.fixing.fix_parquet_and_arrow_files import fix_table, open_table_writer
 from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows, RowJudge
 from truetune.fixing.line_diff import LineDiff
-from truetune.fixing.remedy import ProblemRemedy, Remedy, RemedyContext, count_reader_problems
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.write_fixed_file_and_change_record import (
     ChangeLog,
@@ -239,10 +244,12 @@ class _FixRun:
         self._unsafe, self._progress = unsafe, progress
         self._hunks: list[str] = []
         self._show_hunk = diff
-        self._diff = None if diff is None else self._take_hunk
+        self._diff = None if diff is None else self._count_and_pass_on_diff_hunk
         has_tokenizer = bool(spec.tokenizer or spec.model)
         self._setup = (
-            prepare_rule_setup(spec, only_reference=only_reference) if has_tokenizer else None
+            load_tokenizer_and_template(spec, only_reference=only_reference)
+            if has_tokenizer
+            else None
         )
         self._judge = RowJudge(self._setup, only_reference=only_reference)
         usable = _usable_remedies(chosen, self._setup)
@@ -287,7 +294,7 @@ class _FixRun:
                 fixed.publish()
         return self._make_result()
 
-    def _take_hunk(self, hunk: str) -> None:
+    def _count_and_pass_on_diff_hunk(self, hunk: str) -> None:
         """Count a hunk of the diff, and pass it to whoever shows it."""
         self._hunks.append(hunk)
         if self._show_hunk is not None:
@@ -380,13 +387,13 @@ class _FixRun:
         def fix_rows(rows: list[FixRow]) -> None:
             """Fix a group, which may be empty, and tell how far it has come."""
             if rows:
-                self._count_group(rows, self._fixer(rows))
+                self._count_record_and_judge_group(rows, self._fixer(rows))
             if self._progress is not None:
                 self._progress(self.rows, raw.tell(), size)
 
         return fix_rows
 
-    def _count_group(self, rows: list[FixRow], judged_rows: JudgedRows) -> None:
+    def _count_record_and_judge_group(self, rows: list[FixRow], judged_rows: JudgedRows) -> None:
         """Count a group of rows, record its changes, and let the rules judge what is left."""
         self.rows += len(rows)
         self.changed_rows += sum(bool(row.changes) and not row.dropped for row in rows)
@@ -405,7 +412,7 @@ class _FixRun:
     def _let_rule_judge_or_exclude_it(self, rule: DataRule, judged_rows: JudgedRows) -> None:
         """Let a rule judge rows; one that fails is excluded, and the others stand."""
         try:
-            rule.batch(judged_rows.batch)
+            rule.add_batch(judged_rows.batch)
         except TruetuneError:
             raise
         except Exception as error:

@@ -20,9 +20,9 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import TemplateError
-from truetune.render.lost_fields import FieldTracker
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
+from truetune.render.row_fields_lost_in_rendering import FieldTracker
 
 
 class RowJudge:
@@ -79,9 +79,9 @@ class _CachingRenderer:
             raise result
         return result
 
-    def render_exactly(self, row: Conversation) -> list[Rendering]:
+    def render_by_template_with_offsets(self, row: Conversation) -> list[Rendering]:
         """The renderings by the exact way, which are not cached: they prove the others."""
-        return self.inner.render_exactly(row)
+        return self.inner.render_by_template_with_offsets(row)
 
 
 class JudgedRows:
@@ -101,13 +101,13 @@ class JudgedRows:
             assert issubclass(kind, DataRule)
             rule_instance = kind(self._setup)
             # A new instance each time: rules count over all rows that they have seen.
-            rule_instance.batch(self.batch)
+            rule_instance.add_batch(self.batch)
             # A finding without a count speaks of the rows as a whole.
             self._counts[rule] = sum(finding.count or 1 for finding in rule_instance.findings())
         return self._counts[rule]
 
     @property
-    def refused_by_template(self) -> dict[int, str]:
+    def template_refusal_reason_by_row(self) -> dict[int, str]:
         """Row number -> why the template refuses it."""
         # Plain text has no template that could refuse it.
         if self._setup is not None and self._setup.probes.template is None:
@@ -128,14 +128,16 @@ class JudgedRows:
         # holds it.
         for _, examples in groupby(self.batch.examples, lambda one: one.row.origin.row):
             own = list(examples)
-            lost = tracker.lost(own[0].row, [one.rendering for one in own])
+            lost = tracker.fields_lost_from_training_examples(
+                own[0].row, [one.rendering for one in own]
+            )
             count += sum(field.effect in ("empties", "changes") for field in lost)
         return count
 
-    def supervised_tokens(self) -> dict[int, int]:
+    def supervised_token_count_by_row(self) -> dict[int, int]:
         """Row number -> how many supervised tokens it has; rows without an example have none."""
         tokens = {row.origin.row: 0 for row in self.batch.rows}
-        counts = self.batch.per_example(self.batch.supervised).tolist()
+        counts = self.batch.count_true_per_example(self.batch.supervised).tolist()
         for example, count in zip(self.batch.examples, counts, strict=True):
             tokens[example.row.origin.row] += count
         return tokens

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
-from truetune.checks.check_data import prepare_rule_setup
+from truetune.checks.check_data import load_tokenizer_and_template
 from truetune.checks.findings import Finding
 from truetune.checks.reports import AnyReport, DataReport
 from truetune.checks.reread_rows_of_findings import reread_rows
-from truetune.checks.template_refusal_cause import template_refusal_cause
+from truetune.checks.template_refusal_cause import template_error_without_quoted_row_text
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import (
     COMPRESSION_SUFFIXES,
@@ -32,10 +32,10 @@ from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.apply_proved_remedies import Fixer, FixRow, MadeChange
+from truetune.fixing.base_of_row_remedies import Remedy, RemedyContext
 from truetune.fixing.editable_row_of_file import JsonBody, RowBody, TableBody
 from truetune.fixing.fix_parquet_and_arrow_files import TypedBody
 from truetune.fixing.judge_rows_before_and_after_edits import RowJudge
-from truetune.fixing.remedy import Remedy, RemedyContext
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_edits import Edit, EditError, format_path
 from truetune.settings.row_formats import is_script_named_as_format
@@ -159,14 +159,14 @@ def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> lis
     frequent cause first.
     """
     # The exact way: a few rows, and nothing may be advised that a shortcut only seems to prove.
-    setup = prepare_rule_setup(spec, only_reference=True)
+    setup = load_tokenizer_and_template(spec, only_reference=True)
     judge, context = RowJudge(setup, only_reference=True), RemedyContext(spec, setup)
     kinds = [remedy for remedy in all_remedies() if remedy.rule == rule]
     bodies = dict(zip((row.origin for row in rows), _read_bodies_of_rows(rows, spec), strict=True))
     groups: dict[str, _CauseGroup] = {}
     for row in rows:
-        reason = judge([row]).refused_by_template.get(row.origin.row)
-        cause = "" if reason is None else template_refusal_cause(row, reason)
+        reason = judge([row]).template_refusal_reason_by_row.get(row.origin.row)
+        cause = "" if reason is None else template_error_without_quoted_row_text(row, reason)
         group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1
         # An edit that may change what a row means is only tried where no safe one helps.

@@ -11,7 +11,7 @@ import pkgutil
 from functools import cache
 
 from truetune.fixing import remedies as package
-from truetune.fixing.remedy import Remedy
+from truetune.fixing.base_of_row_remedies import Remedy
 
 
 @cache

@@ -174,13 +174,13 @@ def _repeated_keys_in_node(
         by_key.setdefault(member.key, []).append(member.value)
     for key, values in by_key.items():
         if len(values) > 1:
-            yield path, key, _mean_different_values(text, values)
+            yield path, key, _do_nodes_differ_in_value(text, values)
         yield from _repeated_keys_in_node(text, values[-1], (*path, key))
     for index, item in enumerate(node.items or ()):
         yield from _repeated_keys_in_node(text, item, (*path, index))
 
 
-def _mean_different_values(text: str, nodes: Sequence[JsonNode]) -> bool:
+def _do_nodes_differ_in_value(text: str, nodes: Sequence[JsonNode]) -> bool:
     """Do values differ in what they mean, not in their spelling? `1.0` and `1.00` are one."""
     values = [
         parse_json(text[node.start : node.end], ROW, surrogates="keep", exact_integers=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from truetune.data.bring_messages_into_openai_form import FUNCTION_CALL
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.data.parse_messages import FUNCTION_CALL
 from truetune.fixing.row_edits import ValuePath
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json

@@ -57,7 +57,7 @@ class _LineKeeper:
         self._kept.append(line)
         return line
 
-    def taken(self) -> list[bytes]:
+    def take_lines_read_since_last_call(self) -> list[bytes]:
         """The lines that were read since the last call."""
         kept, self._kept = self._kept, []
         return kept
@@ -89,9 +89,9 @@ def _pieces_of_lines(source: DataFile, raw: IO[bytes]) -> Iterator[Piece]:
     stream: Any = kept
     for record in read_json_lines(stream, source.path):
         # Lines that hold no row come before the one that the record is of.
-        *blank, line = kept.taken()
+        *blank, line = kept.take_lines_read_since_last_call()
         yield Piece(b"".join(blank), line, record)
-    yield Piece(b"".join(kept.taken()), b"", None)
+    yield Piece(b"".join(kept.take_lines_read_since_last_call()), b"", None)
 
 
 def _pieces_by_offset(source: DataFile, raw: IO[bytes]) -> Iterator[Piece]:

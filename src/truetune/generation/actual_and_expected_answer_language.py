@@ -14,10 +14,10 @@ from typing import NamedTuple
 from truetune.generation.answers_in_wrong_language import LANGUAGE_WORDS, QUOTED, lines_without_code
 from truetune.generation.identify_language import (
     MAX_CHARACTERS,
+    are_languages_clearly_different,
+    count_letters_with_cjk_as_three,
     identify_language,
     language_by_function_words,
-    languages_differ,
-    letter_weight,
 )
 
 # Chosen, not measured: prose with a few terms, numbers and quotations has more.
@@ -99,7 +99,9 @@ class RowLanguages(NamedTuple):
     """Does the prompt say it?"""
 
 
-def row_languages(instructions: str, question: str, answer: str) -> RowLanguages | None:
+def languages_of_answer_and_question(
+    instructions: str, question: str, answer: str
+) -> RowLanguages | None:
     """The languages of an answer and of what it answers; None where one of them can't be told.
 
     Args:
@@ -115,7 +117,7 @@ def row_languages(instructions: str, question: str, answer: str) -> RowLanguages
     asked = named or _identify_by_model_or_words(lines_without_code(question[:MAX_CHARACTERS]))
     if asked is None or answered is None:
         return None
-    if not languages_differ(answered, asked):
+    if not are_languages_clearly_different(answered, asked):
         return RowLanguages(asked, asked, named is not None)
     if named is None and _may_answer_language_be_right(answered, question, answer):
         return None
@@ -145,7 +147,9 @@ def _language_of_answer(answer: str) -> str | None:
         return None
     own_words = QUOTED.sub(" ", _REASONING.sub(" ", answer)[:MAX_CHARACTERS])
     prose = lines_without_code(own_words)
-    if letter_weight(prose) < PROSE_SHARE * letter_weight(own_words):
+    if count_letters_with_cjk_as_three(prose) < PROSE_SHARE * count_letters_with_cjk_as_three(
+        own_words
+    ):
         return None
     return _identify_by_model_or_words(prose)
 

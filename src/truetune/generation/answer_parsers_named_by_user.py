@@ -83,7 +83,9 @@ def make_parser(name: str) -> Parser:
     return _PARSER_MAKERS[kind](rest)
 
 
-def parse_answer(parse: Parser, text: str, seconds: float = READING_TIMEOUT_S) -> Any:
+def parse_answer_behind_reasoning(
+    parse: Parser, text: str, seconds: float = READING_TIMEOUT_S
+) -> Any:
     """What a parser reads of what stands behind the reasoning, within some seconds.
 
     Raises what the parser raises, TimeoutError where it takes longer.
@@ -95,12 +97,12 @@ def parse_answer(parse: Parser, text: str, seconds: float = READING_TIMEOUT_S) -
 def try_parse(parse: Parser, text: str) -> Any | None:
     """What a parser reads of a text; None where nothing is read, for whatever reason."""
     try:
-        return parse_answer(parse, text)
+        return parse_answer_behind_reasoning(parse, text)
     except Exception:
         return None
 
 
-def same_reading(a: Any, b: Any) -> bool:
+def are_readings_equal_and_not_none(a: Any, b: Any) -> bool:
     """Are these two readings equal, and not nothing?"""
     # Readings of a user's function may be anything: numpy's arrays raise where they are asked for their truth.
     try:
@@ -138,7 +140,7 @@ def time_limit(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, remaining, interval)
 
 
-def _read_json(text: str) -> Any:
+def _read_json_of_text_or_fenced_block(text: str) -> Any:
     """The whole text, or the only fenced block or the tool calls in it; raises ValueError. Null is wrapped: None means
     nothing read."""
     calls = _TOOL_CALL.findall(text)
@@ -254,7 +256,7 @@ def _schema_parser(file: str) -> Parser:
 
     def parse(text: str) -> Any:
         # Null is wrapped for the caller, and unwrapped for the schema, which may allow it.
-        value = _read_json(text)
+        value = _read_json_of_text_or_fenced_block(text)
         return value if validator.is_valid(None if value == (None,) else value) else None
 
     return parse
@@ -323,7 +325,7 @@ def _import_file(file: Path) -> Any:
 
 
 _PARSERS: dict[str, Parser] = {
-    JSON_PARSER: _read_json,
+    JSON_PARSER: _read_json_of_text_or_fenced_block,
     "number": _read_number_named_last,
     "choice": _choice_parser("E"),
 }

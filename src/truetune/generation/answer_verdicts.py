@@ -3,11 +3,12 @@
 An answer may have several faults. They are ordered by what tells most of the cause: an empty answer or garbage explains
 all that follows, an echo explains the loop that it is. Reports count each answer once, under the first.
 
-A new fault is a field of `Scores` (`answer_samples`) and a column of `SCHEMA` (`sampling_pass_files`); `score_answer`
-finds it; here it is a `Verdict` with a phrase, at its place in `_faults_of_text` or `_faults_of_length_and_parsing`.
-Terminal, JSON and page show it then. tests/generation/test_answer_verdicts.py and test_sample_files.py fail where one
-of these, or its row in docs/sample.md, is missing. A curve over the steps of a run is asked for in the `MEAN_SCORES`
-of `evaluation/training_run_report.py` and of `training/watch/experiment_trackers.py`, and drawn by
+A new fault is a field of `Scores` (`answer_samples`) and a column of `SCHEMA` (`sampling_pass_files`);
+`score_answer` finds it; here it is a `Verdict` with a phrase, at its place in
+`_faults_of_text` or `_faults_of_length_and_parsing`. Terminal, JSON and page show it then.
+tests/generation/test_answer_verdicts.py and test_sample_files.py fail where one of these, or its row in
+docs/sample.md, is missing. A curve over the steps of a run is asked for in the `MEAN_SCORES` of
+`evaluation/training_run_report.py` and of `training/watch/experiment_trackers.py`, and drawn by
 `report/page/curve_charts.py`.
 """
 

@@ -28,15 +28,15 @@ from itertools import accumulate
 from truetune.generation.garbage_text import ENGLISH_FUNCTION_WORDS
 from truetune.generation.identify_language import (
     NO_PROSE,
+    are_languages_clearly_different,
+    count_letters_with_cjk_as_three,
     has_function_words_of_another_language,
     identify_language,
     is_prose,
     is_surely_not_in_language,
     language_by_function_words,
-    languages_differ,
-    letter_weight,
 )
-from truetune.generation.split_words import split_words_by_stretch
+from truetune.generation.split_words import split_words_between_marks
 
 # Half or double changes nothing: answers in a wrong script have far more.
 MIN_SCRIPT_WEIGHT = 20
@@ -106,7 +106,7 @@ _COMMENT = re.compile(r"\s*(?:#|//|/?\*|--|<!--)")
 QUOTED = re.compile(r"[\"“«„「『《(（‘][^\"”»“」』》)）’\n]{1,200}[\"”»“」』》)）’]")
 
 
-def changes_language(
+def is_answer_in_wrong_language(
     answer: str,
     reference: str,
     question: str,
@@ -126,7 +126,7 @@ def changes_language(
         None where that can't be told.
     """
     own = answer_language or language_by_function_words(lines_without_code(answer))
-    if own and reference_language and languages_differ(own, reference_language):
+    if own and reference_language and are_languages_clearly_different(own, reference_language):
         return True
     before = f"{question}\n{reference}"
     if not reference_language and _speaks_of_languages_or_texts(question):
@@ -151,7 +151,7 @@ def _speaks_of_languages_or_texts(question: str) -> bool:
 
 def _is_english_task_over_other_script(question: str) -> bool:
     """Is it an English task over a text in another script? Its answer may be in either language."""
-    return bool(_TASK.search(question)) and _main_script(question) != "LATIN"
+    return bool(_TASK.search(question)) and _main_writing_script(question) != "LATIN"
 
 
 def turns_to_another_language(answer: str, before: str) -> bool:
@@ -163,7 +163,7 @@ def turns_to_another_language(answer: str, before: str) -> bool:
         prose, counts, _count_letters_by_script(before)
     ):
         return True
-    return _do_beginning_and_end_differ(prose, before)
+    return _do_beginning_and_end_differ_in_language(prose, before)
 
 
 def _is_in_other_script(answer: str, before: str, reference: str, language: str | None) -> bool:
@@ -178,7 +178,7 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
     prose = lines_without_code(answer)
     counts, known = _count_letters_by_script(prose), _count_letters_by_script(before)
     # Without letters on one side there is nothing to compare.
-    if not counts or not known or letter_weight(before) < MIN_QUESTION_WEIGHT:
+    if not counts or not known or count_letters_with_cjk_as_three(before) < MIN_QUESTION_WEIGHT:
         return False
     script, count = counts.most_common(1)[0]
     if count <= MAIN_SCRIPT_SHARE * counts.total():
@@ -188,9 +188,11 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
     # Two letters: one may be a symbol.
     if script == "CJK" and known[script] > 1:
         return _is_japanese_beside_chinese(prose, before)
-    is_alone = len(counts) == 1 and letter_weight(prose) == letter_weight(answer)
+    is_alone = len(counts) == 1 and count_letters_with_cjk_as_three(
+        prose
+    ) == count_letters_with_cjk_as_three(answer)
     least = _min_letter_weight_to_tell(prose, reference, before, is_alone=is_alone)
-    return known[script] < 2 and letter_weight(prose) >= least
+    return known[script] < 2 and count_letters_with_cjk_as_three(prose) >= least
 
 
 def _is_unexpected_latin_language(
@@ -207,15 +209,15 @@ def _is_unexpected_latin_language(
         language: ISO 639-1 of the answer, where it is known.
     """
     # A Latin word in the question may ask for an English answer.
-    if _WORD.search(before) or _main_script(before) == "LATIN":
+    if _WORD.search(before) or _main_writing_script(before) == "LATIN":
         return False
     if language is not None and language == identify_language(before):
         return False
     if _is_short_english_sentence(prose):
         return True
-    return letter_weight(prose) >= MIN_SCRIPT_WEIGHT and _is_mostly_words_of_language(
-        answer, prose, language
-    )
+    return count_letters_with_cjk_as_three(
+        prose
+    ) >= MIN_SCRIPT_WEIGHT and _is_mostly_words_of_language(answer, prose, language)
 
 
 def _is_japanese_beside_chinese(prose: str, before: str) -> bool:
@@ -249,8 +251,8 @@ def _min_letter_weight_to_tell(prose: str, reference: str, before: str, *, is_al
     """
     if not is_alone:
         return MIN_SCRIPT_WEIGHT
-    expected = _main_script(reference)
-    if expected is not None and expected == _main_script(before):
+    expected = _main_writing_script(reference)
+    if expected is not None and expected == _main_writing_script(before):
         return MIN_SHORT_WEIGHT
     return MIN_SENTENCE_WEIGHT if prose.rstrip()[-1:] in _ENDS else MIN_SCRIPT_WEIGHT
 
@@ -261,7 +263,9 @@ def _is_mostly_words_of_language(answer: str, prose: str, language: str | None) 
         _is_english_and_no_name_list(row, LATIN_TEXT_WORDS, LATIN_TEXT_FUNCTION_WORDS)
         for row in _LATIN.findall(prose)
     )
-    return is_known and letter_weight(prose) > MAIN_SCRIPT_SHARE * letter_weight(answer)
+    return is_known and count_letters_with_cjk_as_three(
+        prose
+    ) > MAIN_SCRIPT_SHARE * count_letters_with_cjk_as_three(answer)
 
 
 def _is_short_english_sentence(prose: str) -> bool:
@@ -288,7 +292,7 @@ def _has_stretch_of_foreign_script(prose: str, counts: Counter[str], known: Coun
         known: the same of what was said before.
     """
     # The answer's own script is that of its beginning; what comes later is what it may have turned to.
-    home = _main_script(prose[: max(1, len(prose) // 4)]) or counts.most_common(1)[0][0]
+    home = _main_writing_script(prose[: max(1, len(prose) // 4)]) or counts.most_common(1)[0][0]
     for script, count in counts.items():
         if script == home or known[script] > 1:
             continue
@@ -297,7 +301,10 @@ def _has_stretch_of_foreign_script(prose: str, counts: Counter[str], known: Coun
                 return True
             continue
         weight = count * (3 if script == "CJK" else 1)
-        if weight >= MIN_SCRIPT_WEIGHT and _longest_stretch(prose, script) >= MIN_TURN_LETTERS:
+        if (
+            weight >= MIN_SCRIPT_WEIGHT
+            and _letter_count_of_longest_script_run(prose, script) >= MIN_TURN_LETTERS
+        ):
             return True
     return False
 
@@ -313,11 +320,11 @@ def _is_english_and_no_name_list(
     return says_something and len(words) >= min_words and function_words >= min_function_words
 
 
-def _longest_stretch(text: str, script: str) -> int:
+def _letter_count_of_longest_script_run(text: str, script: str) -> int:
     """Letters of the longest stretch of a script, over spaces and marks; a Chinese one counts as three."""
     longest = length = 0
     for character in _SYMBOL.sub(" ", text):
-        other = script_of(character)
+        other = writing_script_of_letter(character)
         if other is None:
             continue
         length = length + (3 if other == "CJK" else 1) if other == script else 0
@@ -325,10 +332,10 @@ def _longest_stretch(text: str, script: str) -> int:
     return longest
 
 
-def _do_beginning_and_end_differ(prose: str, before: str) -> bool:
+def _do_beginning_and_end_differ_in_language(prose: str, before: str) -> bool:
     """Are the beginning and the end in two languages that are not easily confused?"""
     sentences = [part for part in _SPLIT.split(prose) if part and part.strip()]
-    weights = list(accumulate(map(letter_weight, sentences)))
+    weights = list(accumulate(map(count_letters_with_cjk_as_three, sentences)))
     if not weights or weights[-1] < 2 * MIN_HALF_WEIGHT or LANGUAGE_WORDS.search(before):
         return False
     # Cut between two sentences, as near the middle as there is such a place.
@@ -338,7 +345,7 @@ def _do_beginning_and_end_differ(prose: str, before: str) -> bool:
         return False
     head = identify_language(" ".join(sentences[:middle]))
     tail = identify_language(" ".join(sentences[middle:]))
-    if not languages_differ(head, tail):
+    if not are_languages_clearly_different(head, tail):
         return False
     return tail not in {identify_language(line) for line in before.splitlines()}
 
@@ -350,18 +357,18 @@ def _is_no_question_line_in_language(answer: str, language: str, question: str) 
     """
     line_languages = map(identify_language, (question, *question.splitlines()))
     known = {other for other in line_languages if other}
-    answer_script, question_script = _main_script(answer), _main_script(question)
+    answer_script, question_script = _main_writing_script(answer), _main_writing_script(question)
     if answer_script is None or question_script is None:
         return None
     if answer_script != question_script:
         stands_in_question = any(
             _has_enough_words_in_script(row, answer_script)
-            for row in split_words_by_stretch(question)
+            for row in split_words_between_marks(question)
         )
         if not known or stands_in_question:
             return None
     if known:
-        return all(languages_differ(language, other) for other in known)
+        return all(are_languages_clearly_different(language, other) for other in known)
     # The question is too short to identify its language, but long enough to exclude one.
     is_another = is_surely_not_in_language(
         question, language, sure=has_function_words_of_another_language(question, language)
@@ -371,10 +378,10 @@ def _is_no_question_line_in_language(answer: str, language: str, question: str) 
 
 def _has_enough_words_in_script(stretch: Sequence[str], script: str) -> bool:
     """Are there some words of a script in a row?"""
-    return sum(script_of(word[0]) == script for word in stretch) >= MIN_ROW_WORDS
+    return sum(writing_script_of_letter(word[0]) == script for word in stretch) >= MIN_ROW_WORDS
 
 
-def _main_script(text: str) -> str | None:
+def _main_writing_script(text: str) -> str | None:
     """The script of most of its letters; None without letters."""
     commonest = _count_letters_by_script(text).most_common(1)
     return commonest[0][0] if commonest else None
@@ -382,12 +389,12 @@ def _main_script(text: str) -> str | None:
 
 def _count_letters_by_script(text: str) -> Counter[str]:
     """How many letters of each script; Greek letters of a formula aside."""
-    scripts = map(script_of, _SYMBOL.sub(" ", text))
+    scripts = map(writing_script_of_letter, _SYMBOL.sub(" ", text))
     return Counter(script for script in scripts if script is not None)
 
 
 @cache
-def script_of(character: str) -> str | None:
+def writing_script_of_letter(character: str) -> str | None:
     """The script of a letter, those of Chinese and Japanese as one; None for all that is no letter."""
     if not character.isalpha():
         return None

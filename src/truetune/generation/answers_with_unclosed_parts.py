@@ -1,7 +1,7 @@
 """Answers whose own form says that they were cut: thinking that never ends, a code fence or JSON that nobody closed.
 
-It is told of one text, without others beside it (those: `cut_answers`). The trade-off: only what opens at the beginning
-of an answer, or of a line, counts: a tag that is talked about in a sentence opens nothing.
+It is told of one text, without others beside it (those: `find_answers_cut_at_one_length`). The trade-off: only what
+opens at the beginning of an answer, or of a line, counts: a tag that is talked about in a sentence opens nothing.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import Learn, RunSpec
@@ -71,7 +71,7 @@ def build_prompts(
         skipped: is told why rows that were tried gave none.
 
     Raises:
-        SpecError, TokenizerError, TemplateError: as `truetune.render.template_probes.prepare_probes_of_run`.
+        SpecError, TokenizerError, TemplateError: as `load_tokenizer_and_template_of_run`.
     """
     choose = random.Random(seed)
     sample = _reservoir_sample(rows, count * CANDIDATES_PER_PROMPT, choose)
@@ -82,12 +82,14 @@ def build_prompts(
     for stratum in strata:
         choose.shuffle(stratum)
     reasons: Counter[str] = Counter() if skipped is None else skipped
-    collector = _PromptCollector(PromptMaker(probes or prepare_probes_of_run(spec)), seen, reasons)
+    collector = _PromptCollector(
+        PromptMaker(probes or load_tokenizer_and_template_of_run(spec)), seen, reasons
+    )
     for stratum in strata:
-        collector.fill(stratum, 1)
+        collector.collect_prompts_from_last_candidates(stratum, 1)
     # Strata without a usable row leave room: it is filled from all others.
     rest = [row for stratum in strata for row in stratum]
-    collector.fill(rest, count - len(collector.prompts))
+    collector.collect_prompts_from_last_candidates(rest, count - len(collector.prompts))
     in_order = sorted(collector.prompts.values(), key=lambda pair: pair[0])
     return [prompt for _, prompt in in_order]
 
@@ -103,7 +105,9 @@ class _PromptCollector:
         self.prompts: dict[tuple[int, ...], tuple[int, Prompt]] = {}
         self._maker, self._seen, self._reasons = maker, seen, reasons
 
-    def fill(self, candidates: list[tuple[int, Conversation]], wanted: int) -> None:
+    def collect_prompts_from_last_candidates(
+        self, candidates: list[tuple[int, Conversation]], wanted: int
+    ) -> None:
         """Take rows off the end of `candidates` until so many more prompts are there, or no row is left."""
         while candidates and wanted > 0:
             place, row = candidates.pop()
@@ -222,16 +226,16 @@ class PromptMaker:
         at = _last_trained_message_index(row.messages)
         if at is None:
             raise NoPrompt("it has no answer that is trained")
-        answer = _without_own_keys(row.messages[at])
+        answer = _remove_truetune_keys(row.messages[at])
         # Up to the answer and no further: templates change earlier turns by what comes later.
         until_answer = replace(row, messages=[*row.messages[:at], answer], prompt_messages=None)
-        rendering = self._renderer.render_exactly(until_answer)[0]
+        rendering = self._renderer.render_by_template_with_offsets(until_answer)[0]
         turn = next((turn for turn in rendering.turns if turn.message == at), None)
         if turn is None or turn.start < 0 or not rendering.spans:
             raise NoPrompt("the template leaves its answer out")
         settings = {**self._spec.template_kwargs, **row.template_kwargs}
         prompt = self._render_prompt(row, at, settings)
-        messages = tuple(_without_own_keys(message) for message in row.messages[:at])
+        messages = tuple(_remove_truetune_keys(message) for message in row.messages[:at])
         return _RenderedRow(
             rendering,
             prompt,
@@ -254,7 +258,7 @@ class PromptMaker:
 
     def _render_plain_text(self, row: Conversation) -> _RenderedRow:
         """A prompt and a completion as they are; of plain text, a beginning and the rest."""
-        rendering = self._renderer.render_exactly(row)[0]
+        rendering = self._renderer.render_by_template_with_offsets(row)[0]
         text = rendering.text
         wanted = Source.ASSISTANT if row.text is None else Source.TEXT
         if wanted not in rendering.sources:
@@ -295,7 +299,7 @@ def _last_trained_message_index(messages: list[Message]) -> int | None:
     return None
 
 
-def _without_own_keys(message: Message) -> Message:
+def _remove_truetune_keys(message: Message) -> Message:
     """Without our keys (`train`, `weight`), which no template or server knows."""
     return {key: value for key, value in message.items() if key not in OWN_KEYS}
 

@@ -2,8 +2,8 @@
 
 For training rows (`answer-is-incomplete`), whose texts end in any form: a missing full stop shows nothing, because
 signatures, names, addresses, lists, titles, labels and code end without one. Answers of a model, of which a limit cuts
-many at one length, are judged by `cut_answers`. The trade-off: a cut behind a noun looks like such an end, so that only
-a share of cut texts is recognised; whoever asks counts those and judges the others with them.
+many at one length, are judged by `find_answers_cut_at_one_length`. The trade-off: a cut behind a noun looks like such
+an end, so that only a share of cut texts is recognised; whoever asks counts those and judges the others with them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ends_inside_a_word(text: str, vocabulary: frozenset[str]) -> bool:
 
     Args:
         text: of a few words at least.
-        vocabulary: as `vocabulary_of` makes it of all texts.
+        vocabulary: as `words_and_prefixes_but_last_words` makes it of all texts.
     """
     words = text.rstrip().rpartition("\n")[2].split()
     last = words[-1] if len(words) > 3 else ""
@@ -62,7 +62,7 @@ def ends_inside_a_word(text: str, vocabulary: frozenset[str]) -> bool:
     return is_word and last not in vocabulary and f"{last}*" in vocabulary
 
 
-def vocabulary_of(texts: Sequence[str]) -> frozenset[str]:
+def words_and_prefixes_but_last_words(texts: Sequence[str]) -> frozenset[str]:
     """What `ends_inside_a_word` compares with: the words of texts but their last, and the beginnings of each.
 
     Beginnings are marked by a star: `light` gives `light`, `li*`, `lig*` and `ligh*`. The last words are left out,

@@ -92,7 +92,7 @@ class ModelMeasurements:
     """Empty where they can't be told"""
     stops: StopCalibration | None = None
 
-    def loss(self, source: str = ALL_TOKENS) -> MeanLoss | None:
+    def mean_loss_of_token_kind(self, source: str = ALL_TOKENS) -> MeanLoss | None:
         """The loss of one kind of token; None where it is not known."""
         return next((loss for loss in self.losses if loss.source == source), None)
 
@@ -182,6 +182,6 @@ class EvaluationResults:
     twins: tuple[EqualAnswers, ...] = ()
     """Answers of two models, side by side or in two files"""
 
-    def change(self, source: str = ALL_TOKENS) -> LossChange | None:
+    def loss_change_of_token_kind(self, source: str = ALL_TOKENS) -> LossChange | None:
         """The change of one kind of token; None where nothing was compared."""
         return next((change for change in self.changes if change.source == source), None)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from truetune.generation.split_words import contains_words, split_words
+from truetune.generation.split_words import contains_word_sequence, split_words
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import RowDecoder, parse_json
 from truetune.render.unfilled_example_plan import THINK_END
@@ -105,7 +105,7 @@ def answer_marks(text: str) -> tuple[str, ...]:
     return tuple(name for name, mark in pairs if mark.search(said))
 
 
-def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:
+def parsed_answer_as_number_or_letter(reading: Any) -> tuple[AnswerKind, str] | None:
     """A parser's reading as a number or a letter; None where it is neither."""
     # A bool is an int in Python, and no number that a user means.
     if isinstance(reading, bool):
@@ -179,7 +179,7 @@ def holds_final_answer(answer: str, gold: str) -> bool:
     final = find_final_answer(gold)
     if final is None:
         wanted = split_words(gold)
-        return bool(wanted) and contains_words(split_words(answer), wanted)
+        return bool(wanted) and contains_word_sequence(split_words(answer), wanted)
     own = find_final_answer(answer)
     if own is not None and (own.kind, own.value) == (final.kind, final.value):
         return True
@@ -187,7 +187,7 @@ def holds_final_answer(answer: str, gold: str) -> bool:
         numbers = _NUMBER_IN_TEXT.findall(answer)
         return bool(numbers) and _normalise_number(numbers[-1]) == final.value
     if final.kind == "word":
-        return contains_words(split_words(answer), final.value.split())
+        return contains_word_sequence(split_words(answer), final.value.split())
     return final.kind == "json" and any(_compare_json_in_text(answer, final.value))
 
 

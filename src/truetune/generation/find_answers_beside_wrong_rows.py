@@ -137,16 +137,18 @@ class ReferenceIndex:
         self._longest_posting = max(2.0, MAX_POSTING_SHARE * len(references))
         # A word of an answer that no reference has weighs most: an answer full of them gives none of the references.
         self._unknown_weight = math.log(1 + len(references))
-        self._weights = [sum(map(self._weight, words)) for words in self.word_sets]
-        self.unique = sum(map(self.tells_row, range(len(self.keys))))
+        self._weights = [
+            sum(map(self._inverse_document_frequency, words)) for words in self.word_sets
+        ]
+        self.unique = sum(map(self.does_reference_identify_row, range(len(self.keys))))
 
-    def tells_row(self, row: int) -> bool:
+    def does_reference_identify_row(self, row: int) -> bool:
         """Is a reference long enough, and the only one of its kind?"""
         key = self.keys[row]
         letters = sum(2 if _is_character_dense(c) else 1 for c in key if c.isalnum())
         return letters >= MIN_TELLING_LETTERS and len(self.rows[key]) == 1
 
-    def given_row(self, answer: str, own: int) -> int | None:
+    def find_row_whose_reference_is_given(self, answer: str, own: int) -> int | None:
         """The row whose reference an answer gives; `own` where that is as good; None where it is none."""
         key = " ".join(split_words(answer))
         rows = self.rows.get(key)
@@ -154,7 +156,7 @@ class ReferenceIndex:
             # References that stand several times: the own row is as good as the others.
             if own in rows:
                 return own
-            return rows[0] if self.tells_row(rows[0]) else None
+            return rows[0] if self.does_reference_identify_row(rows[0]) else None
         if self._holds_reference_whole(key, own):
             return own
         return self._likeliest_row(frozenset(key.split()), own, key)
@@ -169,7 +171,7 @@ class ReferenceIndex:
         row is far likelier than the others.
         """
         shared, hits = self._shared_words(answer)
-        total = sum(map(self._weight, answer))
+        total = sum(map(self._inverse_document_frequency, answer))
         likeness = {
             row: self._likeness_to_reference(row, weight, total) for row, weight in shared.items()
         }
@@ -184,7 +186,7 @@ class ReferenceIndex:
         is_short = len(self.word_sets[first]) <= SHORT_WORDS
         if hits[first] == 1 and not (is_short and self._holds_reference_whole(key, first)):
             return None
-        return first if first == own or self.tells_row(first) else None
+        return first if first == own or self.does_reference_identify_row(first) else None
 
     def _shared_words(self, answer: frozenset[str]) -> tuple[dict[int, float], Counter[int]]:
         """By row: the weight of the rare words that it has in common with an answer, and their number."""
@@ -193,7 +195,7 @@ class ReferenceIndex:
             rows = self._postings.get(word, ())
             if len(rows) > self._longest_posting:
                 continue
-            weight = self._weight(word)
+            weight = self._inverse_document_frequency(word)
             for row in rows:
                 shared[row] += weight
                 hits[row] += 1
@@ -206,7 +208,7 @@ class ReferenceIndex:
         whole = own if is_short else (own + answer_weight) / 2
         return shared / whole if whole else 0.0
 
-    def _weight(self, word: str) -> float:
+    def _inverse_document_frequency(self, word: str) -> float:
         """What a word tells of the row that it is from, in nats (its inverse document frequency)."""
         rows = self._postings.get(word)
         return self._unknown_weight if rows is None else self._unknown_weight - math.log(len(rows))
@@ -230,7 +232,7 @@ def _order_by_texts(
     # Evenly spread, so that a shift which begins somewhere is seen in its place.
     step = max(1, math.ceil(len(answers) / MAX_EXAMINED_ANSWERS))
     looked_at = range(0, len(answers), step)
-    given = {row: index.given_row(answers[row], row) for row in looked_at}
+    given = {row: index.find_row_whose_reference_is_given(answers[row], row) for row in looked_at}
     at_home = sum(target == row for row, target in given.items())
     targets = _rows_of_given_references(given, answers, prompts)
     elsewhere = len(targets)
@@ -239,7 +241,7 @@ def _order_by_texts(
     shift, count = _commonest_shift_and_count(targets)
     is_one_shift = count >= MIN_SAME_ORDER_SHARE * elsewhere
     is_shifted = is_one_shift and elsewhere >= MIN_SHIFTED_SHARE * len(looked_at)
-    if not is_shifted and not _is_order_of_all_lost(
+    if not is_shifted and not _is_order_of_all_rows_lost(
         targets, index.unique, len(looked_at), len(answers)
     ):
         return None
@@ -280,7 +282,7 @@ def _commonest_shift_and_count(targets: Mapping[int, int]) -> tuple[int, int]:
     return shifts.most_common(1)[0]
 
 
-def _is_order_of_all_lost(
+def _is_order_of_all_rows_lost(
     targets: Mapping[int, int], unique: int, looked_at: int, rows: int
 ) -> bool:
     """Do most answers that can tell belong elsewhere, and hardly two of them to one row?
@@ -343,7 +345,7 @@ def _name_of_order_that_explains(
         for order in gathered_orders(count, processes):
             if _share_that_order_explains(targets, order.__getitem__) >= MIN_SAME_ORDER_SHARE:
                 return f"as {processes} processes gave them"
-    return _name_of_sorting(targets, prompts, references)
+    return _name_what_rows_were_sorted_by(targets, prompts, references)
 
 
 def _share_that_order_explains(targets: Mapping[int, int], order: Callable[[int], int]) -> float:
@@ -351,7 +353,7 @@ def _share_that_order_explains(targets: Mapping[int, int], order: Callable[[int]
     return sum(order(row) == target for row, target in targets.items()) / len(targets)
 
 
-def _name_of_sorting(
+def _name_what_rows_were_sorted_by(
     targets: Mapping[int, int], prompts: Sequence[str], references: Sequence[str]
 ) -> str:
     """Sorted by what? Tried on the prompts and references that belong to the answers, in their order."""
@@ -419,12 +421,12 @@ def _order_by_labels(
     # Exchanged names of classes (0 for 1) look like a lost order of rows, and are another fault.
     if _agreement_of_exchanged_labels(answered, expected) > agreed - MIN_GAIN_OVER_EXCHANGED_LABELS:
         return None
-    targets = _moved_labels(answered, expected, order)
+    targets = _rows_of_labels_right_only_by_order(answered, expected, order)
     at_home = round(in_place * len(answered))
     return RowOrder(targets, round(agreed * len(answered)), at_home, len(answered), name)
 
 
-def _moved_labels(
+def _rows_of_labels_right_only_by_order(
     answered: Sequence[str], expected: Sequence[str], order: Sequence[int]
 ) -> dict[int, int]:
     """Row of an answer -> its row by an order, of answers that are wrong in their own row and right in that."""

@@ -28,7 +28,7 @@ MIN_KNOWN_WORD_SHARE, MAX_KNOWN_PAIR_SHARE = 0.9, 0.2
 """Shares of an answer: of its words that stand in references or prompts, and of its pairs below which it is salad"""
 
 
-def find_lost_order(
+def find_answers_with_lost_word_order(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> set[int]:
     """Numbers of the answers whose words are those of references and prompts, out of order.

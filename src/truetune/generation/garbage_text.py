@@ -24,7 +24,7 @@ from functools import cache
 from itertools import groupby, pairwise
 
 from truetune.generation.identify_language import closest_language
-from truetune.generation.split_words import DENSE, split_words_by_stretch
+from truetune.generation.split_words import DENSE, split_words_between_marks
 
 # Half and double were not measured (the labelled answers have no log-probabilities), and lie between these too.
 MAX_PERPLEXITY = 150.0
@@ -150,25 +150,25 @@ def is_garbage(text: str, language: str | None, perplexity: float | None = None)
     # Written so that nan, of a model that computes nothing else, counts as garbage.
     if perplexity is not None and not perplexity < MAX_PERPLEXITY:
         return True
-    return find_garbage(text, language) is not None
+    return describe_garbage_characters(text, language) is not None
 
 
-def find_garbage(text: str, language: str | None) -> str | None:
+def describe_garbage_characters(text: str, language: str | None) -> str | None:
     """What makes a text garbage by its characters, in words; None where nothing does."""
     text = _CUT_CHARACTER.sub("", text[:MAX_CHARACTERS])
     for name, (find_places, share) in BROKEN_TEXTS.items():
         places = find_places(text)
         if len(places) >= MIN_BROKEN_PLACES and sum(map(len, places)) >= share * len(text):
             return name
-    if _mixes_scripts(text):
+    if _has_words_of_mixed_scripts(text):
         return "words of mixed scripts"
     prose = _CODE.sub(" ", text)
-    if _has_stutter(prose):
+    if _has_doubled_words_in_several_places(prose):
         return "words that follow themselves"
     return "words without grammar" if _is_word_salad(prose, language) else None
 
 
-def is_foreign_stutter(text: str, question: str) -> bool:
+def is_repeated_word_in_other_script(text: str, question: str) -> bool:
     """Is it in other letters than the question, and one word of it again and again? Names in other letters are often an
     answer, and repeat nothing; a text in another language is told by `answers_in_wrong_language`."""
     question_words = _WORD.findall(question)
@@ -223,7 +223,7 @@ BROKEN_TEXTS: dict[str, tuple[Callable[[str], list[str]], float]] = {
 """Where a text is broken, and the least share of its characters"""
 
 
-def _mixes_scripts(text: str) -> bool:
+def _has_words_of_mixed_scripts(text: str) -> bool:
     """Do some of its words have letters of two scripts?"""
     words = _WORD.findall(text)
     mixed = sum(_has_letters_of_two_scripts(word) for word in words if not word.isascii())
@@ -285,10 +285,10 @@ def _are_function_words_misplaced(rows: Sequence[Sequence[str]], count: int) -> 
     return wrong >= MIN_STUTTERS and wrong >= MISPLACED_SHARE * count
 
 
-def _has_stutter(text: str) -> bool:
+def _has_doubled_words_in_several_places(text: str) -> bool:
     """Do words follow themselves, in several places? Laughter does in one, and some languages double for emphasis."""
     count, doubled = 0, Counter[str]()
-    for stretch in split_words_by_stretch(text.casefold()):
+    for stretch in split_words_between_marks(text.casefold()):
         words = [word for word in stretch if word.isalpha() and not _DENSE.match(word)]
         count += len(words)
         doubled.update(word for word, again in groupby(words) if len(list(again)) > 1)

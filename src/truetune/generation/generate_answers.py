@@ -1,8 +1,9 @@
 """Generates a model's answers to prompts in this process, in batches, and leaves no trace in the model.
 
 It may be a model that is being trained, so nothing of it may be other afterwards: modes, settings, hooks, buffers and
-all random states are put back (`restore_modules`, `preserve_state`), whatever the answers did. Prompts of like length
-go together, padded on the left; a batch that does not fit in the device's memory is halved (`run_in_halves`).
+all random states are put back (`restore_modules`, `preserve_state`), whatever the answers did.
+Prompts of like length go together, padded on the left; a batch that does not fit in the device's memory is halved
+(`run_batch_halving_on_out_of_memory`).
 
 The trade-off: batches are small where prompts differ in length, for padding costs as much as text does, and so does one
 more batch.
@@ -30,7 +31,7 @@ from truetune.generation.generate_batch_with_transformers import (
     is_past_deadline,
     next_logits,
 )
-from truetune.probe.preserve_state import preserve_state
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 T = TypeVar("T")
 BATCH_TOKENS = 4096
@@ -81,7 +82,7 @@ def generate_answers(
     Raises:
         torch.OutOfMemoryError: where a single row does not fit.
     """
-    inner, stop_ids = generating_model(model), sorted(set(stops))
+    inner, stop_ids = unwrap_to_model_with_generate(model), sorted(set(stops))
     counter = ProgressCounter(len(prompts), progress)
     settings = BatchSettings(stop_ids, pad, deadline, sampling, counter)
     with restore_modules(model), preserve_state(), torch.no_grad():
@@ -93,7 +94,9 @@ def generate_answers(
         answers = _decode_answers(inner, prompts, max_new_tokens, batch_tokens, decode, settings)
         # Without a stop there is none whose probability could be told.
         if stop_ids:
-            answers = _with_stop_estimates(inner, prompts, answers, batch_tokens, settings)
+            answers = _add_stop_probabilities_behind_reference(
+                inner, prompts, answers, batch_tokens, settings
+            )
     return answers
 
 
@@ -113,12 +116,12 @@ def _decode_answers(
         rows, max_new_tokens, positions, batch_tokens, settings.deadline
     ):
         decode_part = partial(decode_batch, model, settings=settings, limit=room)
-        for i, row in run_in_halves(decode_part, batch):
+        for i, row in run_batch_halving_on_out_of_memory(decode_part, batch):
             answers[i] = Answer(tuple(row.ids), decode(row.ids), row.stop, logprob=row.logprob)
     return answers
 
 
-def _with_stop_estimates(
+def _add_stop_probabilities_behind_reference(
     model: Any,
     prompts: Sequence[Prompt],
     answers: Sequence[Answer | None],
@@ -140,14 +143,14 @@ def _with_stop_estimates(
         estimate_part = partial(
             _stop_probabilities_and_ranks, model, stops=settings.stops, pad=settings.pad
         )
-        for i, (probability, rank) in run_in_halves(estimate_part, batch):
+        for i, (probability, rank) in run_batch_halving_on_out_of_memory(estimate_part, batch):
             answer = answers[i]
             assert answer is not None
             with_estimates[i] = replace(answer, stop_probability=probability, stop_rank=rank)
     return with_estimates
 
 
-def generating_model(model: Any) -> Any:
+def unwrap_to_model_with_generate(model: Any) -> Any:
     """The model whose `generate` is called: that of transformers inside the wrappers, PEFT's where it adds a prompt."""
     while True:
         # torch.compile keeps the model as _orig_mod, DDP and DataParallel as module.
@@ -180,7 +183,7 @@ def restore_modules(model: torch.nn.Module) -> Iterator[None]:
             module._buffers.update(buffers)
 
 
-def run_in_halves(
+def run_batch_halving_on_out_of_memory(
     work: Callable[[list[Ids]], Sequence[T | None]], batch: list[NumberedIds]
 ) -> Iterator[tuple[int, T]]:
     """Work on a batch, by halves where the device's memory does not hold all at once.
@@ -207,8 +210,8 @@ def run_in_halves(
         return
     # Behind the except block: inside it the error would hold the frames, and with them the tensors that did not fit.
     half = len(batch) // 2
-    yield from run_in_halves(work, batch[:half])
-    yield from run_in_halves(work, batch[half:])
+    yield from run_batch_halving_on_out_of_memory(work, batch[:half])
+    yield from run_batch_halving_on_out_of_memory(work, batch[half:])
 
 
 def _max_positions_of_model(model: Any) -> int:

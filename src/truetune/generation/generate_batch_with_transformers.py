@@ -50,7 +50,7 @@ class SamplingParams:
     min_p: float = 0.0
     seed: int = 0
 
-    def draws(self, ids: Sequence[int], count: int) -> torch.Tensor:
+    def random_numbers_for_prompt(self, ids: Sequence[int], count: int) -> torch.Tensor:
         """(count,) numbers in [0, 1): those of one prompt, whatever else is asked."""
         # numpy's generator takes a list as its seed. A seed and the ids of the prompt make one stream for each
         # prompt.
@@ -278,7 +278,7 @@ def _new_row_with_draws(sampling: SamplingParams | None, prompt: Ids, limit: int
     """The record of an answer that begins, with its numbers for drawing tokens where tokens are
     drawn.
     """
-    return _Row(sampling.draws(prompt, limit) if sampling else torch.empty(0))
+    return _Row(sampling.random_numbers_for_prompt(prompt, limit) if sampling else torch.empty(0))
 
 
 def _sampling_processor_for_rows(

@@ -144,7 +144,7 @@ def identify_language(text: str) -> str | None:
     """
     without_asides = NO_PROSE.sub(" ", text[:MAX_CHARACTERS])
     prose = "\n".join(line for line in without_asides.splitlines() if is_prose(line))
-    if letter_weight(prose) < MIN_LETTERS or _is_list_of_names(prose):
+    if count_letters_with_cjk_as_three(prose) < MIN_LETTERS or _is_list_of_names(prose):
         return None
     language, probability = _load_identifier().classify(prose)
     return str(language) if probability >= MIN_PROBABILITY else None
@@ -172,10 +172,10 @@ def is_surely_not_in_language(text: str, language: str, *, sure: bool = False) -
     is_excluded = own_probability < MAX_EXCLUDED_PROBABILITY or (
         own_probability < MAX_UNLIKELY_PROBABILITY and is_likely_another
     )
-    return is_excluded and bool(languages_differ(str(likeliest), language))
+    return is_excluded and bool(are_languages_clearly_different(str(likeliest), language))
 
 
-def languages_differ(language: str | None, other: str | None) -> bool | None:
+def are_languages_clearly_different(language: str | None, other: str | None) -> bool | None:
     """Are these two languages that are not easily confused? None where one is not known."""
     if language is None or other is None:
         return None
@@ -192,7 +192,7 @@ def language_by_function_words(text: str) -> str | None:
     # By the code too where the numbers are equal, so that the order of the table decides nothing.
     ranked = sorted(counts, key=lambda language: (counts[language], language), reverse=True)
     language, second = ranked[:2]
-    is_statement = bool(different & _stating_words(language))
+    is_statement = bool(different & _pronouns_and_auxiliary_verbs(language))
     least = MIN_FUNCTION_WORDS if is_statement else MIN_LINKING_WORDS
     if counts[language] == counts[second] or counts[language] < least:
         return None
@@ -208,7 +208,7 @@ def has_function_words_of_another_language(text: str, language: str) -> bool:
     return any(different & _function_words(other) for other in LINKING_WORDS)
 
 
-def letter_weight(text: str) -> int:
+def count_letters_with_cjk_as_three(text: str) -> int:
     """Its letters, those of Chinese, Japanese and Korean three times."""
     return _count_letters(text) + 2 * len(re.findall(f"[{IDEOGRAPHS}]", text))
 
@@ -248,11 +248,11 @@ def _words_not_in_capitals(text: str) -> list[str]:
 @cache
 def _function_words(language: str) -> frozenset[str]:
     """The function words of a language: its linking words and its stating words."""
-    return frozenset(LINKING_WORDS[language].split()) | _stating_words(language)
+    return frozenset(LINKING_WORDS[language].split()) | _pronouns_and_auxiliary_verbs(language)
 
 
 @cache
-def _stating_words(language: str) -> frozenset[str]:
+def _pronouns_and_auxiliary_verbs(language: str) -> frozenset[str]:
     """The words of STATING_WORDS in a language."""
     return frozenset(STATING_WORDS[language].split())
 

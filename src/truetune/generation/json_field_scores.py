@@ -48,14 +48,14 @@ class FieldScores:
     """Numbers of the rows that add a field"""
 
     @property
-    def given(self) -> int:
+    def answer_field_count(self) -> int:
         """Fields that the answers give."""
         return self.expected.total() - self.missing.total() + self.added.total()
 
     @property
     def precision(self) -> float:
         """Right fields over the fields that the answers give."""
-        return self.right.total() / self.given if self.given else 0.0
+        return self.right.total() / self.answer_field_count if self.answer_field_count else 0.0
 
     @property
     def recall(self) -> float:

@@ -49,24 +49,24 @@ class LabelScores:
         return len(self.references)
 
     @cached_property
-    def right_by_first(self) -> int:
+    def right_count_by_first_label(self) -> int:
         """Answers whose first label is that of the reference."""
         pairs = zip(self.found, self.references, strict=True)
         return sum(found[:1] == (reference,) for found, reference in pairs)
 
     @cached_property
-    def right_by_only(self) -> int:
+    def right_count_by_only_label(self) -> int:
         """Answers whose only label is that of the reference."""
         pairs = zip(self.found, self.references, strict=True)
         return sum(set(found) == {reference} for found, reference in pairs)
 
     @property
-    def right_by_text(self) -> int:
+    def right_count_by_substring(self) -> int:
         """Answers that `reference in answer` counts as right."""
         return sum(self.in_text)
 
     @cached_property
-    def wrong_in_text(self) -> int:
+    def substring_right_first_label_wrong_count(self) -> int:
         """Of those, the answers whose first label is another."""
         rows = zip(self.in_text, self.found, self.references, strict=True)
         return sum(
@@ -79,12 +79,12 @@ class LabelScores:
         return sum(not found for found in self.found)
 
     @property
-    def with_several(self) -> int:
+    def answer_count_with_several_labels(self) -> int:
         """Answers that name several labels."""
         return sum(len(set(found)) > 1 for found in self.found)
 
     @cached_property
-    def recall(self) -> dict[str, tuple[int, int]]:
+    def right_and_row_counts_by_label(self) -> dict[str, tuple[int, int]]:
         """Label -> (answers that are right by their first label, rows of it), the commonest first."""
         rows = Counter(self.references)
         pairs = zip(self.found, self.references, strict=True)
@@ -92,12 +92,12 @@ class LabelScores:
         return {label: (right[label], count) for label, count in rows.most_common()}
 
     @property
-    def commonest(self) -> int:
+    def row_count_of_commonest_label(self) -> int:
         """Rows of the commonest label: what an answer that never changes gets."""
-        return max(count for _, count in self.recall.values())
+        return max(count for _, count in self.right_and_row_counts_by_label.values())
 
     @cached_property
-    def contained(self) -> tuple[tuple[str, str], ...]:
+    def labels_contained_in_longer_labels(self) -> tuple[tuple[str, str], ...]:
         """(label, longer label) where one stands in the other as a string."""
         return tuple(
             (one, other)
@@ -110,13 +110,15 @@ class LabelScores:
         """The scores as plain values for a JSON report."""
         return {
             "rows": self.rows,
-            "right_by_first_label": self.right_by_first,
-            "right_by_only_label": self.right_by_only,
-            "right_by_reference_in_answer": self.right_by_text,
-            "commonest_label": self.commonest,
-            "recall": {label: list(counts) for label, counts in self.recall.items()},
+            "right_by_first_label": self.right_count_by_first_label,
+            "right_by_only_label": self.right_count_by_only_label,
+            "right_by_reference_in_answer": self.right_count_by_substring,
+            "commonest_label": self.row_count_of_commonest_label,
+            "recall": {
+                label: list(counts) for label, counts in self.right_and_row_counts_by_label.items()
+            },
             "without_label": self.without_label,
-            "with_several": self.with_several,
+            "with_several": self.answer_count_with_several_labels,
         }
 
 
@@ -193,7 +195,7 @@ def _gives_final_answer(answer: str, reference: str, kind: str) -> bool | None:
     return False if kind in ("number", "letter") or _is_only_a_short_answer(reference) else None
 
 
-def mark_given_references(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+def mark_whether_answers_give_reference(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples of one sampling_pass, with `Scores.gives`."""
     labels = find_labels([sample.prompt.reference for sample in samples])
     return tuple(

@@ -20,10 +20,10 @@ from safetensors import SafetensorError
 
 from truetune.checkpoint.adapter_tensor_names import (
     BASE_LAYER,
-    find_replaced_tensors,
+    find_replacement_tensors,
     parse_adapter_tensor,
 )
-from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, find_embedding
+from truetune.checkpoint.find_input_embedding_and_output_head import EMBEDDING_NAMES, find_embedding
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.errors import UsageError
 
@@ -66,7 +66,7 @@ def adapter_vocabulary(adapter: Checkpoint) -> int | None:
         if f".{BASE_LAYER}.weight" in name
     }
     # Embeddings are saved whole by `modules_to_save`, or as LoRA layers with a copy of the base weight.
-    whole = {**find_replaced_tensors(tensors), **copies}
+    whole = {**find_replacement_tensors(tensors), **copies}
     own = next((tensor for name, tensor in whole.items() if name.endswith(EMBEDDING_NAMES)), None)
     if own is not None:
         return own.shape[0]

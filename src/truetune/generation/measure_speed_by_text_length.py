@@ -16,8 +16,8 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
 from truetune.generation.backends.backend import GenerationSpeed
-from truetune.generation.generate_answers import generating_model, restore_modules
-from truetune.probe.preserve_state import preserve_state
+from truetune.generation.generate_answers import restore_modules, unwrap_to_model_with_generate
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 # Chosen, not measured: without a cache a token behind the second costs up to 32 times as much; still longer ones
 # would take the time of a whole answer.
@@ -43,7 +43,7 @@ def measure_speed(wrapped: Any, batch_tokens: int) -> GenerationSpeed | None:
     Returns:
         The fastest measurement; None where the model has not the room.
     """
-    model = generating_model(wrapped)
+    model = unwrap_to_model_with_generate(wrapped)
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     short_length, long_length = TEXT_LENGTHS
     if positions:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from truetune.generation.answers_in_wrong_language import lines_without_code, script_of
+from truetune.generation.answers_in_wrong_language import (
+    lines_without_code,
+    writing_script_of_letter,
+)
 from truetune.generation.identify_language import identify_language, language_by_function_words
 
 LANGUAGE_NAMES: Mapping[str, str] = {
@@ -61,10 +64,12 @@ def name_language_and_fragments(text: str, beside: str) -> str:
     """The language of a text, with the languages of fragments in scripts that neither it nor `beside` is written in:
     `English with fragments of Chinese`."""
     name = name_answer_language(text)
-    known = {script for script in map(script_of, beside) if script is not None}
+    known = {script for script in map(writing_script_of_letter, beside) if script is not None}
     known.update(_scripts_of_text_but_names(lines_without_code(text) or text))
     foreign = Counter(
-        script for script in map(script_of, text) if script is not None and script not in known
+        script
+        for script in map(writing_script_of_letter, text)
+        if script is not None and script not in known
     )
     fragments = [
         _language_of_script(script, text)
@@ -76,7 +81,7 @@ def name_language_and_fragments(text: str, beside: str) -> str:
 
 def _scripts_of_text_but_names(text: str) -> list[str]:
     """The scripts of a text that are no names in it, in the order in which they first stand there."""
-    letter_scripts = map(script_of, text)
+    letter_scripts = map(writing_script_of_letter, text)
     counts = Counter(script for script in letter_scripts if script is not None)
     least = MIN_SCRIPT_SHARE * counts.total()
     return [script for script, count in counts.items() if count >= least]

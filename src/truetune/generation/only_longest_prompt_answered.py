@@ -55,7 +55,9 @@ class LongestOfBatches:
         return self.best / self.batches
 
 
-def find_longest_of_batches(samples: Sequence[Sample]) -> LongestOfBatches | None:
+def find_batch_size_where_only_longest_is_good(
+    samples: Sequence[Sample],
+) -> LongestOfBatches | None:
     """The batch size at which only the longest prompt of each batch is answered well; None where there is none."""
     rows = samples[:MAX_ROWS]
     lengths = [_prompt_characters(sample) for sample in rows]
@@ -67,10 +69,14 @@ def find_longest_of_batches(samples: Sequence[Sample]) -> LongestOfBatches | Non
         batches = list(_batches_longest_prompt_first(lengths, size))
         if len(batches) < MIN_BATCHES:
             break
-        chance, found = _chance_and_count_of_best_answers(batches, size, qualities)
+        chance, found = _chance_longest_prompts_are_best_and_counts(batches, size, qualities)
         is_clear = chance * len(BATCH_SIZES) < MAX_CHANCE and found.share >= MIN_BEST_SHARE
         is_clearer = clearest is None or found.share > clearest.share
-        if is_clear and is_clearer and _beats_other_long_prompts(batches, lengths, qualities):
+        if (
+            is_clear
+            and is_clearer
+            and _do_batch_longest_beat_equally_long_prompts(batches, lengths, qualities)
+        ):
             clearest = found
     return clearest
 
@@ -83,7 +89,7 @@ def _batches_longest_prompt_first(lengths: Sequence[int], size: int) -> Iterator
             yield batch
 
 
-def _chance_and_count_of_best_answers(
+def _chance_longest_prompts_are_best_and_counts(
     batches: Sequence[Sequence[int]], size: int, qualities: Sequence[float]
 ) -> tuple[float, LongestOfBatches]:
     """The probability that so many longest prompts have the best answer by chance, and what was counted."""
@@ -110,7 +116,7 @@ def _poisson_binomial_tail(chances: Sequence[float], hits: int) -> float:
     return sum(exactly[hits:])
 
 
-def _beats_other_long_prompts(
+def _do_batch_longest_beat_equally_long_prompts(
     batches: Sequence[Sequence[int]], lengths: Sequence[int], qualities: Sequence[float]
 ) -> bool:
     """Are the answers to the longest prompts of the batches better than those to other prompts that are as long?"""

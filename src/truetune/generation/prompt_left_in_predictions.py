@@ -55,7 +55,7 @@ class PromptInFront(NamedTuple):
     """What stands behind the prompt, one for each prediction; None where the prompt is not in it"""
 
     @property
-    def holding(self) -> int:
+    def count_of_predictions_with_prompt(self) -> int:
         """Predictions that hold their prompt"""
         return sum(answer is not None for answer in self.answers)
 
@@ -73,7 +73,7 @@ def find_prompt_in_front(
     parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
     common = _text_before_most_questions(parts)
     found = PromptInFront(tuple(_answer_behind_prompt(part, common) for part in parts))
-    is_most = found.holding >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
+    is_most = found.count_of_predictions_with_prompt >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
     return found if is_most and any(found.answers) else None
 
 
@@ -85,7 +85,10 @@ def _text_before_most_questions(parts: Sequence[_SplitPrediction | None]) -> str
     if not beginnings:
         return None
     common = beginnings.most_common(1)[0][0]
-    alike_count = sum(part is not None and part.is_like(common) for part in parts)
+    alike_count = sum(
+        part is not None and part.has_common_start_and_mark_behind_question(common)
+        for part in parts
+    )
     return common if alike_count >= MIN_SHARE * len(parts) else None
 
 
@@ -98,11 +101,11 @@ def _answer_behind_prompt(part: _SplitPrediction | None, common: str | None) -> 
     """
     if part is None:
         return None
-    begins_alike = common is not None and part.is_like(common)
-    return part.answer if begins_alike or _opens_a_turn(part.before) else None
+    begins_alike = common is not None and part.has_common_start_and_mark_behind_question(common)
+    return part.answer if begins_alike or _does_text_end_with_turn_opening(part.before) else None
 
 
-def find_repeated_prompts(
+def answers_behind_repeated_prompts(
     texts: Sequence[str], prompts: Sequence[Sequence[str]], references: Sequence[str]
 ) -> tuple[str | None, ...]:
     """What stands behind the prompts where a part of the predictions begins with all of its own; None for the others.
@@ -158,7 +161,9 @@ def _find_prompt_at_start(text: str, turns: Sequence[str]) -> _PromptAtStart | N
         between = text[end:start]
         if start < 0 or not _is_short_as_header(between):
             return None
-        is_marked = is_marked or (_opens_a_turn(between) and bool(between.strip()))
+        is_marked = is_marked or (
+            _does_text_end_with_turn_opening(between) and bool(between.strip())
+        )
         end = start + len(turn)
     return _PromptAtStart(end, is_marked)
 
@@ -169,15 +174,17 @@ def _is_short_as_header(between: str) -> bool:
     return is_short and len(between.split()) <= MAX_HEADER_WORDS
 
 
-def is_behind_template_mark(before: str, behind: str) -> bool:
+def is_question_framed_by_template(before: str, behind: str) -> bool:
     """Do the texts around a question show that a template wrote it, and the header of an answer?"""
     opening = _ANSWER_HEADER.match(behind)
     has_header = opening is not None and bool(opening[0].strip())
-    is_turn = len(before) <= MAX_HEADER_CHARACTERS and (not before.strip() or _opens_a_turn(before))
+    is_turn = len(before) <= MAX_HEADER_CHARACTERS and (
+        not before.strip() or _does_text_end_with_turn_opening(before)
+    )
     return is_turn and has_header
 
 
-def _opens_a_turn(before: str) -> bool:
+def _does_text_end_with_turn_opening(before: str) -> bool:
     """Does the text before a question end with the beginning of a turn?"""
     return _TURN_BEGINNING.search(before, max(0, len(before) - MAX_SEARCHED_CHARACTERS)) is not None
 
@@ -190,7 +197,7 @@ class _SplitPrediction(NamedTuple):
     """What a template writes behind a question; empty for white space alone"""
     answer: str
 
-    def is_like(self, common: str) -> bool:
+    def has_common_start_and_mark_behind_question(self, common: str) -> bool:
         """Does it begin as the others do, with a mark behind its question? Without one, `The corrected text: ...` of a
         model would be a prompt."""
         return self.before == common and bool(self.mark)

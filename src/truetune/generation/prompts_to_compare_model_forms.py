@@ -17,7 +17,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -84,7 +84,7 @@ def prepare_proof_prompts(
         UsageError: no row gives a prompt; and what the reading of the files raises.
     """
     spec = RunSpec(tokenizer=str(tokenizer), model=str(model), data=tuple(data))
-    probes = prepare_probes_of_run(spec)
+    probes = load_tokenizer_and_template_of_run(spec)
     if generation is not None:
         probes = replace(
             probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation))
@@ -94,7 +94,7 @@ def prepare_proof_prompts(
     rows = (
         read_conversations(spec.data)
         if data
-        else iter(_built_in_rows(chat=bool(probes.tokenizer.templates)))
+        else iter(_built_in_question_rows(chat=bool(probes.tokenizer.templates)))
     )
     prompts = build_prompts(spec, rows, count, probes=probes)
     if not prompts:
@@ -102,10 +102,10 @@ def prepare_proof_prompts(
             f"{', '.join(data) or 'the built-in questions'}: no row gives a prompt; name another"
             " --data"
         )
-    return ProofPrompts(tuple(prompts), probes, serving_facts(probes.tokenizer))
+    return ProofPrompts(tuple(prompts), probes, template_and_stop_facts(probes.tokenizer))
 
 
-def _built_in_rows(*, chat: bool) -> list[Conversation]:
+def _built_in_question_rows(*, chat: bool) -> list[Conversation]:
     """The built-in questions, as chats or, for a model without a template, as prompts."""
     conversations = []
     for i, (question, answer) in enumerate(BUILT_IN_QUESTIONS):
@@ -121,7 +121,7 @@ def _built_in_rows(*, chat: bool) -> list[Conversation]:
     return conversations
 
 
-def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
+def template_and_stop_facts(tokenizer: Tokenizer) -> ServingFacts:
     """What decides how a model is asked and where it stops, by its tokenizer and configs."""
     text = "\0".join(
         f"{name}\0{template}" for name, template in sorted(tokenizer.templates.items())
@@ -144,8 +144,8 @@ def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
     )
 
 
-def read_serving_facts(folder: Path) -> ServingFacts:
+def read_template_and_stop_facts(folder: Path) -> ServingFacts:
     """What decides how a model is asked and where it stops, read from its folder. Raises
     TokenizerError.
     """
-    return serving_facts(load_tokenizer(str(folder), model=str(folder)))
+    return template_and_stop_facts(load_tokenizer(str(folder), model=str(folder)))

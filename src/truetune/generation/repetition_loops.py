@@ -29,7 +29,7 @@ from truetune.generation.split_words import (
     is_word,
     split_units,
     split_words,
-    split_words_by_stretch,
+    split_words_between_marks,
 )
 
 # Chosen for speed: each period is tried on them. Half or double changes nothing.
@@ -126,7 +126,7 @@ def is_looping(text: str, *, cut: bool) -> bool:
     units = split_units(_NUMBERING.sub("", text))[-MAX_UNITS:]
     if _ends_in_loop(units, cut=cut):
         return True
-    return (cut and _is_dense_loop(units)) or _repeats_inside(text)
+    return (cut and _is_loop_in_spaceless_script(units)) or _repeats_inside(text)
 
 
 def _ends_in_loop(units: Sequence[str], *, cut: bool) -> bool:
@@ -151,10 +151,10 @@ def _is_cut_in_third_round(loop: Sequence[str], period: int) -> bool:
     return begun >= THIRD_ROUND_UNITS and count_words_of_units(loop[:period]) >= SENTENCE_WORDS
 
 
-def _is_dense_loop(units: Sequence[str]) -> bool:
+def _is_loop_in_spaceless_script(units: Sequence[str]) -> bool:
     """In a script without spaces: does one phrase fill most of what follows it, in rounds that differ by a particle?"""
-    for length, phrase in _repeated_dense_phrases(units):
-        rounds = _min_rounds_of_dense_phrase(length)
+    for length, phrase in _repeated_phrases_of_spaceless_script(units):
+        rounds = _min_loop_rounds_of_spaceless_phrase(length)
         places = _places_of_phrase(units, phrase)
         filled = len(places) * length
         if len(places) >= rounds and filled >= DENSE_SHARE * (len(units) - places[0]):
@@ -162,12 +162,14 @@ def _is_dense_loop(units: Sequence[str]) -> bool:
     return False
 
 
-def _min_rounds_of_dense_phrase(length: int) -> int:
+def _min_loop_rounds_of_spaceless_phrase(length: int) -> int:
     """Rounds from which a phrase of so many characters is a loop."""
     return MIN_ROUNDS if length < LONG_DENSE_PHRASE else 3
 
 
-def _repeated_dense_phrases(units: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _repeated_phrases_of_spaceless_script(
+    units: Sequence[str],
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     """(length, phrase) of each phrase of characters without spaces that comes often enough, the shorter ones first.
 
     A number stands for each phrase, made of that of the phrase which is shorter by one character. With the phrases
@@ -186,7 +188,7 @@ def _repeated_dense_phrases(units: Sequence[str]) -> Iterator[tuple[int, tuple[s
             continue
         at = np.flatnonzero(dense)
         _, first, counts = np.unique(hashes[at], return_index=True, return_counts=True)
-        for number in np.sort(first[counts >= _min_rounds_of_dense_phrase(length)]):
+        for number in np.sort(first[counts >= _min_loop_rounds_of_spaceless_phrase(length)]):
             phrase = tuple(units[at[number] : at[number] + length])
             if len(set(phrase)) >= DENSE_PHRASE:
                 yield length, phrase
@@ -257,14 +259,16 @@ def _is_run_of_marks(text: str) -> bool:
     """Is the end, and much of the text, a few marks or digits again and again on one line, and no table's rule?"""
     text = text.rstrip("\ufffd")
     whole, line = ("".join(part.split()) for part in (text, text.rpartition("\n")[2]))
-    if any(_ends_in_marks(line, period, len(whole)) for period in range(1, MAX_PERIOD + 1)):
+    if any(
+        _ends_in_repeated_marks(line, period, len(whole)) for period in range(1, MAX_PERIOD + 1)
+    ):
         return True
     # One mark over many lines too; digits stand below each other in tables.
     has_digit = any(map(str.isdigit, whole[-MIN_RUN_MARKS:]))
-    return not has_digit and _ends_in_marks(whole, 1, len(whole))
+    return not has_digit and _ends_in_repeated_marks(whole, 1, len(whole))
 
 
-def _ends_in_marks(line: str, period: int, whole: int) -> bool:
+def _ends_in_repeated_marks(line: str, period: int, whole: int) -> bool:
     """Does a line end in rounds of `period` marks that are much of an answer of `whole` characters?"""
     at = len(line) - 1
     while at >= period and line[at] == line[at - period]:
@@ -285,7 +289,7 @@ def _repeats_inside(text: str) -> bool:
     if _STAMMER.search(bare):
         return True
     return (
-        any(map(_has_run_of_repeated_words, split_words_by_stretch(bare)))
+        any(map(_has_run_of_repeated_words, split_words_between_marks(bare)))
         or _is_much_one_repeated_phrase(bare)
         or _is_mostly_copied_lines(bare)
     )

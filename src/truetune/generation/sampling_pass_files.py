@@ -90,7 +90,7 @@ def save_pass(sampling_pass: SamplingPass, limit: int, folder: Path) -> Path:
     # With a schema, since a column of None alone would get the type null, and files of one run
     # could not be read together.
     table = pa.Table.from_pylist(
-        [sample_row(sampling_pass.step, sample) for sample in sampling_pass.samples], SCHEMA
+        [sample_as_columns(sampling_pass.step, sample) for sample in sampling_pass.samples], SCHEMA
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(facts)}), sink)
@@ -98,7 +98,7 @@ def save_pass(sampling_pass: SamplingPass, limit: int, folder: Path) -> Path:
     return target
 
 
-def sample_row(step: int, sample: Sample) -> dict[str, Any]:
+def sample_as_columns(step: int, sample: Sample) -> dict[str, Any]:
     """A sample as columns: name of SCHEMA -> value."""
     prompt, answer = sample.prompt, sample.answer
     return {
@@ -119,7 +119,7 @@ def sample_row(step: int, sample: Sample) -> dict[str, Any]:
     }
 
 
-def read_passes_with_limits(
+def read_passes_with_new_token_limits(
     folder: Path, until: int | None = None
 ) -> list[tuple[SamplingPass, int]]:
     """The sampling passes of a run by step, each with its limit of new tokens; up to the step `until`.
@@ -131,7 +131,8 @@ def read_passes_with_limits(
         DataError: a file is broken.
     """
     looks = (
-        _read_pass_with_limit(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet"))
+        _read_pass_with_new_token_limit(path)
+        for path in sorted((folder / SAMPLES).glob("step-*.parquet"))
     )
     return [
         (sampling_pass, limit)
@@ -140,7 +141,7 @@ def read_passes_with_limits(
     ]
 
 
-def _read_pass_with_limit(path: Path) -> tuple[SamplingPass, int]:
+def _read_pass_with_new_token_limit(path: Path) -> tuple[SamplingPass, int]:
     """One file with its limit. Raises DataError for one that is broken."""
     try:
         table = read_parquet_table(path)
@@ -156,7 +157,7 @@ def _read_pass_with_limit(path: Path) -> tuple[SamplingPass, int]:
 
 
 def _parse_sample(columns: dict[str, Any]) -> Sample:
-    """A row as `sample_row` wrote it, or an older release."""
+    """A row as `sample_as_columns` wrote it, or an older release."""
     prompt = Prompt(
         ids=tuple(columns["prompt_ids"]),
         question=columns["prompt"],

@@ -42,7 +42,7 @@ def split_units(text: str) -> list[str]:
     return units
 
 
-def split_words_by_stretch(text: str) -> list[list[str]]:
+def split_words_between_marks(text: str) -> list[list[str]]:
     """Words, those of each stretch without a mark or a line's end between them."""
     return [split_units(stretch) for stretch in _STRETCH.findall(text)]
 
@@ -52,7 +52,7 @@ def is_word(unit: str) -> bool:
     return bool(_WORD.match(unit))
 
 
-def contains_words(words: Sequence[str], wanted: Sequence[str]) -> bool:
+def contains_word_sequence(words: Sequence[str], wanted: Sequence[str]) -> bool:
     """Do the words `wanted` stand among `words`, one after the other? Both as `split_words` gives them."""
     starts = range(len(words) - len(wanted) + 1)
     return any(words[start : start + len(wanted)] == wanted for start in starts)

@@ -22,6 +22,11 @@ STEP_KEYS = (
 
 METRIC_ALIASES = {
     "lr": "learning_rate",
+    "lrm": "learning_rate_multiplier",
+    "lr_mult": "learning_rate_multiplier",
+    "lr_multiplier": "learning_rate_multiplier",
+    "lr_factor": "learning_rate_multiplier",
+    "lr_scale": "learning_rate_multiplier",
     "train_loss": "loss",
     "train_loss_step": "loss",
     "training_loss": "loss",
@@ -38,6 +43,8 @@ METRIC_ALIASES = {
     "tokens_per_second_per_gpu": "tokens_per_second",
     "train_tokens_per_second": "tokens_per_second",
     "reward_accuracy": "rewards/accuracies",
+    "token_acc": "mean_token_accuracy",
+    "eval_token_acc": "eval_mean_token_accuracy",
     "_timestamp": "wall_time",
     "memory(GiB)": "memory",
     "memory/max_mem_active(gib)": "memory",
@@ -46,6 +53,7 @@ METRIC_ALIASES = {
     "peak_memory_active": "memory",
     "gpu_memory_gib": "memory",
     "val/contain_eos_token": "completions/ended",
+    "val/num_eos_tokens": "completions/num_eos_tokens",
     "actor/grad_norm": "grad_norm",
     "actor/lr": "learning_rate",
     "actor/kl_loss": "kl",
@@ -54,7 +62,7 @@ METRIC_ALIASES = {
     "response_length/mean": "completions/mean_length",
 }
 """Another spelling -> ours; `actor/`, `critic/` and `response_length/` are verl's, `val/contain_eos_token` is of TRL's
-OnlineDPO, which writes it of the answers it trains on"""
+OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of its PPO, `token_acc` is ms-swift's"""
 
 RUN_RESULT_NAMES = {
     "train_runtime",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truetune.logs.robust_statistics import fit_robust_trend, noise_sigma
+from truetune.logs.robust_statistics import fit_robust_trend, noise_sigma, warmup_slope
 from truetune.logs.run_log import Curve, RunLog
 
 MIN_RATES, MIN_LOSSES = 8, 12
@@ -23,6 +23,11 @@ COMPARED_RECORDS = 10
 run learned since"""
 ENDED_RATE_SHARE = 0.02
 """Of the peak: a learning rate below it has come to its end"""
+MIN_WARMUP_RECORDS = 4
+"""Records of a rate that rises again, from which it is a warm-up. Chosen, not measured: three lie near a line by
+chance"""
+MAX_WARMUP_OFFSET = 0.1
+"""Of its top: how far a warm-up begins from 0, as schedules count from step 0 or 1"""
 SIMILAR_LEAP_SHARE = 0.6
 """Of the highest leap: another one as high as this is of its kind"""
 
@@ -98,36 +103,76 @@ def _step_count_restarts(log: RunLog) -> list[Restart]:
 
 
 def _learning_rate_restarts(rate: Curve) -> list[Restart]:
-    """The places where the learning rate jumps and then repeats its own beginning; restarts after
-    it had come down are left out.
+    """The places where the learning rate jumps and then repeats its own beginning, or drops to 0 and
+    warms up once more; restarts after it had come down are left out.
     """
-    n, value = rate.step.size, rate.value
-    if n < MIN_RATES or value.max() <= 0:
+    value = rate.value
+    if value.size < MIN_RATES or value.max() <= 0:
         return []
     peak = float(value.max())
     restarts = []
     for place in np.flatnonzero(np.abs(np.diff(value)) > 0.2 * peak).tolist():
+        if not _is_schedule_cut_off(rate, place):
+            continue
         start = place + 1
-        size = min(n - start, start, 2 * COMPARED_RECORDS)
-        head, tail = value[:size], value[start : start + size]
-        # A stretch that is constant repeats any other: only a slope that returns is a beginning.
-        same = size >= 4 and np.abs(head - tail).max() < 2e-3 * peak and np.ptp(head) > 2e-3 * peak
-        # Where the schedule would have gone next: a cosine with restarts has come down to its end before it leaps.
-        following = value[place] + min(0.0, float(value[place] - value[place - 1]))
-        if (
-            same
-            and following > 0.05 * peak
-            and rate.step[start] - rate.step[place] < 2 * np.median(np.diff(rate.step))
-        ):
-            text = (
-                f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and repeats"
-                " its beginning"
+        is_same = _repeats_beginning(rate, start)
+        top = None if is_same else _top_of_second_warmup(rate, place)
+        if is_same or top is not None:
+            text = f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and " + (
+                "repeats its beginning" if top is None else f"warms up again to {top:.3g}"
             )
             restarts.append(Restart(float(rate.step[start]), "schedule", text))
-    # Leaps at equal distances are a schedule's own cycles, and nobody's crash.
+    return [] if _are_restarts_schedule_cycles(rate, restarts) else restarts
+
+
+def _is_schedule_cut_off(rate: Curve, place: int) -> bool:
+    """Does the schedule end before it has come down, with no gap in the records after it?"""
+    value, step = rate.value, rate.step
+    # Where the schedule would have gone next: a cosine with restarts has come down to its end before it leaps.
+    following = value[place] + min(0.0, float(value[place] - value[place - 1]))
+    if following <= 0.05 * value.max():
+        return False
+    return bool(step[place + 1] - step[place] < 2 * np.median(np.diff(step)))
+
+
+def _repeats_beginning(rate: Curve, start: int) -> bool:
+    """Is the rate from this record on the same as from the first record on?"""
+    value = rate.value
+    size = min(value.size - start, start, 2 * COMPARED_RECORDS)
+    if size < 4:
+        return False
+    head, tail = value[:size], value[start : start + size]
+    tolerance = 2e-3 * float(value.max())
+    # A stretch that is constant repeats any other: only a slope that returns is a beginning.
+    return bool(np.abs(head - tail).max() < tolerance < np.ptp(head))
+
+
+def _are_restarts_schedule_cycles(rate: Curve, restarts: list[Restart]) -> bool:
+    """Are the restarts at equal distances? Then they are a schedule's own cycles, and nobody's crash."""
     distances = np.diff([rate.step[0], *(restart.step for restart in restarts)])
-    is_periodic = len(restarts) > 1 and np.ptp(distances) <= 2 * np.median(np.diff(rate.step))
-    return [] if is_periodic else restarts
+    return len(restarts) > 1 and bool(np.ptp(distances) <= 2 * np.median(np.diff(rate.step)))
+
+
+def _top_of_second_warmup(rate: Curve, place: int) -> float | None:
+    """The rate to which a second warm-up leads after this record; None where there is none.
+
+    The schedule that begins again may be of another length, so only its warm-up is compared: it rises from 0 in a
+    straight line, as the log began to.
+    """
+    start = place + 1
+    value = rate.value
+    if value[start] >= value[place] or value[1] <= value[0]:
+        return None
+    top = start + int(np.argmax(value[start:]))
+    steps = rate.step[start : top + 1] - rate.step[place]
+    if steps.size < MIN_WARMUP_RECORDS:
+        return None
+    slope = warmup_slope(Curve(steps, value[start : top + 1]))
+    if slope is None:
+        return None
+    offset = float(value[start] - slope * steps[0])
+    is_from_zero = abs(offset) <= MAX_WARMUP_OFFSET * value[top] + slope
+    return float(value[top]) if is_from_zero else None
 
 
 def _losses_back_at_beginning(log: RunLog) -> list[Restart]:

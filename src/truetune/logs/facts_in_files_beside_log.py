@@ -179,14 +179,14 @@ class AdapterBeside(NamedTuple):
     is_rank_stabilised: bool
 
     @property
-    def divisor(self) -> float:
+    def lora_alpha_divisor(self) -> float:
         """What lora_alpha is divided by: the rank, or its square root with rsLoRA."""
         return math.sqrt(self.rank) if self.is_rank_stabilised else self.rank
 
     @property
     def scale(self) -> float:
         """What the adapter's output is multiplied by."""
-        return abs(self.alpha) / self.divisor
+        return abs(self.alpha) / self.lora_alpha_divisor
 
     @property
     def place(self) -> str:

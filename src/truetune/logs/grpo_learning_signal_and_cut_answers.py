@@ -2,10 +2,9 @@
 are cut off.
 
 GRPO and RLOO learn from the difference between an answer's reward and that of the other answers to its prompt. Where
-all of them have the same reward, every advantage is 0 and nothing but the KL term has a gradient. The loss says nothing
-about it: it is 0 in a healthy run too, whose answers are used once. Names are TRL's (GRPOTrainer, RLOOTrainer,
-OnlineDPOTrainer), and verl's.
-"""
+all of them have the same reward, every advantage is 0 and nothing but the KL term has a gradient. The loss says
+nothing about it: it is 0 in a healthy run too, whose answers are used once. Names are TRL's (GRPOTrainer, RLOOTrainer,
+OnlineDPOTrainer), and verl's."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ EVALUATED_LENGTH = re.compile(
 """Names under which metrics log the mean length of what an evaluation generates: `eval_gen_len`"""
 
 
-def share_of_prompts_without_signal(log: RunLog) -> Curve:
+def share_of_prompts_with_equal_rewards(log: RunLog) -> Curve:
     """The share of the prompts of each record whose answers all have the same reward, 0 to 1; empty
     if none is logged.
     """
@@ -59,6 +58,10 @@ def share_of_cut_off_answers(log: RunLog) -> Curve:
     ended = log.curve("completions/ended").finite()
     if ended:
         return Curve(ended.step, 1 - ended.value)
+    # PPO counts the EOS tokens of a batch of answers: 0 says that none ended, another number may be padding.
+    stops = log.curve("completions/num_eos_tokens").finite()
+    if stops:
+        return Curve(stops.step, (stops.value == 0).astype(np.float64))
     # the mean length of answers that ended is 0 where none did: this shows records of all or of not all
     finished = log.curve("completions/mean_terminated_length").finite()
     if finished:

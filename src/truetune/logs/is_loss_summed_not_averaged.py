@@ -36,13 +36,13 @@ MIN_PARTS_RECORDS = 3
 With fewer, a loss may do so by chance"""
 
 
-def means_added_up_in_loss(log: RunLog) -> float | None:
+def count_of_means_added_up_in_loss(log: RunLog) -> float | None:
     """About how many means were added up to make the logged loss; None if that is not shown."""
     loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
-    if not log.has_token_loss or not loss:
+    if not log.is_loss_of_token_prediction or not loss:
         return None
     comparable = (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
-    if comparable.sum() < evaluations_needed(log):
+    if comparable.sum() < evaluations_needed_to_judge_loss_ratio(log):
         return None
     step, value = evaluated.step[comparable], evaluated.value[comparable]
     if is_accumulation_unknown(log) and value[-1] > MAX_REMAINING_SHARE * value[0]:
@@ -65,7 +65,7 @@ def is_accumulation_unknown(log: RunLog) -> bool:
     return (_accumulated_batches(log) or 0) < MIN_KNOWN_COUNT
 
 
-def evaluations_needed(log: RunLog) -> int:
+def evaluations_needed_to_judge_loss_ratio(log: RunLog) -> int:
     """The evaluations beside a logged loss from which their ratio is judged."""
     return MIN_EVALUATIONS if is_accumulation_unknown(log) else MIN_EVALUATIONS_OF_KNOWN_COUNT
 
@@ -97,13 +97,13 @@ def _possible_accumulation_counts(log: RunLog, times: float) -> tuple[float, ...
     if accumulated is None:
         counts: tuple[float, ...] = (round(times),)
     else:
-        counts = (accumulated, accumulated * (log.number("devices") or 1))
+        counts = (accumulated, accumulated * (log.fact_as_number("devices") or 1))
     return tuple(count for count in counts if count >= 2)
 
 
 def _accumulated_batches(log: RunLog) -> float | None:
     """The batches of one step, by the log, by what the trainer prints first or by a file beside; else None."""
-    fact = log.number("gradient_accumulation_steps")
+    fact = log.fact_as_number("gradient_accumulation_steps")
     if fact is None and log.output is not None:
         fact = log.output.settings.accumulation
     if fact is not None:

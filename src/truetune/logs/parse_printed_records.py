@@ -50,6 +50,10 @@ NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?
 LOOP_STEP = re.compile(
     r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
 )
+RATE_MULTIPLIER = re.compile(
+    rf"\b(?:lrm|lr[ _]?(?:mult|multiplier|factor|scale))\b[ =:]{{1,4}}({NUMBER})", re.I
+)
+"""`lrm: 0.35`: the share of the peak rate, as nanochat prints it"""
 LEARNING_RATE = re.compile(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", re.I)
 LOSS_VALUE = re.compile(
     r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|dev|held[ _-]?out|eval(?:uation)?|test)?[ _/]?"
@@ -352,7 +356,7 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         if record is not None:
             return record
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
-    return _parse_step_line(text) or _parse_loop_line(text)
+    return _parse_step_line(text) or _parse_custom_loop_line(text)
 
 
 def _parse_step_line(text: str) -> dict[str, Any] | None:
@@ -370,7 +374,7 @@ def _record_of_name_value_pairs(step: str, text: str) -> dict[str, Any] | None:
     return {"step": step, **numbers} if numbers else None
 
 
-def _may_be_loop_line(text: str) -> bool:
+def _may_be_custom_training_loop_line(text: str) -> bool:
     """Are the words there that a line of an own training loop must have? The patterns are too slow
     for every line of a log.
     """
@@ -382,7 +386,7 @@ def _may_be_loop_line(text: str) -> bool:
     return any(word in lowered for word in ("step", "it", "ep", "batch")) or "/" in lowered[:30]
 
 
-def _losses_in_loop_line(text: str) -> dict[str, Any]:
+def _losses_in_custom_loop_line(text: str) -> dict[str, Any]:
     """The losses that a line of an own loop prints: `loss` and `eval_loss`. A loss on test rows is
     neither.
     """
@@ -424,7 +428,7 @@ def _losses_proved_by_perplexity(text: str) -> dict[str, Any]:
     return {"loss" if kind == "train" else "eval_loss": value for kind, value in values.items()}
 
 
-def _counter_in_loop_line(text: str) -> dict[str, str]:
+def _counter_in_custom_loop_line(text: str) -> dict[str, str]:
     """`step`, `batch` or `epoch` with its number, by which the line counts, the finest first; empty
     without one.
     """
@@ -467,17 +471,17 @@ def _parse_json_record_in_line(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _parse_loop_line(text: str) -> dict[str, Any] | None:
+def _parse_custom_loop_line(text: str) -> dict[str, Any] | None:
     """The record in a line of an own loop: `iter 100: loss 2.31, time 12ms`, `Epoch 2/3 - train
     loss: 1.9 - val loss: 2.0`.
     """
-    if not _may_be_loop_line(text):
+    if not _may_be_custom_training_loop_line(text):
         return None
     text = TERMINAL_CODES.sub("", text)
-    counter = _counter_in_loop_line(text)
+    counter = _counter_in_custom_loop_line(text)
     if not counter:
         return None
-    losses = _losses_in_loop_line(text) or _losses_proved_by_perplexity(text)
+    losses = _losses_in_custom_loop_line(text) or _losses_proved_by_perplexity(text)
     scale = LOSS_SCALE.search(text)
     # Megatron prints an iteration that float16 skipped with its loss scale and without a loss
     is_skipped = scale is not None and scale[0].lower().startswith("loss")
@@ -486,17 +490,22 @@ def _parse_loop_line(text: str) -> dict[str, Any] | None:
     record = losses | counter
     if scale is not None:
         record["loss_scale"] = scale[1]
-    return record | _other_figures_in_loop_line(text, has_loss="loss" in losses)
+    return record | _other_figures_in_custom_loop_line(text, has_loss="loss" in losses)
 
 
-def _other_figures_in_loop_line(text: str, *, has_loss: bool) -> dict[str, Any]:
-    """Learning rate, gradient norm, memory and preference metrics on a loop's line; `has_loss`: the
-    line has a training loss.
+def _other_figures_in_custom_loop_line(text: str, *, has_loss: bool) -> dict[str, Any]:
+    """Learning rate (or its share of the peak), gradient norm, memory and preference metrics on a loop's line.
+
+    Args:
+        text: the line.
+        has_loss: the line has a training loss.
     """
     figures: dict[str, Any] = {}
-    rate = LEARNING_RATE.search(text)
+    rate, share = LEARNING_RATE.search(text), RATE_MULTIPLIER.search(text)
     if rate is not None:
         figures["learning_rate"] = rate[1]
+    elif share is not None:
+        figures["lrm"] = share[1]
     norm = GRADIENT_NORM.search(text)
     if norm is not None and has_loss:
         figures["grad_norm"] = norm[1]

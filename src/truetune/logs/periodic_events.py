@@ -49,7 +49,7 @@ class PeriodicEvent(NamedTuple):
     multiples: bool = False
     """May it be seen at twice, three times, ... the period too?"""
 
-    def fits(self, period: float, gap: float) -> bool:
+    def may_explain_period_of_loss(self, period: float, gap: float) -> bool:
         """May the event have made this period of the loss, which was measured on records `gap`
         steps apart?
         """
@@ -82,7 +82,7 @@ def _possible_events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
     """The events by curves, settings and checkpoints; some have a period of 0, where two records share a step."""
     yield from _epoch_events(log)
     if may_group_by_length(log):
-        devices = log.number("devices")
+        devices = log.fact_as_number("devices")
         counts = (devices,) if devices else USUAL_PROCESS_COUNTS
         for count in counts:
             yield PeriodicEvent(LENGTH_GROUPING, GROUPED_STEPS / count)
@@ -90,7 +90,7 @@ def _possible_events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
     if evaluations.size > 2:
         yield PeriodicEvent("evaluations", float(np.median(np.diff(evaluations))))
     for setting, name in EVENTS_OF_SETTINGS:
-        number = log.number(setting)
+        number = log.fact_as_number(setting)
         if number is not None and number > 1:
             yield PeriodicEvent(name, number)
     if len(log.checkpoints) > 2:

@@ -29,7 +29,7 @@ from truetune.logs.read_jsonl_csv_json_logs import (
 from truetune.logs.read_notebook_and_kaggle_output import read_notebook_output
 from truetune.logs.read_tensorboard_events import read_event_file
 from truetune.logs.read_wandb_offline_run import read_wandb_file
-from truetune.logs.refuse_multiple_runs import (
+from truetune.logs.refuse_folder_of_several_runs import (
     STATE_FILE,
     find_runs_in_subfolders,
     last_step_of_state,
@@ -130,14 +130,14 @@ def is_folder_of_run_log(path: str | PathLike[str]) -> bool:
     """Does a folder hold the log of a run, by the names of its files?"""
     where = Path(path)
     return where.is_dir() and (
-        bool(_states_by_step(where))
+        bool(_trainer_state_paths_by_step(where))
         or any(_matching_files(where, globs) for _, globs in FOLDER_GLOBS)
     )
 
 
 def _read_best_source_of_folder(folder: Path) -> RunLog:
     """The log of a run's folder, by the best source in it. Raises DataError where there is none."""
-    states = _states_by_step(folder)
+    states = _trainer_state_paths_by_step(folder)
     if states:
         return add_console_output(_read_state_of_most_steps(folder, states), folder)
     for format, globs in FOLDER_GLOBS:
@@ -248,7 +248,7 @@ def _read_state_of_most_steps(folder: Path, states: dict[float, Path]) -> RunLog
     raise broken[0]
 
 
-def _states_by_step(folder: Path) -> dict[float, Path]:
+def _trainer_state_paths_by_step(folder: Path) -> dict[float, Path]:
     """Step -> trainer_state.json: the folder's own (half a step later) and those of its
     checkpoints.
     """

@@ -60,9 +60,13 @@ def block_medians(curve: Curve, most: int = MAX_PAIRWISE_POINTS) -> Curve:
     )
 
 
-def warmup_slope(rate: Curve) -> float | None:
+def warmup_slope(rate: Curve, *, is_rounded: bool = False) -> float | None:
     """The learning rate's growth per step if it rises in a straight line up to its last point; None
     otherwise.
+
+    Args:
+        rate: the rate, or its share of the peak.
+        is_rounded: is it printed with few decimals, so that neighbouring values may be equal?
     """
     if rate.step.size < 3 or rate.value[-1] <= 0:
         return None
@@ -72,7 +76,9 @@ def warmup_slope(rate: Curve) -> float | None:
     is_straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
     if not is_straight or slope <= 0 or rate.value[0] > 0.7 * peak:
         return None
-    return None if np.any(np.diff(rate.value) <= 0) else float(slope)
+    steps = np.diff(rate.value)
+    falls = np.any(steps < 0) if is_rounded else np.any(steps <= 0)
+    return None if falls else float(slope)
 
 
 def robust_sigma(values: Floats) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 from truetune.errors import DataError
 from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state, load_log_json
-from truetune.logs.refuse_multiple_runs import STATE_FILE
+from truetune.logs.refuse_folder_of_several_runs import STATE_FILE
 from truetune.logs.run_log import Floats, RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 
@@ -88,7 +88,10 @@ def count_rows_seen(log: RunLog) -> float | None:
     """The number of rows that a run saw, by the Trainer's own figures at its end; None if they are
     not in the log.
     """
-    speed, seconds = log.number("train_samples_per_second"), log.number("train_runtime")
+    speed, seconds = (
+        log.fact_as_number("train_samples_per_second"),
+        log.fact_as_number("train_runtime"),
+    )
     return speed * seconds if speed and seconds else None
 
 
@@ -112,7 +115,7 @@ def size_of_finished_run(log: RunLog, name: str) -> RunSize | None:
         last,
         is_evaluated=bool(evaluated),
         is_warming_up=_ends_at_its_peak(rate.value),
-        epochs=log.epochs,
+        epochs=log.epochs_at_end,
         flos=flos,
     )
 
@@ -128,8 +131,8 @@ def _flos_of_finished_run(log: RunLog) -> float:
 
     A state that a run left on its way has fewer than the whole.
     """
-    has_ended = log.total_steps is not None and log.last_step >= log.total_steps
-    return (log.number("total_flos") or 0.0) if has_ended and log.epochs else 0.0
+    has_ended = log.planned_steps is not None and log.last_step >= log.planned_steps
+    return (log.fact_as_number("total_flos") or 0.0) if has_ended and log.epochs_at_end else 0.0
 
 
 def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
@@ -138,28 +141,28 @@ def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
     """
     own = Path(log.path)
     if own.is_file() and own.name != STATE_FILE:
-        return _states_of_other_names(own)
+        return _runs_of_state_copies_beside_own(own)
     own = own.parent if own.is_file() else own
     # without a state it may be any folder, such as a home with many runs of other people in it
     if not (own / STATE_FILE).is_file():
         return ()
     states = sorted(path for path in own.resolve().parent.glob(f"*/{STATE_FILE}") if path.is_file())
     others = [path for path in states[:MAX_RUNS] if path.parent != own.resolve()]
-    sizes = [_measure_state(path, path.parent.name) for path in others]
+    sizes = [_run_size_from_state(path, path.parent.name) for path in others]
     return tuple(size for size in sizes if size is not None)
 
 
-def _states_of_other_names(own: Path) -> tuple[RunSize, ...]:
+def _runs_of_state_copies_beside_own(own: Path) -> tuple[RunSize, ...]:
     """The runs whose states were copied beside this one: `trainer_state_1gpu.json`, `8gpu.trainer_state.json`."""
     if STATE_NAME not in own.name:
         return ()
     states = sorted(path for path in own.parent.glob(f"*{STATE_NAME}*.json") if path.is_file())
     others = [path for path in states[:MAX_RUNS] if path.name != own.name]
-    sizes = [_measure_state(path, path.name) for path in others]
+    sizes = [_run_size_from_state(path, path.name) for path in others]
     return tuple(size for size in sizes if size is not None)
 
 
-def _measure_state(path: Path, name: str) -> RunSize | None:
+def _run_size_from_state(path: Path, name: str) -> RunSize | None:
     """The size of the run that wrote this state; None where the state can't be read."""
     try:
         if path.stat().st_size > MAX_STATE_BYTES:

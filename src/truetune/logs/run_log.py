@@ -113,7 +113,7 @@ class RunLog:
         """The curve of that name; an empty one where it was not logged."""
         return self.curves.get(name, EMPTY_CURVE)
 
-    def number(self, name: str) -> float | None:
+    def fact_as_number(self, name: str) -> float | None:
         """A fact as a number; None where it is not known."""
         value = self.facts.get(name)
         # Python's True is an int
@@ -122,7 +122,7 @@ class RunLog:
         return float(value)
 
     @property
-    def unit(self) -> str:
+    def unit_of_steps(self) -> str:
         """What the steps of its curves count: `step`, or `record` if no step was logged."""
         return "record" if self.is_numbered else "step"
 
@@ -140,7 +140,7 @@ class RunLog:
         return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
 
     @property
-    def has_token_loss(self) -> bool:
+    def is_loss_of_token_prediction(self) -> bool:
         """Is the loss that of predicting tokens? If config.json names no class, a loss without
         rewards is.
         """
@@ -153,7 +153,7 @@ class RunLog:
         return not named or any(TOKEN_LOSS_CLASS.search(name) for name in named)
 
     @property
-    def server(self) -> str:
+    def inference_server_name(self) -> str:
         """The inference server whose log this is; empty for a training (which may hold an engine)."""
         if self.output is None or self.curve("loss") or self.curve("reward"):
             return ""
@@ -169,16 +169,19 @@ class RunLog:
         """The number of steps that were made: a trainer's state counts those after the last record
         as well.
         """
-        return max(self.last_step, min(self.number("global_step") or 0.0, self.total_steps or 0.0))
+        return max(
+            self.last_step,
+            min(self.fact_as_number("global_step") or 0.0, self.planned_steps or 0.0),
+        )
 
     @property
-    def total_steps(self) -> float | None:
+    def planned_steps(self) -> float | None:
         """The number of steps that were planned; None if the log does not say."""
-        planned = self.number("max_steps")
+        planned = self.fact_as_number("max_steps")
         return planned if planned and planned > 0 else None
 
     @property
-    def epochs(self) -> float:
+    def epochs_at_end(self) -> float:
         """Epochs at the end; 0 where they were not logged."""
         curve = self.curve("epoch").finite()
         if not curve:
@@ -191,7 +194,7 @@ class RunLog:
         if counts_from_zero and is_repeated:
             return last + 1
         # The summary stands after the last record; of an excerpt, whose records end far before it, they alone count.
-        end = self.number("epoch") or 0.0
+        end = self.fact_as_number("epoch") or 0.0
         return max(last, end) if last >= NEAR_THE_END * end else last
 
     def epoch_at(self, step: float | Floats) -> Floats:

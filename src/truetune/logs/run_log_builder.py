@@ -24,7 +24,7 @@ from truetune.logs.canonical_metric_names import (
     canonical_metric_name,
 )
 from truetune.logs.console.read_console_output import ConsoleOutput
-from truetune.logs.preference_metric_names import (
+from truetune.logs.map_preference_metric_names_to_trl import (
     rename_llama_factory_keys,
     trl_names_of_preference_metrics,
 )

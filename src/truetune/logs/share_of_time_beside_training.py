@@ -44,7 +44,7 @@ def measure_time_shares(log: RunLog) -> TimeShares | None:
     # Who samples answers to train on them (GRPO, PPO) spends the time on training.
     if whole is None or log.kind == "reinforcement":
         return None
-    aside, times, kinds = _seconds_beside_training(log, whole)
+    aside, times, kinds = _seconds_count_and_kinds_beside_training(log, whole)
     if not times or aside <= 0 or whole.seconds < aside * MIN_RATIO:
         return None
     return TimeShares(aside, whole.seconds, times, kinds, whole.source, whole.steps)
@@ -70,7 +70,9 @@ class _Whole(NamedTuple):
     """How many of its evaluations lie in that time; None: all"""
 
 
-def _seconds_beside_training(log: RunLog, whole: _Whole) -> tuple[float, int, tuple[str, ...]]:
+def _seconds_count_and_kinds_beside_training(
+    log: RunLog, whole: _Whole
+) -> tuple[float, int, tuple[str, ...]]:
     """(seconds, how often, kinds) of evaluations, saving and sampling: as logged with each
     evaluation, otherwise as printed.
     """
@@ -89,7 +91,7 @@ def _seconds_beside_training(log: RunLog, whole: _Whole) -> tuple[float, int, tu
 
 def _total_time(log: RunLog) -> _Whole | None:
     """The time of the whole run, by the surest source; None if there is none."""
-    runtime = log.number("train_runtime")
+    runtime = log.fact_as_number("train_runtime")
     if runtime:
         return _Whole(runtime, "train_runtime", _steps_in_total_time(log, runtime))
     by_bar = _time_shown_by_bar(log)
@@ -113,7 +115,7 @@ def _steps_in_total_time(log: RunLog, seconds: float) -> float:
     """
     if not log.is_numbered:
         return log.last_step
-    rate = log.number("train_steps_per_second")
+    rate = log.fact_as_number("train_steps_per_second")
     return float(round(rate * seconds)) if rate else 0.0
 
 

@@ -62,10 +62,12 @@ def strip_shared_prefixes(pieces: Iterable[tuple[str, int]]) -> Iterator[tuple[s
     pieces = iter(pieces)
     sample = list(islice(pieces, SAMPLE_PIECES))
     all_pieces = chain(sample, pieces)
-    if _nearly_all(text.startswith(DOCKER_RECORD) for text, _ in _first_pieces_of_lines(sample)):
+    if _are_nearly_all_true(
+        text.startswith(DOCKER_RECORD) for text, _ in _first_pieces_of_lines(sample)
+    ):
         yield from ((_text_in_docker_record(text), number) for text, number in all_pieces)
         return
-    forms, is_of_several = _prefixes_of_nearly_all_lines(
+    forms, is_of_several = _shared_prefixes_and_has_several_sources(
         [text for text, _ in _first_pieces_of_lines(sample)]
     )
     for text, number in all_pieces:
@@ -82,13 +84,15 @@ def _first_pieces_of_lines(sample: list[tuple[str, int]]) -> list[tuple[str, int
     return [(text, number) for number, text in first.items()]
 
 
-def _nearly_all(fits: Iterable[bool]) -> bool:
+def _are_nearly_all_true(fits: Iterable[bool]) -> bool:
     """Are nearly all of these true?"""
     answers = list(fits)
     return len(answers) >= MIN_LINES and sum(answers) >= MIN_SHARE * len(answers)
 
 
-def _prefixes_of_nearly_all_lines(lines: list[str]) -> tuple[tuple[re.Pattern[str], ...], bool]:
+def _shared_prefixes_and_has_several_sources(
+    lines: list[str],
+) -> tuple[tuple[re.Pattern[str], ...], bool]:
     """The forms of prefix that nearly all lines begin with, the outermost first; and whether they
     name several sources.
     """
@@ -107,7 +111,7 @@ def _prefixes_of_nearly_all_lines(lines: list[str]) -> tuple[tuple[re.Pattern[st
 
 def _is_prefix_of_nearly_all(form: re.Pattern[str], lines: list[str]) -> bool:
     """Do nearly all lines begin with this form of prefix, and with few different names?"""
-    return _nearly_all(form.match(line) is not None for line in lines) and len(
+    return _are_nearly_all_true(form.match(line) is not None for line in lines) and len(
         _source_names(form, lines)
     ) <= min(MAX_SOURCES, max(1, len(lines) // 3))
 

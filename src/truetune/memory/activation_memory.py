@@ -18,7 +18,7 @@ def kept_activation_bytes_per_token(architecture: Architecture, settings: Memory
     blocks = architecture.blocks
     # Checkpointing keeps the input of each block alone, and computes the rest once more.
     if settings.checkpointing:
-        inside: float = len(blocks) * settings.stream * architecture.hidden
+        inside: float = len(blocks) * settings.hidden_state_item_bytes * architecture.hidden
     else:
         inside = sum(
             block_activation_bytes_per_token(block, architecture, settings) for block in blocks
@@ -47,7 +47,7 @@ def working_gradient_bytes_per_token(architecture: Architecture, settings: Memor
     # Three tensors as wide as the MLP; 12 bytes are three float32 items as wide as the stream.
     wide = max((b.width + b.chosen * b.expert_width for b in architecture.blocks), default=0)
     scores = score_gradient_bytes_per_token(architecture, settings)
-    return max(3 * size * wide, 12 * hidden, scores) + settings.stream * hidden
+    return max(3 * size * wide, 12 * hidden, scores) + settings.hidden_state_item_bytes * hidden
 
 
 def score_gradient_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
@@ -82,29 +82,29 @@ def end_activation_bytes_per_token(architecture: Architecture, settings: MemoryS
     hidden = architecture.hidden
     # A frozen head needs no input.
     head = settings.compute * hidden if settings.lora is None else 0
-    return _norm_activations(hidden, architecture, settings) + head
+    return _norm_activation_bytes_per_token(hidden, architecture, settings) + head
 
 
 def block_activation_bytes_per_token(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes for each token that one block keeps."""
-    norms = architecture.family.norms * _norm_activations(
+    norms = architecture.family.norms * _norm_activation_bytes_per_token(
         architecture.hidden, architecture, settings
     )
     # Parallel branches read one stream: its input is kept once for two norms.
-    norms -= settings.stream * architecture.hidden * architecture.family.parallel
-    attention = _attention_activations(block, architecture, settings)
-    return norms + attention + _mlp_activations(block, architecture, settings)
+    norms -= settings.hidden_state_item_bytes * architecture.hidden * architecture.family.parallel
+    attention = _attention_activation_bytes_per_token(block, architecture, settings)
+    return norms + attention + _mlp_activation_bytes_per_token(block, architecture, settings)
 
 
-def _norm_activations(
+def _norm_activation_bytes_per_token(
     width: int, architecture: Architecture, settings: MemorySettings, size: int | None = None
 ) -> float:
     """Bytes for each token that a norm keeps: its input, and what is multiplied by a weight that is
     trained.
     """
-    size = settings.stream if size is None else size
+    size = settings.hidden_state_item_bytes if size is None else size
     # A fused kernel keeps its input and two float32 figures; one in Python keeps each of its steps.
     if architecture.family.norm == "layer" or settings.liger:
         return size * width + 8
@@ -113,27 +113,27 @@ def _norm_activations(
     return (8 if architecture.family.norm == "rms-fp32" else 4 + size) * width + 4
 
 
-def _attention_activations(
+def _attention_activation_bytes_per_token(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes for each token that the attention of a block keeps."""
     family = architecture.family
     output = [m for m in block.matrices if m.name == family.out and m.part == "attention"]
-    total = _projection_input_bytes(block, architecture, settings)
-    total += _query_key_value_bytes(block, architecture, settings)
+    total = _projection_input_bytes_per_token(block, architecture, settings)
+    total += _query_key_value_bytes_per_token(block, architecture, settings)
     if settings.attention == "eager":
-        total += _eager_score_bytes(block, architecture, settings)
-        return total + _matrix_input_bytes(output, block.mixed, architecture, settings)
+        total += _eager_score_bytes_per_token_of_block(block, architecture, settings)
+        return total + _matrix_input_bytes_per_token(output, block.mixed, architecture, settings)
     # SDPA keeps its output and a float32 sum for each head, and the mask that it was given.
     mask = settings.compute * settings.length * settings.masked
     # That output is the input of the next matrix: it is kept twice only where it is copied between.
-    output_input = _matrix_input_bytes(
+    output_input = _matrix_input_bytes_per_token(
         output, block.mixed, architecture, settings, int(family.concatenates)
     )
     return total + settings.compute * block.mixed + 4 * block.heads + mask + output_input
 
 
-def _projection_input_bytes(
+def _projection_input_bytes_per_token(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes for each token of what goes into the projections of queries, keys and values, and into latent norms."""
@@ -141,15 +141,17 @@ def _projection_input_bytes(
     inner = [m for m in block.matrices if m.part == "attention" and m.name != family.out]
     first = [m for m in inner if m.inputs == hidden]
     # Where the stream is wider than what is computed in, each matrix casts it for itself.
-    total = _matrix_input_bytes(first, hidden, architecture, settings, cast=settings.stream != size)
+    total = _matrix_input_bytes_per_token(
+        first, hidden, architecture, settings, cast=settings.hidden_state_item_bytes != size
+    )
     for rank in block.ranks:
-        total += _norm_activations(rank, architecture, settings, size)
+        total += _norm_activation_bytes_per_token(rank, architecture, settings, size)
         latent = [m for m in inner if m.inputs == rank][:1]
-        total += _matrix_input_bytes(latent, rank, architecture, settings)
+        total += _matrix_input_bytes_per_token(latent, rank, architecture, settings)
     return total
 
 
-def _query_key_value_bytes(
+def _query_key_value_bytes_per_token(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes for each token of queries, keys and values as attention reads them, and of their norms."""
@@ -165,15 +167,18 @@ def _query_key_value_bytes(
     only_fused = is_fused and family.positions is not None and not repeats
     total: float = size * (value if only_fused else block.query + key + value)
     if family.qk_norm and not block.ranks:
-        total += _norm_activations(block.query, architecture, settings, size)
-        total += _norm_activations(block.key, architecture, settings, size)
+        total += _norm_activation_bytes_per_token(block.query, architecture, settings, size)
+        total += _norm_activation_bytes_per_token(block.key, architecture, settings, size)
         if family.qk_norm == "head":
-            # One float32 for each head, where `_norm_activations` counts one for queries and one for keys.
+            # One float32 for each head, where `_norm_activation_bytes_per_token` counts one for queries
+            # and one for keys.
             total += 4 * (block.heads + block.kv_heads - 2)
     return total
 
 
-def _eager_score_bytes(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def _eager_score_bytes_per_token_of_block(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes for each token of eager attention's scores: one for each head and token."""
     size = settings.compute
     # The softmax in float32, and its cast; with sinks no float32 copy is kept.
@@ -186,17 +191,21 @@ def _eager_score_bytes(block: Block, architecture: Architecture, settings: Memor
     return float(block.heads * settings.length * per_score)
 
 
-def _mlp_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def _mlp_activation_bytes_per_token(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes for each token that the MLP of a block keeps, dense and experts."""
     total = 0.0
     if block.width:
-        total += _dense_activations(block, architecture, settings)
+        total += _dense_mlp_activation_bytes_per_token(block, architecture, settings)
     if block.chosen:
-        total += _expert_activations(block, architecture, settings)
+        total += _expert_activation_bytes_per_token(block, architecture, settings)
     return total
 
 
-def _dense_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def _dense_mlp_activation_bytes_per_token(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes for each token that a dense MLP keeps."""
     family, size, hidden = architecture.family, settings.compute, architecture.hidden
     dense = [m for m in block.matrices if m.part == "mlp"]
@@ -209,15 +218,17 @@ def _dense_activations(block: Block, architecture: Architecture, settings: Memor
     total: float = wide_tensors * size * block.width
     # With a single norm the attention has kept the same input already.
     if family.norms > 1 or settings.lora:
-        total += _matrix_input_bytes(
-            up, hidden, architecture, settings, cast=settings.stream != size
+        total += _matrix_input_bytes_per_token(
+            up, hidden, architecture, settings, cast=settings.hidden_state_item_bytes != size
         )
     # ReLU keeps its output, which is the input of the last matrix: it is counted once.
     of_relu = size * block.width * (family.kept == 0)
-    return total + max(_matrix_input_bytes(down, block.width, architecture, settings), of_relu)
+    return total + max(
+        _matrix_input_bytes_per_token(down, block.width, architecture, settings), of_relu
+    )
 
 
-def _expert_activations(
+def _expert_activation_bytes_per_token(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes for each token that an MLP of experts keeps, of the experts that the token is given to."""
@@ -226,7 +237,7 @@ def _expert_activations(
     wide = (2 + architecture.family.kept + trained) * size * block.expert_width
     # Fitted to the tensors that autograd saves for models with experts (the test compares each).
     total = block.chosen * (wide + (1 + trained) * size * hidden + 24)
-    if settings.stream == 4:
+    if settings.hidden_state_item_bytes == 4:
         total += 4 * hidden
     # Shared experts have kept the input already.
     if not block.width:
@@ -234,7 +245,7 @@ def _expert_activations(
     return total
 
 
-def _matrix_input_bytes(
+def _matrix_input_bytes_per_token(
     matrices: list[Matrix],
     width: int,
     architecture: Architecture,

@@ -60,14 +60,14 @@ class Moment:
         return sum(size for part, size in self.parts.items() if part not in ("CUDA", "margin"))
 
     @property
-    def margin(self) -> float:
+    def fragmentation_bytes(self) -> float:
         """Bytes that fragmentation costs."""
         return FRAGMENTATION_SHARE * self.allocated
 
     @property
     def total(self) -> float:
         """All bytes on the GPU."""
-        return sum(self.parts.values()) + self.margin
+        return sum(self.parts.values()) + self.fragmentation_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Estimate:
         return max(self.moments, key=lambda moment: moment.total)
 
     @property
-    def trained(self) -> int:
+    def trained_parameter_count(self) -> int:
         """The number of parameters that are trained."""
         return weight_gradient_optimizer_memory.count_trained_parameters(
             self.architecture, self.settings
@@ -93,7 +93,7 @@ class Estimate:
 
 def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Estimate:
     """Estimate the memory of one GPU, from the second step on, when the optimizer has its states."""
-    tokens = settings.tokens
+    tokens = settings.tokens_per_forward_pass
     # What is there at every moment.
     constant = {
         "weights": weight_gradient_optimizer_memory.weight_bytes(architecture, settings),
@@ -182,7 +182,12 @@ def _evaluation_moment(
     architecture: Architecture, settings: MemorySettings, constant: Mapping[str, float], cast: float
 ) -> Moment:
     """The moment of a forward pass of the evaluation, on top of what is there at every moment."""
-    tokens = settings.eval_batch * settings.length * settings.sequences // settings.batch
+    tokens = (
+        settings.eval_batch
+        * settings.length
+        * settings.sequences_per_forward_pass
+        // settings.batch
+    )
     # transformers returns a cache unless use_cache is off, which checkpointing switches off.
     cache = 0.0
     if not settings.checkpointing:

@@ -24,7 +24,7 @@ def forward_logits_bytes(
     """
     # A head of 16 bits gives logits of 16 bits, which are cast; one of float32 gives them at once.
     as_computed = settings.compute if settings.compute < 4 else 0
-    per_logit = as_computed + 4 + 4 + _softcap_bytes(architecture, settings)
+    per_logit = as_computed + 4 + 4 + _logits_bytes_before_softcap(architecture, settings)
     return float(tokens * architecture.vocabulary * per_logit)
 
 
@@ -36,7 +36,7 @@ def backward_logits_bytes(architecture: Architecture, settings: MemorySettings) 
     in the dtype of the weight (Liger) the gradient of a head that is trained.
     """
     vocabulary, hidden = architecture.vocabulary, architecture.hidden
-    size, tokens = settings.compute, settings.tokens
+    size, tokens = settings.compute, settings.tokens_per_forward_pass
     trained_head = vocabulary * hidden if settings.lora is None else 0
     if settings.head == "none":
         return 0.0
@@ -50,14 +50,18 @@ def backward_logits_bytes(architecture: Architecture, settings: MemorySettings) 
         rows = -(-tokens // chunks)
         return float((size + 8) * rows * vocabulary + size * tokens * hidden + size * trained_head)
     # Three float32 tensors.
-    return float(tokens * vocabulary * (12 + _softcap_bytes(architecture, settings)))
+    return float(tokens * vocabulary * (12 + _logits_bytes_before_softcap(architecture, settings)))
 
 
 def evaluation_logits_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes of the logits in a forward pass of the evaluation: Liger's loss is for training only,
     TRL's tiles are for both.
     """
-    tokens = settings.eval_batch * settings.length * (settings.sequences // settings.batch)
+    tokens = (
+        settings.eval_batch
+        * settings.length
+        * (settings.sequences_per_forward_pass // settings.batch)
+    )
     if settings.head == "none":
         return 0.0
     if settings.head == "tiles":
@@ -87,6 +91,6 @@ def kv_cache_bytes(
     return float(rows * settings.compute * per_row)
 
 
-def _softcap_bytes(architecture: Architecture, settings: MemorySettings) -> int:
+def _logits_bytes_before_softcap(architecture: Architecture, settings: MemorySettings) -> int:
     """Bytes of the logits before tanh, which its gradient needs."""
     return settings.compute if architecture.softcap else 0

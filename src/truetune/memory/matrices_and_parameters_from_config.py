@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
+from truetune.checkpoint.read_and_check_safetensors_header import (
+    BrokenFile,
+    read_safetensors_header,
+)
 from truetune.errors import SpecError
 from truetune.memory.model_family_layouts import ALIASES, FAMILIES, Family
 from truetune.parsing.input_limits import MODEL_FILE
@@ -41,14 +44,14 @@ class Matrix:
     """It is an nn.Linear, which quantization and LoRA find; fused experts and routers are not."""
 
     @property
-    def weight(self) -> int:
+    def weight_parameter_count(self) -> int:
         """The number of parameters without the bias."""
         return self.copies * self.inputs * self.outputs
 
     @property
     def parameters(self) -> int:
         """The number of all parameters of the matrix, with its bias."""
-        return self.weight + self.copies * self.outputs * self.bias
+        return self.weight_parameter_count + self.copies * self.outputs * self.bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Architecture:
     notes: tuple[str, ...] = ()
 
     @property
-    def head(self) -> int:
+    def head_parameter_count(self) -> int:
         """The number of parameters of the head; 0 where it is the embedding."""
         return (
             0 if self.tied else self.hidden * self.vocabulary
@@ -120,9 +123,9 @@ class Architecture:
     @property
     def parameters(self) -> int:
         """The number of all parameters of the model."""
-        return sum(self.parts().values())
+        return sum(self.parameter_counts_by_part().values())
 
-    def parts(self) -> dict[Part, int]:
+    def parameter_counts_by_part(self) -> dict[Part, int]:
         """The number of parameters of each part."""
         matrices = [matrix for block in self.blocks for matrix in block.matrices]
         of: dict[Part, int] = {
@@ -134,7 +137,7 @@ class Architecture:
             "embedding": self.embedding,
             **of,
             "norms": norms,
-            "head": self.head,
+            "head": self.head_parameter_count,
             "other": self.other,
         }
 
@@ -219,7 +222,7 @@ def parse_architecture(config: Mapping[str, Any], where: str = "config.json") ->
     layers = fields.number("num_hidden_layers")
     if layers > MAX_LAYERS:
         raise SpecError(f"{where}: num_hidden_layers: {layers:,} is more than a model has")
-    vision, vision_notes = _count_vision_tower(config, where)
+    vision, vision_notes = _vision_tower_parameter_count_and_notes(config, where)
     tied = values.get("tie_word_embeddings", config.get("tie_word_embeddings"))
     positions = 0
     if family.positions is not None:
@@ -281,7 +284,7 @@ def count_stored_parameters(folder: Path) -> int | None:
         # Packed weights of 4 bits are half as many items as parameters.
         if any(tensor.dtype not in ("BF16", "F16", "F32") for tensor in tensors):
             return None
-        total += sum(tensor.items for tensor in tensors)
+        total += sum(tensor.value_count for tensor in tensors)
     return total or None
 
 
@@ -473,7 +476,9 @@ def _attention_window_of_layer(fields: ConfigFields, layer: int) -> int | None:
     return window
 
 
-def _count_vision_tower(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
+def _vision_tower_parameter_count_and_notes(
+    config: Mapping[str, Any], where: str
+) -> tuple[int, list[str]]:
     """(parameters of an image encoder, counted as a plain ViT: 4 h^2 + 2 h f a layer; a note that
     says so).
     """

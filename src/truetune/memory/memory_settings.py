@@ -88,12 +88,12 @@ class MemorySettings:
     """What was assumed"""
 
     @property
-    def stream(self) -> int:
+    def hidden_state_item_bytes(self) -> int:
         """Bytes of an item in the stream of hidden states, which pass from block to block."""
         return self.base
 
     @property
-    def sequences(self) -> int:
+    def sequences_per_forward_pass(self) -> int:
         """How many sequences one forward pass has."""
         return self.batch * SEQUENCES_PER_ROW.get(self.method, 1)
 
@@ -107,12 +107,12 @@ class MemorySettings:
     """The learning rate is one that adapters are trained with"""
 
     @property
-    def tokens(self) -> int:
+    def tokens_per_forward_pass(self) -> int:
         """How many tokens one forward pass on one device has."""
-        return self.sequences * self.length
+        return self.sequences_per_forward_pass * self.length
 
     @property
-    def effective(self) -> int:
+    def effective_batch_size(self) -> int:
         """The effective batch: how many rows one step of the optimizer has."""
         return self.batch * self.accumulation * self.world
 
@@ -162,14 +162,15 @@ def resolve_memory_settings(
     """
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
     training, other = run.spec.training, flatten_stack_settings(run.spec.training.other)
-    length, length_notes = _resolve_length(run, other, length)
+    length, length_notes = _resolve_row_length_and_assumptions(run, other, length)
     world = gpus or training.devices
     sharding = _resolve_sharding(training.fsdp, training.deepspeed_stage, world)
     base, dtype_notes = _loaded_bytes_per_weight(run, architecture, sharding), list[str]()
-    if loads_float32(run):
+    if loads_float32_by_default(run):
         base = 4
         dtype_notes.append(
-            f"no dtype is set, and {run.pins.told('transformers')}: before 5.0 it loads the weights as float32"
+            f"no dtype is set, and {run.pins.describe_asked_release('transformers')}: before"
+            " 5.0 it loads the weights as float32"
         )
     is_mixed = bool(training.bf16 or training.fp16)
     compute = 2 if is_mixed else base
@@ -217,7 +218,7 @@ def resolve_memory_settings(
     )
 
 
-def _resolve_length(
+def _resolve_row_length_and_assumptions(
     run: Config, other: Mapping[str, Any], length: int | None
 ) -> tuple[int, list[str]]:
     """(tokens of a row, what was assumed); what a user says wins over the run, and that over defaults."""
@@ -315,7 +316,7 @@ def _loaded_bytes_per_weight(run: Config, architecture: Architecture, sharding: 
     return 4 if str(dtype) in FLOAT32_NAMES else 2
 
 
-def loads_float32(run: Config) -> bool:
+def loads_float32_by_default(run: Config) -> bool:
     """Does a program load a model without a dtype by a release of transformers that takes float32 then?
 
     Quantized weights are loaded as float16 there, and unsloth takes what the checkpoint says.
@@ -326,7 +327,11 @@ def loads_float32(run: Config) -> bool:
     if not is_program or training.dtype is not None or training.load_in is not None:
         return False
     is_named = re.search(r"\b(?:torch_)?dtype\b\s*[=:'\"]", run.text) is not None
-    return not is_named and "unsloth" not in run.text and run.pins.before("transformers", "5.0.0")
+    return (
+        not is_named
+        and "unsloth" not in run.text
+        and run.pins.is_release_surely_before("transformers", "5.0.0")
+    )
 
 
 def _adapter_is_bf16(run: Config, sharding: Sharding) -> bool:

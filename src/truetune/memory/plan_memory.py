@@ -19,7 +19,7 @@ from truetune.errors import UsageError
 from truetune.lazy_report_drawers import load_drawer
 from truetune.memory import activation_memory, weight_gradient_optimizer_memory
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
-from truetune.memory.find_remedies import Remedy, find_remedies
+from truetune.memory.find_changes_to_fit_run_into_memory import Remedy, find_remedies
 from truetune.memory.matrices_and_parameters_from_config import (
     Architecture,
     parse_architecture,
@@ -73,16 +73,16 @@ class Plan:
             "model": self.model,
             "model_type": estimate.architecture.model_type,
             "parameters": {
-                **estimate.architecture.parts(),
+                **estimate.architecture.parameter_counts_by_part(),
                 "all": estimate.architecture.parameters,
-                "trained": estimate.trained,
+                "trained": estimate.trained_parameter_count,
             },
             "settings": {
                 "stack": settings.stack,
                 "batch": settings.batch,
                 "accumulation": settings.accumulation,
                 "devices": settings.world,
-                "effective_batch": settings.effective,
+                "effective_batch": settings.effective_batch_size,
                 "length": settings.length,
             },
             "peak": estimate.peak.name,
@@ -172,7 +172,10 @@ def _architecture_of_named_model(named: str) -> Architecture:
 def _notes_on_large_shares(estimate: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = estimate.architecture, estimate.settings
-    scores = activation_memory.eager_score_bytes_per_token(architecture, settings) * settings.tokens
+    scores = (
+        activation_memory.eager_score_bytes_per_token(architecture, settings)
+        * settings.tokens_per_forward_pass
+    )
     if scores > MIN_NAMED_SHARE * estimate.peak.total:
         instead = "flash_attention_2 or flex_attention" if architecture.softcap else "sdpa"
         yield (
@@ -180,7 +183,9 @@ def _notes_on_large_shares(estimate: Estimate) -> Iterator[str]:
             f" {scores / GIB:.1f} GiB of that, four times as much at twice the length;"
             f" attn_implementation {instead} holds none"
         )
-    parameters = weight_gradient_optimizer_memory.saved_module_parameters(architecture, settings)
+    parameters = weight_gradient_optimizer_memory.count_saved_module_parameters(
+        architecture, settings
+    )
     size = weight_gradient_optimizer_memory.saved_module_bytes(architecture, settings)
     if settings.lora is not None and size > MIN_NAMED_SHARE * estimate.peak.total:
         in_float32 = (
@@ -190,7 +195,8 @@ def _notes_on_large_shares(estimate: Estimate) -> Iterator[str]:
         )
         yield (
             f"{', '.join(settings.lora.modules_to_save)} are trained whole beside the adapter"
-            f" (modules_to_save): {parameters / 1e9:.2f} of {estimate.trained / 1e9:.2f} billion trained"
+            f" (modules_to_save): {parameters / 1e9:.2f} of"
+            f" {estimate.trained_parameter_count / 1e9:.2f} billion trained"
             f" parameters, {size / GIB:.1f} GiB with gradients and optimizer states{in_float32}"
             "; leave them out where no token was added: trainable_token_indices trains a few rows instead"
         )
@@ -201,7 +207,7 @@ def judge_peak(peak: Moment, memory: float) -> Verdict:
     if peak.total <= memory:
         return "fits"
     # Fragments differ from run to run: without them it may fit, and nobody can promise it.
-    return "tight" if peak.total - peak.margin <= memory else "too large"
+    return "tight" if peak.total - peak.fragmentation_bytes <= memory else "too large"
 
 
 def parse_gpu_memory(text: str | float) -> float:
@@ -225,6 +231,6 @@ def _moment_as_dict(moment: Moment) -> dict[str, Any]:
     parts = {part: round(size) for part, size in sizes.items() if size}
     return {
         "name": moment.name,
-        "parts": {**parts, "margin": round(moment.margin)},
+        "parts": {**parts, "margin": round(moment.fragmentation_bytes)},
         "total": round(moment.total),
     }

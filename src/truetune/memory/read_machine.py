@@ -60,18 +60,18 @@ class Machine:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of VARIABLES that are set"""
 
-    def number(self, name: str) -> int | None:
+    def environment_variable_as_int(self, name: str) -> int | None:
         """An environment variable as a whole number; None where it is not set, or something else."""
         text = self.environment.get(name, "").strip()
         return int(text) if re.fullmatch(r"\d{1,9}", text) else None
 
     @property
-    def launched(self) -> bool:
+    def is_started_by_launcher(self) -> bool:
         """Has a launcher (torchrun, accelerate) started this process?"""
         return "LOCAL_RANK" in self.environment and "WORLD_SIZE" in self.environment
 
     @property
-    def visible(self) -> tuple[int, ...]:
+    def visible_gpu_indices(self) -> tuple[int, ...]:
         """Indices of the GPUs that torch would use, as CUDA and torch read CUDA_VISIBLE_DEVICES.
 
         A repeated index leaves none; a negative one, or one that there is not, ends the list.
@@ -102,9 +102,12 @@ class Launch:
     machine: Machine
 
     @property
-    def world(self) -> int:
+    def world_size(self) -> int:
         """How many processes run: what the launcher says, else what the settings say."""
-        return self.machine.number("WORLD_SIZE") or self.config.spec.training.devices
+        return (
+            self.machine.environment_variable_as_int("WORLD_SIZE")
+            or self.config.spec.training.devices
+        )
 
 
 def read_machine(environment: Mapping[str, str] | None = None) -> Machine:

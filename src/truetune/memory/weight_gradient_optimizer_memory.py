@@ -22,7 +22,7 @@ HEADS = ("lm_head", "embed_out", "score")
 EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 
 
-def adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+def count_adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
     """The number of parameters of the adapter: r (inputs + outputs) for each matrix, and a
     magnitude for each output with DoRA.
     """
@@ -35,7 +35,7 @@ def adapter_parameters(architecture: Architecture, settings: MemorySettings) -> 
     return rows + sum(lora.r * (m.inputs + m.outputs) + m.outputs * lora.use_dora for m in adapted)
 
 
-def saved_module_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+def count_saved_module_parameters(architecture: Architecture, settings: MemorySettings) -> int:
     """The number of parameters of whole modules that are trained beside an adapter
     (`modules_to_save`).
     """
@@ -48,19 +48,19 @@ def count_trained_parameters(architecture: Architecture, settings: MemorySetting
     """The number of parameters that are trained; a vision tower is not."""
     if settings.lora is None:
         return architecture.parameters - architecture.other
-    return adapter_parameters(architecture, settings) + saved_module_parameters(
+    return count_adapter_parameters(architecture, settings) + count_saved_module_parameters(
         architecture, settings
     )
 
 
 def weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes of the weights of the model and its adapter on one GPU."""
-    split = _weight_shards(settings)
+    split = _weight_shard_count(settings)
     # Only sharded weights can be offloaded: DDP needs them all.
     if "weights" in settings.offload and split > 1:
         return 0.0
-    adapter = adapter_parameters(architecture, settings) * settings.adapter
-    saved_modules = saved_module_parameters(architecture, settings) * bytes_per_saved_weight(
+    adapter = count_adapter_parameters(architecture, settings) * settings.adapter
+    saved_modules = count_saved_module_parameters(architecture, settings) * bytes_per_saved_weight(
         settings
     )
     return (unsharded_model_bytes(architecture, settings) + adapter + saved_modules) / split
@@ -69,7 +69,11 @@ def weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
 def unsharded_model_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes of the weights of the model alone, not shared out."""
     # bitsandbytes quantizes nn.Linear; embeddings, norms and fused experts stay as they are.
-    linear = sum(m.weight for m in architecture.matrices() if m.linear) if settings.load_in else 0
+    linear = (
+        sum(m.weight_parameter_count for m in architecture.matrices() if m.linear)
+        if settings.load_in
+        else 0
+    )
     four_bits = NF4_NESTED_BYTES if settings.nested else NF4_BYTES
     rate = {4: four_bits, 8: 1.0}.get(settings.load_in or 0, 0.0)
     return linear * rate + (architecture.parameters - linear) * _bytes_per_weight(settings)
@@ -79,7 +83,7 @@ def reference_model_bytes(architecture: Architecture, settings: MemorySettings) 
     """Bytes of the frozen copy of the model that DPO and KTO compare with."""
     if not settings.reference:
         return 0.0
-    return unsharded_model_bytes(architecture, settings) / _weight_shards(settings)
+    return unsharded_model_bytes(architecture, settings) / _weight_shard_count(settings)
 
 
 def gradient_bytes(architecture: Architecture, settings: MemorySettings) -> float:
@@ -97,7 +101,7 @@ def optimizer_bytes(architecture: Architecture, settings: MemorySettings) -> flo
     """
     if "optimizer" in settings.offload:
         return 0.0
-    state, split = state_of_optimizer(settings.optimizer), _state_shards(settings)
+    state, split = state_of_optimizer(settings.optimizer), _optimizer_state_shard_count(settings)
     count = count_trained_parameters(architecture, settings)
     if _has_master_weights(settings):
         # States follow the copy, not the weights: all in float32.
@@ -111,18 +115,22 @@ def saved_module_bytes(architecture: Architecture, settings: MemorySettings) -> 
     optimizer states.
     """
     count, state = (
-        saved_module_parameters(architecture, settings),
+        count_saved_module_parameters(architecture, settings),
         state_of_optimizer(settings.optimizer),
     )
     weights = count * bytes_per_saved_weight(settings)
     # Two: weights and gradients.
-    return (weights * (2 + state.items) + count * state.bytes) / _weight_shards(settings)
+    return (weights * (2 + state.items) + count * state.bytes) / _weight_shard_count(settings)
 
 
 def optimizer_step_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes that live only while the optimizer steps."""
     working = state_of_optimizer(settings.optimizer).working
-    return _trained_weight_bytes(architecture, settings) * working / _state_shards(settings)
+    return (
+        _trained_weight_bytes(architecture, settings)
+        * working
+        / _optimizer_state_shard_count(settings)
+    )
 
 
 def autocast_copy_bytes(architecture: Architecture, settings: MemorySettings) -> float:
@@ -144,7 +152,7 @@ def _count_adapter_parameters_cast_by_autocast(
     """How many parameters of the adapter, and of a head that is trained whole, autocast copies."""
     copied = 0
     if settings.adapter > settings.compute:
-        copied += adapter_parameters(architecture, settings)
+        copied += count_adapter_parameters(architecture, settings)
     names = settings.lora.modules_to_save if settings.lora is not None else ()
     # Embeddings look rows up, and autocast casts no table for that.
     has_head = any(name.rsplit(".", 1)[-1] in HEADS for name in names)
@@ -158,7 +166,11 @@ def _count_base_parameters_cast_by_autocast(
 ) -> int:
     """How many parameters of the base, with its head, autocast copies."""
     # Quantized weights are unpacked one by one (see `largest_weight_bytes_when_dequantized`).
-    whole = sum(m.weight for m in architecture.matrices() if not (m.linear and settings.load_in))
+    whole = sum(
+        m.weight_parameter_count
+        for m in architecture.matrices()
+        if not (m.linear and settings.load_in)
+    )
     return whole + architecture.vocabulary * architecture.hidden
 
 
@@ -166,7 +178,9 @@ def largest_weight_bytes_when_dequantized(
     architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes of the largest weight as it is computed with, where it is held quantized."""
-    largest = max((m.weight for m in architecture.matrices() if m.linear), default=0)
+    largest = max(
+        (m.weight_parameter_count for m in architecture.matrices() if m.linear), default=0
+    )
     return float(settings.compute * largest) if settings.load_in else 0.0
 
 
@@ -188,12 +202,12 @@ def communication_bytes(architecture: Architecture, settings: MemorySettings) ->
     return float(settings.compute * max(2 * largest_block, embedding))
 
 
-def _weight_shards(settings: MemorySettings) -> int:
+def _weight_shard_count(settings: MemorySettings) -> int:
     """How many GPUs share the weights: only the third stage of ZeRO and FSDP do."""
     return settings.world if settings.sharding in ("zero3", "fsdp") else 1
 
 
-def _state_shards(settings: MemorySettings) -> int:
+def _optimizer_state_shard_count(settings: MemorySettings) -> int:
     """How many GPUs share the optimizer states: each kind of sharding does."""
     return settings.world if settings.sharding != "none" else 1
 
@@ -219,6 +233,6 @@ def _trained_weight_bytes(architecture: Architecture, settings: MemorySettings) 
     if settings.lora is None:
         return float(count_trained_parameters(architecture, settings) * per_weight)
     per_adapter_weight = settings.compute if settings.deepspeed else settings.adapter
-    adapter = adapter_parameters(architecture, settings) * per_adapter_weight
-    saved = saved_module_parameters(architecture, settings) * bytes_per_saved_weight(settings)
+    adapter = count_adapter_parameters(architecture, settings) * per_adapter_weight
+    saved = count_saved_module_parameters(architecture, settings) * bytes_per_saved_weight(settings)
     return float(adapter + saved)

@@ -122,7 +122,7 @@ IN_PROGRAMS: Mapping[str, Lines] = {
 """As SPELLINGS, where a script's own arguments are others than the settings of the stack's command line"""
 
 
-def spell_changes(
+def setting_lines_of_changes(
     stack: Stack, changes: Mapping[str, Any], *, is_program: bool = False
 ) -> tuple[str, ...]:
     """The lines of these changes in the file of a stack, or in a script that uses it."""

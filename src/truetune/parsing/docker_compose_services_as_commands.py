@@ -89,7 +89,7 @@ def _docker_run_words(service: Mapping[str, Any], folder: Path) -> Iterator[str]
     yield from _environment_options(service)
     for one in _volumes_as_source_and_target(service):
         yield from ("-v", one)
-    for one in _text_or_list_of_texts(service.get("env_file")):
+    for one in _as_list_of_texts(service.get("env_file")):
         yield from ("--env-file", one)
     yield from _memory_and_gpu_count_options(service)
     image = _base_image_of_dockerfile(service, folder) or service.get("image")
@@ -124,7 +124,7 @@ def _volumes_as_source_and_target(service: Mapping[str, Any]) -> Iterator[str]:
             yield f"{one.get('source')}:{one.get('target')}"
 
 
-def _text_or_list_of_texts(value: Any) -> list[str]:
+def _as_list_of_texts(value: Any) -> list[str]:
     """The texts of a value that is one text or a list of texts; empty for anything else."""
     given = value if isinstance(value, list) else [value]
     return [one for one in given if isinstance(one, str)]

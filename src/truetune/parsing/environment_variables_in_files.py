@@ -84,7 +84,7 @@ def _files_sourced_by_commands(file: CommandFile) -> Iterator[Path]:
     named: list[str] = []
     for command in file.commands:
         for words in SOURCES:
-            behind = command.behind(*words) if command.words[0] == words[0] else None
+            behind = command.words_following(*words) if command.words[0] == words[0] else None
             named += behind[:1] if behind else ()
         given = last_option(command.words, "--env-file", "--export-file")
         named += [given] if given else ()

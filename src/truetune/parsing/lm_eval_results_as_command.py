@@ -127,13 +127,13 @@ def command_words_of_results(path: Path) -> tuple[str, ...]:
     except (OSError, ValueError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
     if isinstance(content, dict) and OF_LIGHTEVAL in content:
-        return tuple(_words_of_lighteval(content))
+        return tuple(_command_words_of_lighteval_results(content))
     if not isinstance(content, dict) or "results" not in content:
         return ()
-    return tuple(_words_of_lm_eval(content))
+    return tuple(_command_words_of_lm_eval_results(content))
 
 
-def _words_of_lm_eval(content: Mapping[str, Any]) -> Iterator[str]:
+def _command_words_of_lm_eval_results(content: Mapping[str, Any]) -> Iterator[str]:
     """The words of the lm_eval command, as far as its results record it."""
     config, tasks = content.get("config"), content.get("results")
     settings = config if isinstance(config, dict) else {}
@@ -176,7 +176,7 @@ def _num_fewshot_option(shots: Any) -> Iterator[str]:
         yield str(max(numbers))
 
 
-def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
+def _command_words_of_lighteval_results(content: Mapping[str, Any]) -> Iterator[str]:
     """The lighteval command that made the results, in the options that lm_eval has for the same."""
     general = content[OF_LIGHTEVAL]
     settings = general if isinstance(general, dict) else {}

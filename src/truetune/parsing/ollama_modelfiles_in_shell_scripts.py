@@ -56,7 +56,7 @@ def modelfiles_in_script(path: Path) -> Iterator[Modelfile]:
     created_from = {Path(name).name for name in CREATED_FROM.findall(script)}
     variables = variables_set_once_unconditionally(script)
     for document in _here_documents(script):
-        if not _names_modelfile(document.command, created_from):
+        if not _does_command_name_modelfile(document.command, created_from):
             continue
         text = (
             document.text
@@ -68,7 +68,7 @@ def modelfiles_in_script(path: Path) -> Iterator[Modelfile]:
             yield modelfile
 
 
-def _names_modelfile(command: str, created_from: Set[str]) -> bool:
+def _does_command_name_modelfile(command: str, created_from: Set[str]) -> bool:
     """Does a command name a file that is called a Modelfile, or that `ollama create -f` takes?"""
     names = [Path(word).name for word in WORD_BORDER.split(command) if word]
     return any(is_modelfile_name(Path(name)) or name in created_from for name in names)

@@ -96,7 +96,7 @@ def _readings_by_gpu(lines: Sequence[str]) -> dict[int, _Readings]:
     """GPU index -> its readings, by the first reader that knows the form of the text; empty where
     none does.
     """
-    for reader in (_readings_of_table, _readings_of_list, _readings_of_csv):
+    for reader in (_readings_of_table, _gpu_names_of_nvidia_smi_list, _readings_of_csv):
         gpus = _collect_readings(reader(lines))
         if gpus:
             return gpus
@@ -173,7 +173,7 @@ def _readings_of_table(lines: Sequence[str]) -> Iterator[_Row]:
             head = None
 
 
-def _readings_of_list(lines: Sequence[str]) -> Iterator[_Row]:
+def _gpu_names_of_nvidia_smi_list(lines: Sequence[str]) -> Iterator[_Row]:
     """The GPUs of `nvidia-smi -L`, by name alone: `GPU 0: NVIDIA A100-SXM4-80GB (UUID:
     GPU-331578fd)`.
     """

@@ -70,7 +70,7 @@ class Modelfile:
             )
         return parameters
 
-    def local(self, word: str) -> Path | None:
+    def local_path_of_instruction(self, word: str) -> Path | None:
         """The file or folder that an instruction names, if it is on this machine; None otherwise."""
         instruction = self.last(word)
         # A null byte in a path raises ValueError deep inside of pathlib.

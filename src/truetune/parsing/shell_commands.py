@@ -100,7 +100,7 @@ class ShellCommand:
         option = text.partition(" ")[0].partition("=")[0]
         return self.option_lines.get(option, self.line)
 
-    def behind(self, *words: str) -> tuple[str, ...] | None:
+    def words_following(self, *words: str) -> tuple[str, ...] | None:
         """The words that follow these words, which must be adjacent; of the first one, only the
         file name counts. None if the command does not hold them.
         """

@@ -7,8 +7,9 @@ What is looked at is a `Subject`: a trainer (`TrainerRun`) or a loop of the user
 - `audit_in_place`: where a device is in use, which a forked process can't use. What is changed is put back.
 - `hand_over_rehearsal`: the process is our own, and ends afterwards.
 
-The parent (`truetune.auditing.process_listener`) is told by one JSON message (`message_of`) and answers GO or STOP. The
-trade-off: the run waits for that answer; a parent that is gone or silent means GO.
+The parent (`truetune.auditing.listen_to_processes_and_hold_until_judged`) is told by one JSON message
+(`build_run_message_for_parent`) and answers GO or STOP. The trade-off: the run waits for that answer; a parent that is
+gone or silent means GO.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
 
-from truetune.probe.audit_time_limits import GO, STOP, VERDICT_SECONDS, Limits
-from truetune.probe.failure_boundary import describe_error
+from truetune.probe.audit_time_limits_and_replies import GO, STOP, VERDICT_SECONDS, Limits
+from truetune.probe.contain_own_failures_in_user_program import describe_error
 from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
 
 if TYPE_CHECKING:
-    from truetune.probe.hook_orders import HookOrders
+    from truetune.probe.orders_from_launcher_to_hook import HookOrders
     from truetune.probe.run_record import Record
 
 
@@ -46,7 +47,7 @@ class Subject(Protocol):
     """What is looked at: a trainer that is about to train, or a loop of the user's own."""
 
     @property
-    def world(self) -> int:
+    def run_process_count(self) -> int:
         """The number of processes of this run, on all its machines."""
 
     @property
@@ -69,7 +70,7 @@ class TrainerRun:
         self.trainer, self.loader, self.given = trainer, loader, source_data
 
     @property
-    def world(self) -> int:
+    def run_process_count(self) -> int:
         """The number of processes as the trainer sees it: processes that do not know of each other are runs of
         their own.
         """
@@ -82,11 +83,11 @@ class TrainerRun:
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at the run and make its record: its first batches, its model and its loss."""
-        from truetune.probe.observe_run import observe_run
+        from truetune.probe.record_run_ready_to_train import observe_run
         from truetune.probe.run_record import write_record_files
-        from truetune.probe.temporary_data_loader import temporary_data_loader
+        from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
 
-        with temporary_data_loader(self.trainer, self.loader) as (loader, tokenizer):
+        with temporary_data_loader_and_tokenizer(self.trainer, self.loader) as (loader, tokenizer):
             return observe_run(
                 folder,
                 model=self.trainer.model,
@@ -103,7 +104,7 @@ class TrainerRun:
 
     def preserve_process(self) -> AbstractContextManager[None]:
         """A block after which what the process has one of, and the trainer's attributes, are put back."""
-        from truetune.probe.preserve_state import preserve_process_state
+        from truetune.probe.restore_state_changed_by_observing_run import preserve_process_state
 
         return preserve_process_state(self.trainer)
 
@@ -122,7 +123,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
     def work(send: Send) -> None:
         """In the copy: look, write the record, and wait for the parent's verdict."""
         folder = Path(orders["folder"], f"{process}-{number}")
-        message = message_of(subject, folder, number, process, launcher)
+        message = build_run_message_for_parent(subject, folder, number, process, launcher)
         # First of all, so that the parent can be told of a copy that dies on the way.
         send({"about": message})
         observe_and_write_record(subject, orders, message)
@@ -143,7 +144,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
 
     try:
         # The parent's folder goes with the parent, even where that is killed
-        # (`truetune.auditing.workspace_removed_with_process`).
+        # (`truetune.auditing.temporary_folder_removed_with_process`).
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
         # The other processes of the run must not wait for this one.
@@ -155,7 +156,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
 
 def audit_in_place(subject: Subject, orders: HookOrders, number: int, limits: Limits) -> str:
     """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
-    message = message_of(
+    message = build_run_message_for_parent(
         subject,
         Path(orders["folder"], f"{os.getpid()}-{number}"),
         number,
@@ -180,7 +181,7 @@ def hand_over_rehearsal(
     from truetune.probe.run_record import write_record_files
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
-    message = message_of(
+    message = build_run_message_for_parent(
         TrainerRun(trainer, loader, source_data), folder, number, os.getpid(), os.getppid()
     )
     try:
@@ -204,7 +205,7 @@ def hand_over_rehearsal(
     raise SystemExit(0)
 
 
-def message_of(
+def build_run_message_for_parent(
     subject: Subject, folder: Path, number: int, process: int, parent: int
 ) -> RunMessage:
     """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
@@ -212,7 +213,7 @@ def message_of(
     `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
     one run share.
     """
-    world = subject.world
+    world = subject.run_process_count
     return {
         "folder": str(folder),
         "rank": subject.rank,

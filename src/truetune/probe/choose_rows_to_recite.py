@@ -120,7 +120,7 @@ def _as_recited_row(
     `begins` are the ids of the template's generation prompt.
     """
     ids, labels = example.ids, example.labels
-    start, kind = _answer_start(ids, labels, source, tokenizer, begins)
+    start, kind = _answer_start_and_how_it_is_known(ids, labels, source, tokenizer, begins)
     trained = ids[:start]
     prompt = _served_prompt(source, tokenizer) or trained
     if ids[: len(prompt)] == prompt:
@@ -165,7 +165,7 @@ def _answer_start_behind_unsupervised_template(
     return first if answer is not None and first <= answer else start
 
 
-def _answer_start(
+def _answer_start_and_how_it_is_known(
     ids: list[int],
     labels: list[int] | None,
     source: PromptAndAnswer | None,

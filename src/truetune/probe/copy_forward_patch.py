@@ -41,10 +41,12 @@ def copy_forward_patch(model: Any, other: Any) -> None:
     head, other_head = model.get_output_embeddings(), other.get_output_embeddings()
     if head is not None:
         replacements[id(head)] = other_head
-    other.forward = _copy_onto(forward, replacements, 0)
+    other.forward = _copy_with_model_references_replaced(forward, replacements, 0)
 
 
-def _copy_onto(value: Any, replacements: dict[int, Any], depth: int) -> Any:
+def _copy_with_model_references_replaced(
+    value: Any, replacements: dict[int, Any], depth: int
+) -> Any:
     """A value with all that it holds of the first model replaced: itself where it holds nothing."""
     if id(value) in replacements:
         return replacements[id(value)]
@@ -57,7 +59,7 @@ def _copy_onto(value: Any, replacements: dict[int, Any], depth: int) -> Any:
 
 def _copy_method(method: types.MethodType, replacements: dict[int, Any], depth: int) -> Any:
     """A bound method, bound to the other model's counterpart of its object."""
-    owner = _copy_onto(method.__self__, replacements, depth)
+    owner = _copy_with_model_references_replaced(method.__self__, replacements, depth)
     if owner is method.__self__:
         return method
     function = method.__func__
@@ -65,7 +67,9 @@ def _copy_method(method: types.MethodType, replacements: dict[int, Any], depth: 
     # The miniature may be of another class (a Llama instead of what can't be shrunk): its own method is right there.
     if function.__closure__ is None and own is not None:
         return types.MethodType(own, owner)
-    return types.MethodType(_copy_onto(function, replacements, depth + 1), owner)
+    return types.MethodType(
+        _copy_with_model_references_replaced(function, replacements, depth + 1), owner
+    )
 
 
 def _copy_closure(
@@ -76,7 +80,9 @@ def _copy_closure(
     The cells must be new ones: writing into those of the first function would change the run's own model.
     """
     cells = tuple(
-        types.CellType(_copy_onto(cell.cell_contents, replacements, depth + 1))
+        types.CellType(
+            _copy_with_model_references_replaced(cell.cell_contents, replacements, depth + 1)
+        )
         for cell in function.__closure__ or ()
     )
     copied = types.FunctionType(

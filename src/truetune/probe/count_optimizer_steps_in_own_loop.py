@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from truetune.probe.gradients_between_steps import GradientsBetweenSteps
+from truetune.probe.detect_gradients_cleared_before_step import GradientsBetweenSteps
 
 
 class LoopSteps:

@@ -3,8 +3,8 @@
 A loss of the user's own can be given in many ways (`compute_loss_func=`, an override of `compute_loss` or
 `training_step`, `model.loss_function`), and some trainers never call what they are given. So it is looked for twice:
 
-- `loss_by_structure` reads what stands on the trainer and calls nothing. It names a loss only where every pass must
-  compute that one.
+- `loss_facts_without_running_a_pass` reads what stands on the trainer and calls nothing. It names a loss only where
+  every pass must compute that one.
 - `loss_of_one_pass` computes the loss of one micro-batch as the trainer does, and sees which of the functions were
   called, and which of them returned the tensor that became the loss.
 
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import torch
 
 from truetune.probe.laws import are_weights_out_of_reach
-from truetune.probe.measuring.law_trial import Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
+    fix_mode_without_waiting_for_processes,
     loss_of,
     refuse_trainers_that_sample_answers,
     replace_attribute,
     require_whole_weights,
-    undisturbed,
 )
 from truetune.probe.training_packages_and_user_code import is_own_code
 
@@ -68,7 +68,7 @@ def unknown_loss(reason: str) -> LossFacts:
     return _loss_facts(None, reason=reason)
 
 
-def loss_by_structure(trainer: Any, model: Any, loss: Any = None) -> LossFacts:
+def loss_facts_without_running_a_pass(trainer: Any, model: Any, loss: Any = None) -> LossFacts:
     """The loss that every step of this trainer must compute, told without calling anything.
 
     `loss` is the function that a loop without a trainer names. Whatever the user's objects raise leaves the loss
@@ -120,7 +120,7 @@ class CallRecorder:
 
         return call
 
-    def returned(self, loss: Any) -> bool:
+    def was_last_returned_by_function(self, loss: Any) -> bool:
         """Is this very tensor what the function returned last, perhaps with outputs beside it?"""
         result = self.result[0] if isinstance(self.result, tuple) and self.result else self.result
         return isinstance(loss, torch.Tensor) and result is loss
@@ -130,12 +130,12 @@ class StepEnds(BaseException):
     """Ends a step where its backward pass would begin; no Exception, lest the user's code catch it."""
 
 
-def _end_step(*_: Any, **__: Any) -> None:
+def _raise_step_ends_instead_of_backward(*_: Any, **__: Any) -> None:
     """Stands in for a backward pass: raises StepEnds, which ends the step."""
     raise StepEnds
 
 
-def _is_of_backward(error: BaseException) -> bool:
+def _is_raised_in_backward_pass(error: BaseException) -> bool:
     """Was it raised in torch's backward pass? There is nothing to go back through without gradients."""
     codes = (torch.Tensor.backward.__code__, torch.autograd.backward.__code__)
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -198,9 +198,12 @@ class TrainerFunctions(NamedTuple):
 
     def watched_loss(self, trial: Trial) -> LossFacts:
         """The loss that the pass of the first batch computes, by watching it. Raises what the pass raises."""
-        with undisturbed(trial, training=True), self._recorded_calls() as calls:
+        with (
+            fix_mode_without_waiting_for_processes(trial, training=True),
+            self._install_call_recorders() as calls,
+        ):
             self._compute_first_batch_loss(trial)
-        function = self._function_of_pass(calls)
+        function = self._function_computing_loss_of_pass(calls)
         own = [(calls[name].called, facts) for name, facts in self._watched_functions_of_user()]
         return _loss_facts(
             function,
@@ -209,7 +212,7 @@ class TrainerFunctions(NamedTuple):
             + [*self._shadowed_compute_loss_func_method()],
         )
 
-    def _function_of_pass(self, calls: Mapping[str, CallRecorder]) -> NamedFunction:
+    def _function_computing_loss_of_pass(self, calls: Mapping[str, CallRecorder]) -> NamedFunction:
         """Which function the loss of a pass is from, by the calls that were made in it."""
         computes = calls["compute_loss"]
         if not computes.called:
@@ -226,7 +229,7 @@ class TrainerFunctions(NamedTuple):
         # TRL's trainers let the model compute some of their losses, and say so by their `loss_type`.
         model_loss = self.of_model
         if model_loss is not None and (model_loss.is_own or self.compute_loss.package != "trl"):
-            if computes.returned(calls["_loss_function"].result):
+            if computes.was_last_returned_by_function(calls["_loss_function"].result):
                 return model_loss
         if self.compute_loss.package == "transformers":
             return name_function(self.model.forward)
@@ -246,16 +249,18 @@ class TrainerFunctions(NamedTuple):
             refuse_trainers_that_sample_answers(trial)
             require_whole_weights(trial)
             try:
-                with replace_attribute(trial.trainer.accelerator, "backward", _end_step):
+                with replace_attribute(
+                    trial.trainer.accelerator, "backward", _raise_step_ends_instead_of_backward
+                ):
                     trial.trainer.training_step(trial.model, batch, None)
             except StepEnds:
                 pass
             except RuntimeError as error:
-                if not _is_of_backward(error):
+                if not _is_raised_in_backward_pass(error):
                     raise
 
     @contextmanager
-    def _recorded_calls(self) -> Iterator[dict[str, CallRecorder]]:
+    def _install_call_recorders(self) -> Iterator[dict[str, CallRecorder]]:
         """Recorders in the place of the functions, by the attribute that holds each; afterwards all is as before."""
         functions = {
             "compute_loss": (self.trainer, self.trainer.compute_loss),
@@ -339,11 +344,16 @@ def name_function(function: Any) -> NamedFunction:
 
     Of a function in wrappers, the outermost that is the user's own code; else the innermost.
     """
-    layers = [_name_layer(*layer) for layer in _callable_and_what_it_wraps(function)]
+    layers = [
+        _name_callable_with_file_or_package(*layer)
+        for layer in _callable_and_what_it_wraps(function)
+    ]
     return next((layer for layer in layers if layer.is_own), layers[-1])
 
 
-def _name_layer(name: str, code: CodeType | None, module: str) -> NamedFunction:
+def _name_callable_with_file_or_package(
+    name: str, code: CodeType | None, module: str
+) -> NamedFunction:
     """A callable by its name: with file and line if it is the user's own, else with its package."""
     file = code.co_filename if code is not None else ""
     package = module.partition(".")[0]

@@ -81,7 +81,7 @@ def _row_numbers_named_by_batches(peeked: list[PeekedBatch], row_count: int) -> 
     return sorted({index for index in indices if 0 <= index < row_count})
 
 
-def share_in_batches(rows: Any, peeked: list[PeekedBatch], tokenizer: Any) -> float:
+def share_of_first_rows_in_batches(rows: Any, peeked: list[PeekedBatch], tokenizer: Any) -> float:
     """The share of the first rows of a data set whose text stands in the batches; 0 where it has no rows with text.
 
     Which data set of a process the batches come from is told by this, so a few thousand rows are enough.
@@ -90,7 +90,7 @@ def share_in_batches(rows: Any, peeked: list[PeekedBatch], tokenizer: Any) -> fl
         return 0.0
     windows = TextWindows(peeked, getattr(tokenizer, "tokenizer", tokenizer))
     count = min(len(rows), COMPARED_ROWS)
-    return sum(windows.hold(rows[number]) for number in range(count)) / max(count, 1)
+    return sum(windows.do_batches_hold_row(rows[number]) for number in range(count)) / max(count, 1)
 
 
 class TextWindows:
@@ -107,7 +107,7 @@ class TextWindows:
         }
         self._rows_by: Counter[str] = Counter()
 
-    def hold(self, row: Any) -> bool:
+    def do_batches_hold_row(self, row: Any) -> bool:
         """Do the batches hold the row: does the middle of one of its texts stand in them?
 
         Any of them: the longest may be of the column that reaches no batch. The middle, since rows of one data set
@@ -123,10 +123,10 @@ class TextWindows:
                     return True
         return False
 
-    def may_hold(self, row: Any) -> bool:
+    def may_batches_hold_row(self, row: Any) -> bool:
         """May the batches hold the row: do they hold it, or are its texts too short to say?"""
         longest = max((len(" ".join(text.split())) for text in texts_in(row)), default=0)
-        return self.hold(row) or 0 < longest < WINDOW_CHARS
+        return self.do_batches_hold_row(row) or 0 < longest < WINDOW_CHARS
 
 
 def _search_rows(
@@ -148,7 +148,7 @@ def _search_rows(
         """Add the fitting ones of these rows; was there time for all of them?"""
         for number in numbers:
             row = source_data[number]
-            if number not in rows and windows.may_hold(row):
+            if number not in rows and windows.may_batches_hold_row(row):
                 rows[number] = to_json(row) if isinstance(row, Mapping) else {}
             if time.perf_counter() > until:
                 return False

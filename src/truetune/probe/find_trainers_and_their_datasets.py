@@ -49,7 +49,7 @@ class MadeTrainers:
         entry = self._made.pop(id(trainer), None)
         return entry.dataset if entry is not None and entry.trainer() is trainer else None
 
-    def of_handler(self, handler: Any) -> Any:
+    def trainer_of_callback_handler(self, handler: Any) -> Any:
         """The trainer whose callback handler this is; None where it is none of those known."""
         for entry in list(self._made.values()):
             trainer = entry.trainer()

@@ -2,8 +2,8 @@
 
 A trainer often gets rows of ids, made by the user's own `dataset.map(tokenize)` long before. To learn what became of
 each text, the methods of `datasets.Dataset` are wrapped as soon as that package is imported (`follow_datasets`): when
-a data set is first used, a canary is made of its first row (`truetune.probe.watermarks`), and each later call on the
-data set is repeated on the canary, a data set of that one row.
+a data set is first used, a canary is made of its first row (`truetune.probe.mark_row_texts_with_unique_strings`), and
+each later call on the data set is repeated on the canary, a data set of that one row.
 
 The user's data sets are not touched. Their functions are called once more, for that row, with random states put back.
 
@@ -25,8 +25,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from truetune.probe.failure_boundary import Lost, run_contained
-from truetune.probe.watermarks import Watermark, add_watermarks, texts_by_field, tokenized_columns
+from truetune.probe.contain_own_failures_in_user_program import Lost, run_contained
+from truetune.probe.mark_row_texts_with_unique_strings import (
+    Watermark,
+    add_watermarks,
+    columns_that_hold_ids_or_labels,
+    texts_by_field,
+)
 
 # Methods that change what a row holds: they are called on the canary, too.
 REPEATED_METHODS = (
@@ -113,15 +118,15 @@ def canary_of_dataset_or_new(dataset: Any) -> CanaryDataset | None:
     # The method of the class, without a format: the user's transform on reading (tensors, images) must not run here.
     first = type(dataset).with_format(dataset, None)[0]
     row, marks = add_watermarks(first)
-    if not marks or tokenized_columns(first):
+    if not marks or columns_that_hold_ids_or_labels(first):
         return None
     one_row = type(dataset).from_list([row], features=dataset.features)
-    canary = CanaryDataset(one_row, marks, (row,), sampled=sampled_texts(dataset, marks))
+    canary = CanaryDataset(one_row, marks, (row,), sampled=texts_of_first_rows(dataset, marks))
     _canaries[dataset] = canary
     return canary
 
 
-def sampled_texts(dataset: Any, marks: Iterable[Watermark]) -> tuple[dict[str, str], ...]:
+def texts_of_first_rows(dataset: Any, marks: Iterable[Watermark]) -> tuple[dict[str, str], ...]:
     """The texts of the first rows of a data set, by their field. Other columns, of images say, are not read."""
     columns = dict.fromkeys(re.split(r"[.\[]", mark.path, maxsplit=1)[0] for mark in marks)
     names = [name for name in columns if name in dataset.column_names]
@@ -310,7 +315,7 @@ def _repeat_call_on_canary(
         own = {key: value for key, value in CANARY_SETTINGS.items() if key in signature.parameters}
         arguments |= own
         # Here, since it imports torch, which a program that only prepares data need not have loaded.
-        from truetune.probe.preserve_state import preserve_state
+        from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
         # The user's function may draw: `test_following_changes_no_row_and_no_random_state`.
         with preserve_state(), no_progress_bars():

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from truetune.probe.failure_boundary import CLOCK_SIGNAL, Lost, describe_error
+from truetune.probe.contain_own_failures_in_user_program import CLOCK_SIGNAL, Lost, describe_error
 
 Send = Callable[[dict[str, Any]], None]
 # Packages whose libraries do not allow a process to be forked: MPI aborts, XLA and Horovod wait for their threads.
@@ -398,13 +398,15 @@ def _drop_output_of_user_code() -> None:
     nothing = open(os.devnull, "w")  # noqa: SIM115
     names = ("stdout", "stderr", "__stdout__", "__stderr__")
     vars(sys).update(
-        dict.fromkeys(names, nothing), excepthook=_say_nothing, unraisablehook=_say_nothing
+        dict.fromkeys(names, nothing),
+        excepthook=_ignore_uncaught_errors,
+        unraisablehook=_ignore_uncaught_errors,
     )
-    threading.excepthook = _say_nothing
+    threading.excepthook = _ignore_uncaught_errors
     logging.disable(logging.CRITICAL)
 
 
-def _say_nothing(*_: Any) -> None:
+def _ignore_uncaught_errors(*_: Any) -> None:
     """Say nothing of errors that nobody catches in a copy: its parent hears of them by other means."""
 
 

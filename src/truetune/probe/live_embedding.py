@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from truetune.probe.observe_run import unwrap_model
+from truetune.probe.record_run_ready_to_train import unwrap_model
 
 
 class LiveEmbedding:

@@ -57,7 +57,11 @@ class AliveObjects(NamedTuple):
         tokenizers = (
             _live_instances((module.PreTrainedTokenizerBase,)) if module is not None else []
         )
-        row_holders = [*_loaded_datasets(), *_hub_datasets(), *_lists_of_main()]
+        row_holders = [
+            *_datasets_read_by_data_loaders(),
+            *_live_hugging_face_datasets(),
+            *_row_lists_among_main_globals(),
+        ]
         rows = {id(rows): rows for rows in row_holders}
         return cls(tuple(tokenizers), tuple(rows.values())[:MAX_LISTS])
 
@@ -73,7 +77,7 @@ class AliveObjects(NamedTuple):
         return chosen[-1] if len(same) == 1 else None
 
 
-def _loaded_datasets() -> Iterator[Any]:
+def _datasets_read_by_data_loaders() -> Iterator[Any]:
     """What data loaders read, and what those data sets hold: a class of the user's often keeps its rows in a list."""
     module = sys.modules.get("torch.utils.data.dataloader")
     if module is None:
@@ -84,25 +88,27 @@ def _loaded_datasets() -> Iterator[Any]:
     for dataset in (*iterators, *loaders):
         yield dataset
         yield from (
-            value for value in getattr(dataset, "__dict__", {}).values() if _has_rows(value)
+            value
+            for value in getattr(dataset, "__dict__", {}).values()
+            if _is_sequence_of_dicts(value)
         )
 
 
-def _hub_datasets() -> Iterator[Any]:
+def _live_hugging_face_datasets() -> Iterator[Any]:
     """All live data sets of the `datasets` package."""
     module = sys.modules.get("datasets.arrow_dataset")
     if module is not None:
         yield from _live_instances((module.Dataset,))
 
 
-def _lists_of_main() -> Iterator[Any]:
+def _row_lists_among_main_globals() -> Iterator[Any]:
     """Lists of dictionaries among the global variables of the program."""
     main = sys.modules.get("__main__")
     if main is not None:
-        yield from (value for value in list(vars(main).values()) if _has_rows(value))
+        yield from (value for value in list(vars(main).values()) if _is_sequence_of_dicts(value))
 
 
-def _has_rows(value: Any) -> bool:
+def _is_sequence_of_dicts(value: Any) -> bool:
     """Is it a list or tuple of dictionaries?"""
     return type(value) in (list, tuple) and bool(value) and type(value[0]) is dict
 

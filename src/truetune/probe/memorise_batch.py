@@ -57,7 +57,7 @@ class MemoriseOutcome:
     seconds: float
 
     @property
-    def fell(self) -> bool:
+    def did_loss_fall(self) -> bool:
         """Did the loss fall to less than a tenth of the first one, or next to nothing? Not if it was nothing
         at first.
         """

@@ -21,14 +21,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truetune.probe.audit_time_limits import STOP, Limits
+from truetune.probe.audit_time_limits_and_replies import STOP, Limits
+from truetune.probe.contain_own_failures_in_user_program import (
+    Lost,
+    describe_error,
+    note_reason_of_missing_audit,
+    run_contained,
+)
 from truetune.probe.count_optimizer_steps_in_own_loop import LoopSteps
-from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run_contained
 from truetune.probe.forked_process import can_fork
 
 if TYPE_CHECKING:
-    from truetune.probe.hook_orders import HookOrders
     from truetune.probe.live_objects import AliveObjects
+    from truetune.probe.orders_from_launcher_to_hook import HookOrders
     from truetune.probe.run_record import Record
 
 # Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
@@ -45,7 +50,7 @@ def watch_optimizers(orders: HookOrders) -> None:
 
     loop, limits = OwnLoop(orders), Limits.of(orders)
     # All that the entry point uses is looked at here, where a failure is contained.
-    step, lose, seconds = loop.before_step, loop.lose, float(limits.whole)
+    step, lose, seconds = loop.before_step, loop.abandon_audit, float(limits.whole)
     if loop.over is not False:
         raise Lost("the hook for own loops was not made")
 
@@ -73,10 +78,10 @@ class OwnLoop:
         self._batches: list[dict[str, Any]] = []
         self._taken = LoopSteps()
 
-    def lose(self, reason: str) -> None:
+    def abandon_audit(self, reason: str) -> None:
         """Lose the audit: nothing is watched any more, and the reason is left for the parent to say."""
         self._end_watching()
-        note_loss(reason, self.orders)
+        note_reason_of_missing_audit(reason, self.orders)
 
     def before_step(
         self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -126,8 +131,8 @@ class OwnLoop:
 
         note = partial(
             run_contained,
-            self._note,
-            on_failure=self.lose,
+            self._copy_tensors_of_forward_pass,
+            on_failure=self.abandon_audit,
             seconds=float(Limits.of(self.orders).step),
         )
 
@@ -153,11 +158,13 @@ class OwnLoop:
 
         def before_accumulation(gradient: Any) -> None:
             if not self.over:
-                run_contained(note, gradient, on_failure=self.lose, seconds=seconds)
+                run_contained(note, gradient, on_failure=self.abandon_audit, seconds=seconds)
 
         return weight.register_hook(before_accumulation)
 
-    def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _copy_tensors_of_forward_pass(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         """Note one forward pass: keep its tensors, copied, as a loop may change them in place afterwards."""
         import torch
 
@@ -211,7 +218,7 @@ class OwnLoop:
             if self._batches:
                 self._audit_in_this_process()
         except BaseException as error:
-            self.lose(describe_error(error))
+            self.abandon_audit(describe_error(error))
 
     def _end_watching(self) -> None:
         """Look at nothing any more."""
@@ -244,14 +251,14 @@ class LoopRun:
             alive,
             in_place,
         )
-        self.world = _environment_variable_as_number("WORLD_SIZE", 1)
+        self.run_process_count = _environment_variable_as_number("WORLD_SIZE", 1)
         self.rank = _environment_variable_as_number("RANK", 0)
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at the loop and make its record: what reached the model, with the tokenizer and the rows of the
         process where they can be told.
         """
-        from truetune.probe.observe_loop import observe_loop
+        from truetune.probe.record_hand_written_training_loop import observe_loop
         from truetune.probe.run_record import write_record_files
 
         # In the process itself gradients wait to be applied, and the device may be full: no law is tested there.
@@ -265,14 +272,14 @@ class LoopRun:
             self.alive,
             laws=laws,
             rank=self.rank,
-            world=self.world,
+            world=self.run_process_count,
             read_variables=not self.in_place,
             keep=lambda record: write_record_files(record, folder),
         )
 
     def preserve_process(self) -> AbstractContextManager[None]:
         """A block after which what the process has one of is put back."""
-        from truetune.probe.preserve_state import preserve_process_state
+        from truetune.probe.restore_state_changed_by_observing_run import preserve_process_state
 
         return preserve_process_state(self)
 
@@ -321,6 +328,6 @@ def watch_optimizers_once_torch_imported(orders: HookOrders, after: Callable[...
                 run_contained,
                 watch_optimizers,
                 orders,
-                on_failure=partial(note_loss, orders=orders),
+                on_failure=partial(note_reason_of_missing_audit, orders=orders),
             ),
         )

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from truetune.probe.preserve_state import preserve_state
 from truetune.probe.recognise_ids_labels_and_mask import Key, NamedBatch, name_batch
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 # Attributes by which a data loader's parts hold each other.
 LOADER_PARTS = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")

@@ -45,7 +45,7 @@ class NamedBatch:
     reason: str = ""
     """Why no ids are known; empty where they are"""
 
-    def restore(self, inputs: Mapping[str, Any]) -> Any:
+    def inputs_in_layout_of_user_batch(self, inputs: Mapping[str, Any]) -> Any:
         """Inputs by our names, as the user's batch is laid out."""
         if self.sequence is None:
             return {self.names.get(name, name): value for name, value in inputs.items()}
@@ -75,7 +75,7 @@ def name_batch(
 
     Raises UsageError where `keys` names what is not in the batch.
     """
-    values, sequence = _values_of_batch(batch)
+    values, sequence = _batch_values_by_key_and_container_type(batch)
     names = _keys_that_user_maps(values, keys or {})
     if isinstance(batch, Mapping):
         names |= _keys_that_user_did_not_map(values, names)
@@ -84,7 +84,7 @@ def name_batch(
     }
     doubt = (
         ""
-        if _names_ids_beyond_prompts(names)
+        if _has_name_of_ids_besides_prompt_ids(names)
         else _name_ids_or_say_why(names, unknown, values, vocabulary)
     )
     if IDS in names:
@@ -102,7 +102,7 @@ def _name_rest_by_key_or_number(names: dict[str, Key], values: Mapping[Key, Any]
             names[key if isinstance(key, str) else UNNAMED_ITEM.format(key)] = key
 
 
-def _values_of_batch(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:
+def _batch_values_by_key_and_container_type(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:
     """The values of a batch by their key or place, and what it is where it is no mapping: tuple, list or one value."""
     if isinstance(batch, Mapping):
         return dict(batch), None
@@ -145,7 +145,7 @@ def _is_key_without_known_name(key: Key, names: Mapping[str, Key]) -> bool:
     )
 
 
-def _names_ids_beyond_prompts(names: Mapping[str, Key]) -> bool:
+def _has_name_of_ids_besides_prompt_ids(names: Mapping[str, Key]) -> bool:
     """Are the ids of more than prompts among these names?"""
     return any(name.endswith(IDS) and not name.startswith(PROMPT_PREFIX) for name in names)
 
@@ -171,7 +171,7 @@ def _name_ids_or_say_why(
     _drop_labels_from_id_candidates(candidates)
     if len(candidates) == 1:
         (key,) = candidates
-        _assign_key(names, IDS, key)
+        _set_only_name_of_key(names, IDS, key)
         unknown.pop(key)
         return ""
     shapes = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
@@ -210,18 +210,20 @@ def _name_labels_in_place_or_shifted(
     if known is not None:
         if known != LABELS and _are_labels_one_place_earlier(values[known], ids):
             names.pop(LABELS)
-            _assign_key(names, SHIFTED_LABELS, known)
+            _set_only_name_of_key(names, SHIFTED_LABELS, known)
         return
-    plain, shifted = _label_candidates(unknown, ids)
+    plain, shifted = _labels_in_place_and_shifted_candidates(unknown, ids)
     if len(plain) == 1 and not shifted:
-        _assign_key(names, LABELS, plain[0])
+        _set_only_name_of_key(names, LABELS, plain[0])
         unknown.pop(plain[0])
     elif len(shifted) == 1 and not plain:
-        _assign_key(names, SHIFTED_LABELS, shifted[0])
+        _set_only_name_of_key(names, SHIFTED_LABELS, shifted[0])
         unknown.pop(shifted[0])
 
 
-def _label_candidates(unknown: Mapping[Key, Any], ids: torch.Tensor) -> tuple[list[Key], list[Key]]:
+def _labels_in_place_and_shifted_candidates(
+    unknown: Mapping[Key, Any], ids: torch.Tensor
+) -> tuple[list[Key], list[Key]]:
     """The keys of tensors that repeat the ids in place, and of those that repeat them one place earlier."""
     alike = {
         key: value
@@ -248,10 +250,10 @@ def _name_attention_mask_of_tuple(
         and len(torch.unique(ids[value == 0])) <= 1
     ]
     if len(candidates) == 1:
-        _assign_key(names, MASK, candidates[0])
+        _set_only_name_of_key(names, MASK, candidates[0])
 
 
-def _assign_key(names: dict[str, Key], name: str, key: Key) -> None:
+def _set_only_name_of_key(names: dict[str, Key], name: str, key: Key) -> None:
     """Give a key this name, and no other."""
     for other in [other for other, taken in names.items() if taken == key]:
         del names[other]

@@ -86,26 +86,28 @@ class WriteGuard:
         self.alone = not guard["covered"] and not guard["landlock"]
         self.count = 0
         self.noting = False
-        two = self.two_paths
-        one = self.one_path
+        two = self.check_event_with_two_paths
+        one = self.check_event_with_one_path
         self.events: dict[str, Callable[[str, Event], None]] = {
-            "open": self.opening,
+            "open": self.check_file_opening,
             "os.remove": one, "os.rmdir": one, "os.mkdir": one, "os.chmod": one, "os.chown": one, "os.lchown": one,
             "os.truncate": one, "os.utime": one, "os.setxattr": one, "os.removexattr": one, "os.chflags": one,
-            "os.rename": two, "os.link": two, "os.symlink": self.linking,
-            "socket.connect": self.connecting, "socket.bind": self.binding, "socket.sendto": self.connecting,
-            "socket.sendmsg": self.connecting,
+            "os.rename": two, "os.link": two, "os.symlink": self.check_symbolic_link_creation,
+            "socket.connect": self.check_socket_connection,
+            "socket.bind": self.check_socket_bind,
+            "socket.sendto": self.check_socket_connection,
+            "socket.sendmsg": self.check_socket_connection,
         }  # fmt: skip
         if not guard["signals"]:
-            self.events["os.kill"] = self.signalling
-            self.events["os.killpg"] = self.signalling
+            self.events["os.kill"] = self.check_signal_target
+            self.events["os.killpg"] = self.check_signal_target
         if self.alone:
             self.events |= {
-                "subprocess.Popen": self.starting,
-                "os.exec": self.starting,
-                "os.posix_spawn": self.starting,
-                "os.system": self.starting,
-                "sqlite3.connect": self.database,
+                "subprocess.Popen": self.check_program_start,
+                "os.exec": self.check_program_start,
+                "os.posix_spawn": self.check_program_start,
+                "os.system": self.check_program_start,
+                "sqlite3.connect": self.check_sqlite_opening,
             }
 
     def __call__(self, event: str, arguments: Event) -> None:
@@ -113,7 +115,7 @@ class WriteGuard:
         if check is not None and not self.noting:
             check(event, arguments)
 
-    def opening(self, event: str, arguments: Event) -> None:
+    def check_file_opening(self, event: str, arguments: Event) -> None:
         """Check an opening of a file: refuse it for writing where that may not be. Known by its flags, or by
         the mode of Python's own `open`.
         """
@@ -124,52 +126,54 @@ class WriteGuard:
             else any(letter in (mode or "") for letter in "wax+")
         )
         if writes and not isinstance(path, int):
-            self.check("opens for writing", path, follow=True)
+            self.refuse_path_outside_writable("opens for writing", path, follow=True)
 
-    def one_path(self, event: str, arguments: Event) -> None:
+    def check_event_with_one_path(self, event: str, arguments: Event) -> None:
         """Check an event that changes one path. Of the arguments, a folder's descriptor is the last one where
         the call takes any.
         """
         folder = arguments[-1] if event in EVENTS_WITH_FOLDER and len(arguments) > 1 else -1
-        self.check(ACT_BY_EVENT[event], arguments[0], folder, follow=event not in EVENTS_ON_LINKS)
+        self.refuse_path_outside_writable(
+            ACT_BY_EVENT[event], arguments[0], folder, follow=event not in EVENTS_ON_LINKS
+        )
 
-    def two_paths(self, event: str, arguments: Event) -> None:
+    def check_event_with_two_paths(self, event: str, arguments: Event) -> None:
         """Check an event with two paths, a move or hard link: both ends must be writable, as a link would give
         a way to write to its source.
         """
         source, target, source_folder, target_folder = arguments
-        self.check(ACT_BY_EVENT[event], source, source_folder)
-        self.check(ACT_BY_EVENT[event], target, target_folder)
+        self.refuse_path_outside_writable(ACT_BY_EVENT[event], source, source_folder)
+        self.refuse_path_outside_writable(ACT_BY_EVENT[event], target, target_folder)
 
-    def linking(self, event: str, arguments: Event) -> None:
+    def check_symbolic_link_creation(self, event: str, arguments: Event) -> None:
         """Check the linking of a symbolic link: where it stands counts. What it points to is resolved when it
         is opened.
         """
-        self.check(ACT_BY_EVENT[event], arguments[1], arguments[2])
+        self.refuse_path_outside_writable(ACT_BY_EVENT[event], arguments[1], arguments[2])
 
-    def connecting(self, event: str, arguments: Event) -> None:
+    def check_socket_connection(self, event: str, arguments: Event) -> None:
         """Check the connecting of a socket: to this machine alone, by the loopback or a writable Unix socket."""
         opened, address = arguments[0], arguments[-1]
         if address is None:
             return
         if opened.family == socket.AF_UNIX:
-            self.unix("connects to", address)
+            self.check_unix_socket_path("connects to", address)
         elif opened.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
             self.refuse("connects to", f"{address[0]}:{address[1]}")
 
-    def binding(self, event: str, arguments: Event) -> None:
+    def check_socket_bind(self, event: str, arguments: Event) -> None:
         """Check the binding of a socket: a Unix socket is a file that is made; ports are free to listen at."""
         opened, address = arguments
         if opened.family == socket.AF_UNIX:
-            self.unix("listens at", address)
+            self.check_unix_socket_path("listens at", address)
 
-    def unix(self, act: str, address: Any) -> None:
+    def check_unix_socket_path(self, act: str, address: Any) -> None:
         """Check a Unix socket by its path; abstract ones (Linux) have none."""
         path = os.fsdecode(address) if isinstance(address, bytes | str) else ""
         if path and not path.startswith("\0"):
-            self.check(act, path, follow=True)
+            self.refuse_path_outside_writable(act, path, follow=True)
 
-    def signalling(self, event: str, arguments: Event) -> None:
+    def check_signal_target(self, event: str, arguments: Event) -> None:
         """Check signalling: only to this process and those that it started; signal 0 only asks whether there
         is one.
         """
@@ -177,7 +181,7 @@ class WriteGuard:
         if number and not is_this_process_or_child(abs(process)):
             self.refuse("sends a signal to", f"process {process}")
 
-    def starting(self, event: str, arguments: Event) -> None:
+    def check_program_start(self, event: str, arguments: Event) -> None:
         """Check the starting of a program: Python itself carries this hook; of others only those that write
         nothing.
         """
@@ -197,15 +201,17 @@ class WriteGuard:
             return
         self.refuse("starts", " ".join(words[:4]))
 
-    def database(self, event: str, arguments: Event) -> None:
+    def check_sqlite_opening(self, event: str, arguments: Event) -> None:
         """Check the opening of a SQLite database, whose file is opened in C without an `open` event."""
         path = os.fsdecode(arguments[0])
         if path not in ("", ":memory:") and "mode=memory" not in path:
-            self.check(
+            self.refuse_path_outside_writable(
                 "opens for writing", path.removeprefix("file:").partition("?")[0], follow=True
             )
 
-    def check(self, act: str, path: Any, folder: Any = -1, *, follow: bool = False) -> None:
+    def refuse_path_outside_writable(
+        self, act: str, path: Any, folder: Any = -1, *, follow: bool = False
+    ) -> None:
         """Refuse where the path is outside of what may be written. `follow`: the act goes through a link at its end."""
         if path is None:
             return

@@ -5,8 +5,8 @@ code of ours ends the process at once, with exit code ENDED, before it has train
 
 Nothing depends on the order of the program's imports. Each module that is changed is changed when that very module has
 been executed to its end, by code that imports nothing of that package (importing one package from inside another's
-half-done import is what once made this fail). Before a model is shrunk, `ensure_guards` checks whether each of those
-modules that is loaded has been changed indeed.
+half-done import is what once made this fail). Before a model is shrunk, `end_process_if_module_unpatched` checks
+whether each of those modules that is loaded has been changed indeed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from truetune.probe import refuse_side_effects_of_rehearsal
 
 if TYPE_CHECKING:
-    from truetune.probe.hook_orders import HookOrders
+    from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 # The exit code of a process whose hook failed.
 HOOK_FAILED_CODE = 125
@@ -37,14 +37,14 @@ class UnguardedError(RuntimeError):
     """A guard that must stand does not."""
 
 
-def begin_guarded(guard_text: str, orders_text: str) -> None:
+def set_up_all_rehearsal_guards(guard_text: str, orders_text: str) -> None:
     """Set all guards up in this process, before any of the program's code. Raises whatever goes wrong."""
     guard = json.loads(guard_text)
     orders = json.loads(orders_text)
     if guard["covered"] or guard["landlock"]:
         prove_confinement(guard)
     refuse_side_effects_of_rehearsal.install_write_guard(guard)
-    RehearsalHook(orders, guard["refused"], guard["gaps"]).watch_imports()
+    RehearsalHook(orders, guard["refused"], guard["gaps"]).patch_modules_once_imported()
 
 
 def prove_confinement(guard: dict[str, Any]) -> None:
@@ -99,24 +99,24 @@ class RehearsalHook:
         """Is an optimizer's step one of ours?"""
         self.changed: set[str] = set()
         self.changes: dict[str, Callable[[Any], None]] = {
-            "datasets.arrow_dataset": self.change_datasets,
-            "peft.peft_model": self.change_adapters,
-            "torch.optim.optimizer": self.change_optimizers,
-            "transformers.modeling_utils": self.change_models,
-            "transformers.trainer": self.change_trainer,
-            "transformers.training_args": self.change_arguments,
+            "datasets.arrow_dataset": self.patch_datasets_to_cut_before_mapping,
+            "peft.peft_model": self.patch_peft_to_randomise_loaded_adapters,
+            "torch.optim.optimizer": self.patch_optimizers_to_refuse_other_steps,
+            "transformers.modeling_utils": self.patch_models_to_build_miniatures,
+            "transformers.trainer": self.patch_trainer_to_rehearse_before_training,
+            "transformers.training_args": self.patch_training_arguments_for_rehearsal,
         }
 
-    def watch_imports(self) -> None:
+    def patch_modules_once_imported(self) -> None:
         """Watch imports, and change each module when its import is complete; those that are loaded already (by
         a .pth file) now.
         """
         # First, so that no finder of the program's can load a module past it.
-        sys.meta_path.insert(0, ImportWatcher(self.changes, self.change))
+        sys.meta_path.insert(0, ImportWatcher(self.changes, self.patch_imported_module))
         for name in [name for name in self.changes if name in sys.modules]:
-            self.change(name)
+            self.patch_imported_module(name)
 
-    def change(self, name: str) -> None:
+    def patch_imported_module(self, name: str) -> None:
         """Change a module that has been executed. A failure ends the process."""
         try:
             self.changes[name](sys.modules[name])
@@ -124,7 +124,7 @@ class RehearsalHook:
         except BaseException as error:
             end_process(error, self.folder)
 
-    def ensure_guards(self) -> None:
+    def end_process_if_module_unpatched(self) -> None:
         """Ensure that each loaded module was changed by us; else end the process: what a miniature trains
         would be taken for the run.
         """
@@ -139,7 +139,7 @@ class RehearsalHook:
                 self.folder,
             )
 
-    def change_datasets(self, module: Any) -> None:
+    def patch_datasets_to_cut_before_mapping(self, module: Any) -> None:
         """Change `datasets`: data sets are cut before they are mapped."""
         from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
@@ -147,13 +147,13 @@ class RehearsalHook:
             module.Dataset, build_miniatures_instead_of_models.notes
         )
 
-    def change_adapters(self, module: Any) -> None:
+    def patch_peft_to_randomise_loaded_adapters(self, module: Any) -> None:
         """Change PEFT: adapters that are loaded are built again, with random weights."""
         from truetune.probe import build_miniatures_instead_of_models
 
         build_miniatures_instead_of_models.rebuild_adapters_instead_of_loading(module.PeftModel)
 
-    def change_arguments(self, module: Any) -> None:
+    def patch_training_arguments_for_rehearsal(self, module: Any) -> None:
         """Change training arguments: they are given what a rehearsal needs, before any class validates them."""
         from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
@@ -163,21 +163,21 @@ class RehearsalHook:
             self.orders["folder"],
         )
 
-    def change_models(self, module: Any) -> None:
+    def patch_models_to_build_miniatures(self, module: Any) -> None:
         """Change transformers' models: each is built as a miniature. Note which guards the kernel does not
         hold.
         """
         from truetune.probe import build_miniatures_instead_of_models
 
         build_miniatures_instead_of_models.replace_models(
-            module.PreTrainedModel, self.ensure_guards
+            module.PreTrainedModel, self.end_process_if_module_unpatched
         )
         if self.gaps:
             build_miniatures_instead_of_models.note_once(
                 f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}"
             )
 
-    def change_optimizers(self, module: Any) -> None:
+    def patch_optimizers_to_refuse_other_steps(self, module: Any) -> None:
         """Change optimizers: a step of one that trains a miniature and is not ours ends the process.
 
         It is a loop of the program's own, or a trainer that was not stopped: what it trains would be no model.
@@ -195,7 +195,7 @@ class RehearsalHook:
         # torch's own hook for all optimizers: a patched `step` of one class would miss those of other packages.
         module.register_optimizer_step_pre_hook(end_own_loop)
 
-    def change_trainer(self, module: Any) -> None:
+    def patch_trainer_to_rehearse_before_training(self, module: Any) -> None:
         """Change the trainer: it is rehearsed before the first of its callbacks learns that training begins."""
         from truetune.probe.find_trainers_and_their_datasets import (
             MadeTrainers,

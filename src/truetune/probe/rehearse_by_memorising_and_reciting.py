@@ -8,7 +8,8 @@ step, and `truetune.rehearsal.rehearse_in_process` refuses it, since what comput
 2. The miniature's vocabulary is cut to the ids that occur, and the laws are measured on it.
 3. A few rows are memorised by the trainer's own collator and loss (`memorise_batch`), and asked for again, each from
    its prompt as it will be served. Trainers of preferences train on pairs instead (`rehearse_margins_of_pairs`).
-4. Where faults were asked for, the third step is repeated with each (`label_mutants`), from the same weights.
+4. Where faults were asked for, the third step is repeated with each (`faults_put_into_memorised_batch`), from the same
+weights.
 
 The trade-off: all has to end within a minute on one CPU, so few and short rows are memorised, and the time of the laws
 counts as well. Where the time is up before the loss has fallen, the report says that the rows were learned in part, and
@@ -29,7 +30,7 @@ import torch
 
 from truetune.probe import (
     build_miniatures_instead_of_models,
-    label_mutants,
+    faults_put_into_memorised_batch,
     rehearsal_overrides,
     rehearse_margins_of_pairs,
 )
@@ -49,7 +50,6 @@ from truetune.probe.generate_and_score_answers import (
     generate_greedily,
     score_answer,
 )
-from truetune.probe.hook_orders import HookOrders
 from truetune.probe.laws import measure_laws
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import (
@@ -58,11 +58,18 @@ from truetune.probe.memorise_batch import (
     label_loss,
     memorise_batch,
 )
-from truetune.probe.observe_run import ObservedData, law_names, observe_run, trial_of, unwrap_model
+from truetune.probe.orders_from_launcher_to_hook import HookOrders
 from truetune.probe.peek_batches import PeekedBatch, peek_batches
+from truetune.probe.record_run_ready_to_train import (
+    ObservedData,
+    law_names,
+    observe_run,
+    trial_of,
+    unwrap_model,
+)
 from truetune.probe.run_record import Record
 from truetune.probe.swap_in_miniature import innermost_model, swap_in_miniature
-from truetune.probe.temporary_data_loader import temporary_data_loader
+from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
 
 Keep = Callable[[Record], None]
 # Rows that are memorised, unless the orders say otherwise. Chosen, not measured: with half of them one odd row would
@@ -105,7 +112,7 @@ def rehearse_run(
     started = time.perf_counter()
     own = orders.get("mode") == "rehearse"
     with (
-        temporary_data_loader(trainer, loader) as (loader, tokenizer),
+        temporary_data_loader_and_tokenizer(trainer, loader) as (loader, tokenizer),
         swap_in_miniature(trainer, own) as model,
     ):
         record = observe_run(
@@ -192,7 +199,7 @@ class _Rehearsal:
                 ObservedData(peeked, self.loader.collate_fn, self.loader.dataset), laws
             )
         facts: dict[str, Any] = {
-            "shape": _model_shape(self.model),
+            "shape": _describe_miniature_and_original_size(self.model),
             "vocabulary": vocabulary,
             "rows": [],
             "loss": [],
@@ -201,9 +208,9 @@ class _Rehearsal:
         }
         # The other kinds are trained on preferences: what they learn is a margin, and no answer by heart.
         if kind != "sft":
-            return facts | self._rehearse_pairs(examples, stops)
+            return facts | self._train_on_pairs_and_compare_margins(examples, stops)
         if rows:
-            return facts | self._rehearse_rows(rows, stops)
+            return facts | self._memorise_and_recite_rows(rows, stops)
         nothing = _why_nothing_recited(self.tokenizer, examples)
         notes.append(f"nothing could be recited: {nothing}")
         return facts | {"nothing": nothing}
@@ -235,11 +242,17 @@ class _Rehearsal:
         keep = partial(self.keep, self.record) if self.keep else None
         measure_laws(trial, laws, outcomes=outcomes, keep=keep)
 
-    def _snapshot_weights_if_faults_tried(self) -> label_mutants.WeightSnapshot | None:
+    def _snapshot_weights_if_faults_tried(
+        self,
+    ) -> faults_put_into_memorised_batch.WeightSnapshot | None:
         """The weights from which each fault starts; None where no faults are tried. Taken before memorising."""
-        return label_mutants.snapshot_weights(self.model) if self.orders.get("mutate") else None
+        return (
+            faults_put_into_memorised_batch.snapshot_weights(self.model)
+            if self.orders.get("mutate")
+            else None
+        )
 
-    def _rehearse_rows(self, rows: list[RowToRecite], stops: set[int]) -> dict[str, Any]:
+    def _memorise_and_recite_rows(self, rows: list[RowToRecite], stops: set[int]) -> dict[str, Any]:
         """Memorise these rows and recite them; then the same with faults, where they were asked for."""
         fresh = self._snapshot_weights_if_faults_tried()
         model = self.model
@@ -249,16 +262,16 @@ class _Rehearsal:
             TrainerLoss(self.trainer, ()),
             batch,
             until=self.deadline,
-            known=lambda: _knows_answers(model, rows, stops),
+            known=lambda: _are_answer_tokens_all_likeliest(model, rows, stops),
         )
         facts = {
             "loss": learned.losses,
-            "fell": learned.fell,
+            "fell": learned.did_loss_fall,
             "rows": _recite_rows(model, rows, self.tokenizer, stops),
             "label_loss": label_loss(model, [row.example for row in rows]),
         }
         if fresh is not None:
-            self.record.facts["mutation"] = label_mutants.measure_row_mutants(
+            self.record.facts["mutation"] = faults_put_into_memorised_batch.measure_row_mutants(
                 self.trainer,
                 model,
                 fresh,
@@ -273,18 +286,20 @@ class _Rehearsal:
             )
         return facts
 
-    def _rehearse_pairs(self, examples: list[Example], stops: set[int]) -> dict[str, Any]:
+    def _train_on_pairs_and_compare_margins(
+        self, examples: list[Example], stops: set[int]
+    ) -> dict[str, Any]:
         """Train on pairs and compare their margins; then with exchanged answers, where faults were asked for."""
         fresh = self._snapshot_weights_if_faults_tried()
 
         def train_pairs(loader: Any, until: float) -> dict[str, Any]:
-            return rehearse_margins_of_pairs.rehearse_pairs(
+            return rehearse_margins_of_pairs.measure_pair_margins_around_training(
                 self.trainer, self.model, loader, examples, self.tokenizer, stops, until
             )
 
         facts = train_pairs(self.loader, self.deadline)
         if fresh is not None and facts.get("pairs"):
-            self.record.facts["mutation"] = label_mutants.measure_pair_mutants(
+            self.record.facts["mutation"] = faults_put_into_memorised_batch.measure_pair_mutants(
                 self.trainer,
                 self.model,
                 fresh,
@@ -307,7 +322,7 @@ def _why_nothing_recited(tokenizer: Any, examples: list[Example]) -> str:
     )
 
 
-def _knows_answers(model: Any, rows: list[RowToRecite], stops: set[int]) -> bool:
+def _are_answer_tokens_all_likeliest(model: Any, rows: list[RowToRecite], stops: set[int]) -> bool:
     """Are all tokens of the answers the likeliest ones?"""
     model.eval()
     right = min(
@@ -342,7 +357,11 @@ def _cut_miniature_vocabulary_to_ids(
     inner = innermost_model(model)
     into = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
     size = getattr(into, "num_embeddings", 0)
-    ids = _ids_needed_in_no_row(inner, tokenizer) | stops | _whole_numbers_in_batches(peeked)
+    ids = (
+        _ids_needed_beside_those_in_rows(inner, tokenizer)
+        | stops
+        | _whole_numbers_in_batches(peeked)
+    )
     for example in examples:
         for line, _ in example.lines:
             ids.update(line)
@@ -360,7 +379,7 @@ def _cut_miniature_vocabulary_to_ids(
     return {"size": size, "kept": len(vocab_map.ids)}
 
 
-def _ids_needed_in_no_row(model: Any, tokenizer: Any) -> set[int]:
+def _ids_needed_beside_those_in_rows(model: Any, tokenizer: Any) -> set[int]:
     """Ids that may occur in no row, and are needed all the same: 0, special tokens, the configuration's pad and BOS."""
     config = getattr(model, "config", None)
     named = [getattr(config, name, None) for name in ("pad_token_id", "bos_token_id")]
@@ -425,7 +444,7 @@ def _row_outcome(
     again = None
     if trained is not None:
         again = compare_answer(trained, row.reference, tokenizer, also=also)
-    source = _facts_of_source(row, outcome["said"], tokenizer)
+    source = _compare_answer_with_source_row(row, outcome["said"], tokenizer)
     return outcome | {
         "index": row.example.index,
         "number": source["number"],
@@ -451,7 +470,7 @@ def _row_outcome(
     }
 
 
-def _facts_of_source(row: RowToRecite, said: str, tokenizer: Any) -> dict[str, Any]:
+def _compare_answer_with_source_row(row: RowToRecite, said: str, tokenizer: Any) -> dict[str, Any]:
     """What the user's row says of an answer: its number and question, a field that was answered instead, an echo."""
     if row.source is None:
         # The end of the prompt stands for the question.
@@ -467,7 +486,8 @@ def _facts_of_source(row: RowToRecite, said: str, tokenizer: Any) -> dict[str, A
         "number": row.source.number,
         "question": question,
         "field": next(fields, None),
-        "echo": len(said) > MIN_ECHO_CHARS and _begins_with_question(question, said),
+        "echo": len(said) > MIN_ECHO_CHARS
+        and _answer_repeats_question_or_its_start(question, said),
     }
 
 
@@ -505,7 +525,7 @@ def _answer_begins_with_other_text(answer: str, text: str) -> bool:
     return bool(text.strip()) and answer.startswith(text.strip())
 
 
-def _begins_with_question(question: str, answer: str) -> bool:
+def _answer_repeats_question_or_its_start(question: str, answer: str) -> bool:
     """Does an answer repeat the question, up to white space, or a beginning of it?"""
     question, answer = " ".join(question.split()), " ".join(answer.split())
     return len(question) > MIN_ECHO_CHARS and (
@@ -519,7 +539,7 @@ def _to_device(batch: Any, model: Any) -> dict[str, Any]:
     return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in dict(batch).items()}
 
 
-def _model_shape(model: Any) -> dict[str, Any]:
+def _describe_miniature_and_original_size(model: Any) -> dict[str, Any]:
     """The size of the miniature, and of the model that it stands for, as JSON."""
     inner = innermost_model(model)
     config = (

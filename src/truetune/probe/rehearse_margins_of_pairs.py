@@ -43,7 +43,7 @@ class Pair:
         return len(self.prompt) + len(self.chosen) + len(self.rejected)
 
 
-def rehearse_pairs(
+def measure_pair_margins_around_training(
     trainer: Any,
     model: Any,
     loader: Any,
@@ -68,7 +68,9 @@ def rehearse_pairs(
         pairs (texts, and margins `before` and `after`, in nats), loss and fell, as JSON; empty if there are no pairs.
     """
     # The shortest pairs, since each step costs their tokens.
-    shortest = sorted(_pairs_of(examples), key=lambda pair: pair.token_count)[:MAX_PAIRS]
+    shortest = sorted(_pairs_in_or_across_examples(examples), key=lambda pair: pair.token_count)[
+        :MAX_PAIRS
+    ]
     if not shortest or tokenizer is None:
         build_miniatures_instead_of_models.note_once(
             "no pairs of answers to one prompt were found: their margin is not rehearsed"
@@ -100,7 +102,7 @@ def rehearse_pairs(
         }
         for pair, before, after in zip(shortest, margins_before, margins_after, strict=True)
     ]
-    return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
+    return {"pairs": pairs, "loss": learned.losses, "fell": learned.did_loss_fall}
 
 
 def _adapter_weights_if_reference_is_base(trainer: Any, model: Any) -> list[Any] | None:
@@ -113,7 +115,7 @@ def _adapter_weights_if_reference_is_base(trainer: Any, model: Any) -> list[Any]
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _pairs_of(examples: list[Example]) -> Iterator[Pair]:
+def _pairs_in_or_across_examples(examples: list[Example]) -> Iterator[Pair]:
     """Both lines of each example; or of two examples with one prompt, of which one is labelled as wanted (KTO)."""
     wanted_by_prompt: dict[tuple[int, ...], Example] = {}
     unwanted_by_prompt: dict[tuple[int, ...], Example] = {}

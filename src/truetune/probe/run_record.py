@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,12 @@ from numpy.typing import NDArray
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
 
+NO_MODEL: Mapping[str, Any] = {
+    "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
+    "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
+    "adapter": None, "accepts": [], "training": True, "dropout": 0.0, "trained_dtypes": [], "quantized": False,
+}  # fmt: skip
+"""The facts of a record on a model where there is none"""
 Arrays = dict[str, NDArray[Any]]
 """A micro-batch as the collator made it: key -> array, as a rule (rows, tokens)"""
 
@@ -40,9 +47,10 @@ class Record:
       `rows`), used (columns that reach the collator)}
     - batches: {indices (rows of the prepared data) or null} of each micro-batch
     - laws: name -> outcome, see `truetune.probe.laws.measure_laws`
-    - canary: see `truetune.probe.trace_canary.trace_canary`
+    - canary: see `truetune.probe.trace_canary_row_through_trainer.trace_canary`
     - recitation: see `truetune.checks.recitation.recitation_record.Recitation`; of a rehearsal alone
-    - mutation: see `truetune.probe.label_mutants.measure_row_mutants`; of a rehearsal with faults alone
+    - mutation: see `truetune.probe.faults_put_into_memorised_batch.measure_row_mutants`; of a rehearsal with faults
+      alone
     - notes: sentences on what could not be looked at, and why
     - lost: why the rest of the audit is missing, where it is
     """

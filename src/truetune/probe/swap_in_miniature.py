@@ -18,7 +18,7 @@ from typing import Any
 from truetune.errors import UsageError
 from truetune.probe import build_miniatures_instead_of_models
 from truetune.probe.copy_forward_patch import copy_forward_patch
-from truetune.probe.observe_run import unwrap_model
+from truetune.probe.record_run_ready_to_train import unwrap_model
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 
 # Attributes of a trainer that training steps change, of transformers and TRL: they are put back.

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from truetune.probe.peek_batches import loader_samplers_datasets_and_collators
-from truetune.probe.preserve_state import preserve_state
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 
 @contextmanager
-def temporary_data_loader(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
+def temporary_data_loader_and_tokenizer(
+    trainer: Any, loader: Any = None
+) -> Iterator[tuple[Any, Any]]:
     """Inside, a data loader of the trainer (or the one given), and its tokenizer; the trainer is as before
     afterwards.
     """

@@ -2,8 +2,8 @@
 
 Two things of transformers are replaced: `Trainer.__new__`, to learn which data set a trainer is given before it
 prepares it, and `CallbackHandler.on_train_begin`, which is called when all is ready. Both do their own work inside
-`truetune.probe.failure_boundary.run_contained`, and look at the run in a forked copy of the process where that can be
-made.
+`truetune.probe.contain_own_failures_in_user_program.run_contained`, and look at the run in a forked copy of the
+process where that can be made.
 
 Trade-off: patching two names of transformers depends on its internals, where a callback would be a public interface.
 But a callback must be added by the user's code, and learns neither the data as they were given nor whether it is
@@ -20,8 +20,12 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from truetune.probe.audit_time_limits import STOP, Limits
-from truetune.probe.failure_boundary import Lost, note_loss, run_contained
+from truetune.probe.audit_time_limits_and_replies import STOP, Limits
+from truetune.probe.contain_own_failures_in_user_program import (
+    Lost,
+    note_reason_of_missing_audit,
+    run_contained,
+)
 from truetune.probe.find_trainers_and_their_datasets import (
     MadeTrainers,
     NewTrainer,
@@ -31,13 +35,15 @@ from truetune.probe.forked_process import can_fork
 from truetune.probe.own_loop_hook import watch_optimizers_once_torch_imported
 
 if TYPE_CHECKING:
-    from truetune.probe.hook_orders import HookOrders
+    from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 CallAfterImport = Callable[..., Any]
 """(name of a module, function, its arguments): it is called when the module has been imported"""
 
 
-def start_hook(package: str, orders: HookOrders, after: CallAfterImport) -> None:
+def wait_for_trainer_after_package_import(
+    package: str, orders: HookOrders, after: CallAfterImport
+) -> None:
     """Begin to wait, now that a package of the run has been imported.
 
     Args:
@@ -63,7 +69,7 @@ def start_hook(package: str, orders: HookOrders, after: CallAfterImport) -> None
                     run_contained,
                     patch_trainer,
                     orders,
-                    on_failure=partial(note_loss, orders=orders),
+                    on_failure=partial(note_reason_of_missing_audit, orders=orders),
                 ),
             )
 
@@ -80,7 +86,7 @@ def patch_trainer(orders: HookOrders) -> None:
     former = handlers.on_train_begin
     # All that the entry points use is made and looked at here, where a failure is contained.
     hook, limits = TrainerHook(orders), Limits.of(orders)
-    find, audit, lose = hook.find, hook.audit, hook.lose
+    find, audit, lose = hook.find, hook.audit, hook.note_lost_audit_and_switch_off
     step, whole = float(limits.step), float(limits.whole)
     note = partial(run_contained, hook.made.note, on_failure=lose, seconds=step)
     new = NewTrainer(trainer, note)
@@ -133,16 +139,16 @@ class TrainerHook:
         """Names of the classes that were looked at"""
         self.off = False
 
-    def lose(self, reason: str) -> None:
+    def note_lost_audit_and_switch_off(self, reason: str) -> None:
         """Lose the audit: switch the hook off, and leave the reason for the parent to say."""
         self.off = True
-        note_loss(reason, self.orders)
+        note_reason_of_missing_audit(reason, self.orders)
 
     def find(self, handler: Any) -> ReadyTrainer | None:
         """Find the trainer of a callback handler; None where there is none, or one of its class was looked at."""
         if self.off:
             return None
-        trainer = self.made.of_handler(handler)
+        trainer = self.made.trainer_of_callback_handler(handler)
         if trainer is None:
             # A trainer that was made before the hook, or by `copy` or `pickle`, never went through `__new__`. The one
             # that calls its handler now stands in a frame below this one: `innermost_trainer_on_stack` says how it is

@@ -61,7 +61,7 @@ class MutationTest:
     skipped: tuple[tuple[str, str], ...]
     """Faults that were not tried, and why"""
 
-    def sentence(self) -> str:
+    def describe_score(self) -> str:
         """The score over all faults, in a sentence."""
         visible = sum(bool(mutant.shown) for mutant in self.mutants)
         noticed = sum(bool(mutant.rules) for mutant in self.mutants)
@@ -71,7 +71,7 @@ class MutationTest:
         )
 
 
-def score_mutations(records: Sequence[Record]) -> MutationTest | None:
+def mutation_test_of_first_process(records: Sequence[Record]) -> MutationTest | None:
     """The mutation test that the first process recorded; None where no faults were tried."""
     recorded: Mapping[str, Any] | None = records[0].facts.get("mutation")
     if not recorded:
@@ -85,13 +85,14 @@ def score_mutations(records: Sequence[Record]) -> MutationTest | None:
         clean["loss"][-1],
         len(clean["loss"]),
         tuple(
-            _score_mutant(records[0], fault, clean, clean_rules) for fault in recorded["mutants"]
+            _find_what_noticed_fault(records[0], fault, clean, clean_rules)
+            for fault in recorded["mutants"]
         ),
         tuple((skipped["name"], skipped["why"]) for skipped in recorded["skipped"]),
     )
 
 
-def _score_mutant(
+def _find_what_noticed_fault(
     record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], clean_rules: set[str]
 ) -> Mutant:
     """One fault with what noticed it; rules that fire without a fault, too, noticed nothing."""
@@ -105,7 +106,7 @@ def _score_mutant(
         fault["name"],
         fault["what"],
         fault["loss"][-1],
-        find_visible_sign(fault, clean),
+        find_sign_of_fault_in_logs(fault, clean),
         recited,
         None if pairs else sum(row["stopped"] for row in rows),
         len(pairs or rows),
@@ -113,7 +114,7 @@ def _score_mutant(
     )
 
 
-def find_visible_sign(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str:
+def find_sign_of_fault_in_logs(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str:
     """What would have caught the eye in the logs of a run with this fault, if one knew the clean run's; else empty."""
     last, good = fault["loss"][-1], clean["loss"][-1]
     if not math.isfinite(last):

@@ -14,7 +14,7 @@ from truetune.checks.judge_audit import audit as judge
 from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recitation_record import MAX_LEARNED_LOSS
 from truetune.probe.run_record import Record
-from truetune.rehearsal.mutation_score import MutationTest, score_mutations
+from truetune.rehearsal.mutation_score import MutationTest, mutation_test_of_first_process
 from truetune.settings.run_spec import RunSpec
 
 NO_PAIRS = "no two answers to one prompt were found"
@@ -80,7 +80,7 @@ def judge_rehearsal(records: Sequence[Record], spec: RunSpec | None = None) -> R
     audited = judge(records, spec)
     recitation: dict[str, Any] = records[0].facts.get("recitation", {})
     audit_fields = {field.name: getattr(audited, field.name) for field in fields(audited)}
-    audit_fields["notes"] = (*audited.notes, *_note_unlearned_rows(recitation))
+    audit_fields["notes"] = (*audited.notes, *_why_answers_were_not_judged(recitation))
     # Nothing was recited is no clean result: the report says that it was not judged, and why.
     if not (recitation.get("rows") or recitation.get("pairs")):
         reason = (
@@ -104,11 +104,11 @@ def judge_rehearsal(records: Sequence[Record], spec: RunSpec | None = None) -> R
         pairs=tuple(PreferencePair(**pair) for pair in recitation.get("pairs", ())),
         losses=tuple(recitation.get("loss", ())),
         miniature=_describe_miniature(recitation),
-        mutation=score_mutations(records),
+        mutation=mutation_test_of_first_process(records),
     )
 
 
-def _note_unlearned_rows(recitation: dict[str, Any]) -> Iterator[str]:
+def _why_answers_were_not_judged(recitation: dict[str, Any]) -> Iterator[str]:
     """Why answers were not judged, where the miniature did not learn the rows."""
     losses, of_labels = recitation.get("loss", ()), recitation.get("label_loss")
     if not recitation.get("rows") or not losses:

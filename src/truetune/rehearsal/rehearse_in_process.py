@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from truetune.auditing.workspace_removed_with_process import open_workspace_until_exit
+from truetune.auditing.temporary_folder_removed_with_process import open_workspace_until_exit
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
 
@@ -32,7 +32,7 @@ def record_rehearsal(
     Raises:
         UsageError: this is no trainer, or a law or fault has no such name.
     """
-    from truetune.probe.label_mutants import LABEL_FAULTS
+    from truetune.probe.faults_put_into_memorised_batch import LABEL_FAULTS
     from truetune.probe.rehearse_by_memorising_and_reciting import rehearse_run
 
     # Before anything is touched: a loop of the user's own has no loader to ask.

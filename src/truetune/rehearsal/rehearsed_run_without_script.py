@@ -34,8 +34,8 @@ def encode_and_make_command(spec: RunSpec, path: str, work: Path) -> list[str]:
 
     Raises UsageError where settings or packages are missing, TokenizerError, TemplateError or DataError.
     """
-    from truetune.checks.check_data import prepare_rule_setup
-    from truetune.checks.token_views import make_token_views
+    from truetune.checks.check_data import load_tokenizer_and_template
+    from truetune.checks.tokens_with_text_source_and_label import make_token_views
     from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.encoding.encoder import Encoder
     from truetune.encoding.render_and_encode_in_two_threads import make_batch
@@ -48,7 +48,7 @@ def encode_and_make_command(spec: RunSpec, path: str, work: Path) -> list[str]:
     if not spec.data or not spec.tokenizer:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
     # The reference encoder alone: for so few rows a fast path would have to be proved first.
-    setup = prepare_rule_setup(spec, only_reference=True)
+    setup = load_tokenizer_and_template(spec, only_reference=True)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rows = islice(
         read_conversations(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS

@@ -17,6 +17,22 @@ MADE_FOR_PADDING = r"^[\W_]*(finetune_)?((right|left)_)?pad(ding)?(_token|_id)?[
 """Not `<|image_pad|>`, which is a place that a picture fills."""
 ORDINARY = "naïve 日本語 龘 \U0001fae0 \u1680\x07\n"
 """Text that a vocabulary without bytes to fall back on can't spell."""
+MARK = re.compile(r"[<\[{|\uff5c]|pad|unk|unused|reserved|special", re.IGNORECASE)
+"""What tokens that were made for a purpose have in their names; pieces of text have none of it"""
+
+
+def pad_token_if_it_encodes_text(tokenizer: Tokenizer) -> SpecialToken | None:
+    """The pad token, where it is a token of the vocabulary that encodes text (`!`); None where it is a mark.
+
+    A token that a settings file names as special keeps its id, so that texts encode to it as before.
+    """
+    pad = tokenizer.special.get("pad")
+    if pad is None or MARK.search(pad.token):
+        return None
+    if tokenizer.backend.get_vocab(with_added_tokens=False).get(pad.token) != pad.id:
+        return None
+    ends = {tokenizer.special[name].id for name in ("bos", "eos") if name in tokenizer.special}
+    return None if pad.id in ends else pad
 
 
 def choose_pad_token(
@@ -24,8 +40,9 @@ def choose_pad_token(
 ) -> tuple[SpecialToken | None, str]:
     """The best pad that the vocabulary offers, and why; None where a new token has to be added.
 
-    Never a stop token, never BOS, never beyond the embedding. In this order: the pad that is set, a token made for
-    padding, UNK where ordinary text can't produce it, the end of documents, a reserved token, another kind of pad.
+    Never a stop token, never BOS, never beyond the embedding. In this order: the pad that is set and is no text, a
+    token made for padding, UNK where ordinary text can't produce it, the end of documents, a reserved token, another
+    kind of pad.
     """
     unusable = {stop.id for stop in stops}
     unusable |= {tokenizer.special[name].id for name in ("bos", "eos") if name in tokenizer.special}
@@ -41,7 +58,7 @@ def choose_pad_token(
 def _pad_candidates(tokenizer: Tokenizer) -> Iterator[tuple[list[SpecialToken], str]]:
     """(tokens, why one of them would do), the best first."""
     special = tokenizer.special
-    if "pad" in special:
+    if "pad" in special and pad_token_if_it_encodes_text(tokenizer) is None:
         yield [special["pad"]], "it is set, and is no stop token"
     added = sorted(tokenizer.backend.get_added_tokens_decoder().items())
     control = [SpecialToken(token.content, id) for id, token in added if token.special]

@@ -31,7 +31,14 @@ from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown_origin
 from truetune.render.template import LimitError, Parts, Template
-from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced, leaf_path
+from truetune.render.traced_string import (
+    UNKNOWN,
+    Node,
+    Path,
+    Trace,
+    Traced,
+    field_path_of_expression,
+)
 from truetune.render.unfilled_example_plan import Mark, Plan, TurnPlan, make_plan
 from truetune.settings.run_spec import RunSpec
 
@@ -121,7 +128,7 @@ def _plan_turns(
             # Not judged, to save time; without marks it agrees with any rendering.
             yield TurnPlan(index, None, None, None, None, 0.0), whole
         else:
-            own = prefixes.through(index)
+            own = prefixes.text_through_turn(index)
             yield _plan_turn(prefixes, index, own, weight, stops), own
 
 
@@ -220,7 +227,7 @@ def _find_start_and_skew(
         return start, NO_PROMPT if start is not None else f"{NO_PROMPT}, and {UNPLACED}"
     prompt: Parts | None = None
     try:
-        prompt = prefixes.prompt(index)
+        prompt = prefixes.serving_prompt_after_messages(index)
     except LimitError:
         # Ends the row (and every later one): to continue would mean to guess for a template that was stopped.
         raise
@@ -324,7 +331,9 @@ def _find_first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -
             continue
         # A mark that was found by characters stands behind the fields that are empty here and begin where it does:
         # characters compare right. One that was found by parts holds for other rows, in which such a field has text.
-        is_before = own.starts[number] < position if trace.opaque else Mark(number, 0) < edge
+        is_before = (
+            own.part_start_positions[number] < position if trace.opaque else Mark(number, 0) < edge
+        )
         if owners != {index} or is_before:
             return None
         if any(_share_characters(part, other, trace) for other in fields):
@@ -339,7 +348,7 @@ def _messages_that_part_is_from(part: str) -> set[int | None]:
     """The messages whose fields a part was made from; None for one that is not known, -1 for what is no message."""
     if not isinstance(part, Traced):
         return set()
-    path = leaf_path(part.node)
+    path = field_path_of_expression(part.node)
     paths = (
         [path]
         if path != UNKNOWN
@@ -360,10 +369,10 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
 
     Sets `trace.opaque` where that depends on what the field holds.
     """
-    if UNKNOWN not in (leaf_path(one.node), leaf_path(other.node)):
-        if leaf_path(one.node) != leaf_path(other.node) or _are_different_pieces_of_split(
-            one.node, other.node
-        ):
+    if UNKNOWN not in (field_path_of_expression(one.node), field_path_of_expression(other.node)):
+        if field_path_of_expression(one.node) != field_path_of_expression(
+            other.node
+        ) or _are_different_pieces_of_split(one.node, other.node):
             return False
         # One field twice: where the two overlap depends on its characters, as the ranges below are those of this row.
         trace.opaque = True
@@ -468,7 +477,7 @@ def _find_stop_where_origin_unknown(
 ) -> tuple[Mark, int] | None:
     """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
     first = _find_first_token(own.plain, stops.known, own.position(start))
-    return None if first is None else (own.mark(first[0]), first[1])
+    return None if first is None else (own.mark_before_character(first[0]), first[1])
 
 
 def _whole_begins_with_served_turn(
@@ -477,7 +486,7 @@ def _whole_begins_with_served_turn(
     """Does the whole conversation begin with this turn as it is served?"""
     if turn.end is None or own.begins_whole:
         return True
-    return find_prefix_end(own.until(turn.end), whole, trace) is not None
+    return find_prefix_end(own.parts_before_mark(turn.end), whole, trace) is not None
 
 
 def _without_marks(turn: TurnPlan) -> TurnPlan:
@@ -500,7 +509,7 @@ def _move_marks(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: T
     trace.opaque = True
 
     def move(mark: Mark | None) -> Mark | None:
-        return None if mark is None else whole.mark(own.position(mark))
+        return None if mark is None else whole.mark_before_character(own.position(mark))
 
     return turn._replace(start=move(turn.start), stop=move(turn.stop), end=move(turn.end))
 
@@ -512,7 +521,7 @@ def _is_same_part(one: str, other: str) -> bool:
     if not isinstance(one, Traced) or not isinstance(other, Traced) or one.node != other.node:
         return False
     # All text of unknown origin has one and the same expression.
-    return leaf_path(one.node) != UNKNOWN or one.plain == other.plain
+    return field_path_of_expression(one.node) != UNKNOWN or one.plain == other.plain
 
 
 def find_prefix_end(head: Parts, text: RenderedText, trace: Trace) -> Mark | None:
@@ -540,7 +549,7 @@ def find_prefix_end(head: Parts, text: RenderedText, trace: Trace) -> Mark | Non
         is_last = number == len(head) - 1
         if _is_literal(part) and _is_literal(other) and is_last and other.startswith(part):
             return Mark(number, len(part))
-        if _are_apart_for_all_rows(head[number:], text.parts[number:]):
+        if _never_begins_with_head_in_any_row(head[number:], text.parts[number:]):
             return None
     return _prefix_end_by_characters("".join(head), text, trace)
 
@@ -550,7 +559,7 @@ def _is_literal(part: str) -> bool:
     return not isinstance(part, Traced)
 
 
-def _are_apart_for_all_rows(head: Parts, text: Parts) -> bool:
+def _never_begins_with_head_in_any_row(head: Parts, text: Parts) -> bool:
     """Is it certain, for all rows that answer alike, that `text` does not begin with `head`?
 
     Both begin with a part that the other has not: two literal texts, or at least one field.
@@ -580,4 +589,4 @@ def _differ_by_first_character(one: Parts, other: Parts) -> bool:
 def _prefix_end_by_characters(head: str, text: RenderedText, trace: Trace) -> Mark | None:
     """As `find_prefix_end`, for the characters of this row alone."""
     trace.opaque = True
-    return text.mark(len(head)) if text.plain.startswith(head) else None
+    return text.mark_before_character(len(head)) if text.plain.startswith(head) else None

@@ -15,7 +15,7 @@ from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import PrefixRequest
-from truetune.render.traced_string import UNKNOWN, Trace, Traced, leaf_path
+from truetune.render.traced_string import UNKNOWN, Trace, Traced, field_path_of_expression
 from truetune.render.unfilled_example_plan import Mark
 from truetune.settings.run_spec import RunSpec
 
@@ -45,22 +45,22 @@ class RenderedText:
         return "".join(self.parts)
 
     @cached_property
-    def starts(self) -> list[int]:
+    def part_start_positions(self) -> list[int]:
         """The character at which each part begins, and the end."""
         return [0, *accumulate(str.__len__(part) for part in self.parts)]
 
-    def mark(self, position: int) -> Mark:
+    def mark_before_character(self, position: int) -> Mark:
         """The mark before a character."""
-        if position >= self.starts[-1]:
+        if position >= self.part_start_positions[-1]:
             return Mark(len(self.parts), 0)
-        piece = bisect_right(self.starts, position) - 1
-        return Mark(piece, position - self.starts[piece])
+        piece = bisect_right(self.part_start_positions, position) - 1
+        return Mark(piece, position - self.part_start_positions[piece])
 
     def position(self, mark: Mark) -> int:
         """The character that a mark stands before."""
-        return self.starts[mark.piece] + mark.offset
+        return self.part_start_positions[mark.piece] + mark.offset
 
-    def until(self, end: Mark) -> Parts:
+    def parts_before_mark(self, end: Mark) -> Parts:
         """The parts before a mark."""
         if not end.offset:
             return self.parts[: end.piece]
@@ -115,11 +115,11 @@ class PrefixRenderings:
             # It parts from the whole conversation: the template rewrites its history, and provenance is needed to tell
             # where the turn stands.
             if self.is_long and ends_in_unknown_origin(parts):
-                parts = self._run_traced(count)
+                parts = self._render_prefix_with_provenance(count)
             self._texts[count] = RenderedText(parts, begins_whole=count == self.count)
         return self._texts[count]
 
-    def through(self, index: int) -> RenderedText:
+    def text_through_turn(self, index: int) -> RenderedText:
         """The text up to a turn; the whole where the template refuses to end there."""
         try:
             return self.text(index + 1)
@@ -129,7 +129,7 @@ class PrefixRenderings:
             whole = self.text(self.count)
             return RenderedText(whole.parts, begins_whole=True, holds_later_messages=True)
 
-    def prompt(self, count: int) -> Parts:
+    def serving_prompt_after_messages(self, count: int) -> Parts:
         """The serving prompt of what follows the first `count` messages."""
         return self._render_prefix_once(count, True)
 
@@ -142,7 +142,7 @@ class PrefixRenderings:
             raise result
         return result
 
-    def _run_traced(self, count: int) -> Parts:
+    def _render_prefix_with_provenance(self, count: int) -> Parts:
         """Run a rendering of a prefix with provenance. Raises TemplateError where a long row needs too many of
         these.
         """
@@ -165,4 +165,8 @@ class PrefixRenderings:
 
 def ends_in_unknown_origin(parts: Parts) -> bool:
     """Does it end in text that was rendered without provenance?"""
-    return bool(parts) and isinstance(parts[-1], Traced) and leaf_path(parts[-1].node) == UNKNOWN
+    return (
+        bool(parts)
+        and isinstance(parts[-1], Traced)
+        and field_path_of_expression(parts[-1].node) == UNKNOWN
+    )

@@ -22,10 +22,14 @@ from truetune.data.conversation import Conversation
 from truetune.errors import FastPathError, TemplateError
 from truetune.render.inference_contract import StopPatterns, plan_examples
 from truetune.render.rendering import Rendering, Source, Span, Turn
-from truetune.render.reusable_render_recipe import Recipe, make_recipe, row_shape
+from truetune.render.reusable_render_recipe import Recipe, make_recipe, row_structure_without_texts
 from truetune.render.template import Template
 from truetune.render.traced_string import Trace
-from truetune.render.unfilled_example_plan import Plan, fill_plan, split_by_segments
+from truetune.render.unfilled_example_plan import (
+    Plan,
+    fill_plan,
+    split_rendering_sources_by_segments,
+)
 from truetune.settings.run_spec import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8
@@ -98,11 +102,11 @@ class Renderer:
         self.template_of(row)  # raises where there is none
         if self.only_reference:
             return self._render_by_template(row)
-        key = row_shape(row)
+        key = row_structure_without_texts(row)
         recipes = self._recipes.get(key, [])
         # In the order in which they were made: the guards of at most one hold, for they are answers of one template.
         for known in recipes:
-            texts = known.recipe.fill(row)
+            texts = known.recipe.texts_of_row_if_guards_hold(row)
             if texts is not None:
                 return self._fill_and_prove(known, texts, row)
         return self._render_and_keep_recipe(row, key, recipes)
@@ -113,22 +117,26 @@ class Renderer:
         Raises FastPathError.
         """
         for recipes in self._recipes.values():
-            self._prove(recipes)
+            self._compare_last_rows_with_template(recipes)
 
-    def render_exactly(self, row: Conversation) -> list[Rendering]:
+    def render_by_template_with_offsets(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself, and with the place of each character."""
         if not row.is_chat:
             return [self._render_text_row(row)]
         learn = self.spec_of(row).learn
         return [
-            split_by_segments(plan, _fill_from_own_row(plan, learn))
+            split_rendering_sources_by_segments(
+                plan, _render_row_that_plan_was_made_of(plan, learn)
+            )
             for plan in self._plans(row, Trace())
         ]
 
     def _render_by_template(self, row: Conversation) -> list[Rendering]:
         """Render a row by the template itself, as `render` does, without its recipes."""
         learn = self.spec_of(row).learn
-        return [_fill_from_own_row(plan, learn) for plan in self._plans(row, Trace())]
+        return [
+            _render_row_that_plan_was_made_of(plan, learn) for plan in self._plans(row, Trace())
+        ]
 
     def _plans(self, row: Conversation, trace: Trace) -> list[Plan]:
         """The plans of a row by its template; its questions go to `trace`. Raises TemplateError."""
@@ -161,8 +169,8 @@ class Renderer:
         known.fills += 1
         # Kept until it is compared or the next one is filled: `prove` needs one row of each recipe, the last.
         known.unproved = (row, filled)
-        if _is_fill_compared_with_template(known.fills):
-            self._prove([known])
+        if _is_recipe_fill_number_to_check(known.fills):
+            self._compare_last_rows_with_template([known])
         return filled
 
     def _render_and_keep_recipe(
@@ -178,7 +186,7 @@ class Renderer:
         trace = Trace()
         learn = self.spec_of(row).learn
         plans = self._plans(row, trace)
-        renderings = [_fill_from_own_row(plan, learn) for plan in plans]
+        renderings = [_render_row_that_plan_was_made_of(plan, learn) for plan in plans]
         if len(recipes) >= RECIPES_A_SHAPE:
             return renderings
         recipe = make_recipe(plans, trace)
@@ -188,12 +196,12 @@ class Renderer:
             # A dropped shape is proved first: its last row may have been handed out without a comparison.
             while len(self._recipes) >= SHAPES:
                 oldest = next(iter(self._recipes))
-                self._prove(self._recipes.pop(oldest))
+                self._compare_last_rows_with_template(self._recipes.pop(oldest))
             self._recipes[key] = recipes
         recipes.append(_RecipeInUse(recipe))
         return renderings
 
-    def _prove(self, recipes: list[_RecipeInUse]) -> None:
+    def _compare_last_rows_with_template(self, recipes: list[_RecipeInUse]) -> None:
         """Compare the last row of each of these recipes, where that was not done. Raises FastPathError."""
         for known in recipes:
             if known.unproved is not None:
@@ -265,12 +273,12 @@ def _render_plain(fields: list[_PlainField], first: int) -> Rendering:
     )
 
 
-def _fill_from_own_row(plan: Plan, learn: Learn) -> Rendering:
+def _render_row_that_plan_was_made_of(plan: Plan, learn: Learn) -> Rendering:
     """The rendering of the very row that a plan was made of: each piece still has its text."""
     return fill_plan(plan, [piece.literal for piece in plan.pieces], learn)
 
 
-def _is_fill_compared_with_template(fills: int) -> bool:
+def _is_recipe_fill_number_to_check(fills: int) -> bool:
     """Is the row that a recipe fills as its `fills`-th compared with the template? See CHECK_EVERY."""
     if fills <= CHECK_EVERY:
         return fills.bit_count() == 1  # a power of two
@@ -286,7 +294,7 @@ def _comparable_facts(rendering: Rendering) -> tuple[Any, ...]:
         rendering.spans,
         turns,
         rendering.turn,
-        _merged_fields(rendering),
+        _field_ends_with_neighbours_merged(rendering),
     )
 
 
@@ -295,13 +303,13 @@ def _turn_without_error_message(turn: Turn) -> Turn:
     return turn._replace(skew=turn.skew and turn.skew.split(":", 1)[0])
 
 
-def _merged_fields(rendering: Rendering) -> list[tuple[int, Source, str]]:
+def _field_ends_with_neighbours_merged(rendering: Rendering) -> list[tuple[int, Source, str]]:
     """(end, source, path) of neighbours that are of one source and one field.
 
     A recipe may cut a field into more runs than the template did of this row: cuts inside one field are no difference.
     """
     merged: list[tuple[int, Source, str]] = []
-    for run in rendering.runs:
+    for run in rendering.runs_of_text_by_origin:
         if merged and merged[-1][1:] == (run.source, run.path):
             merged.pop()
         merged.append((run.end, run.source, run.path))

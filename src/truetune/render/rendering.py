@@ -63,8 +63,8 @@ class Run(NamedTuple):
     """`messages[2].content`; empty for template text."""
     offset: int
     """Where in the field the run begins, in characters; -1 where only the field is known. To be relied on in renderings
-    of `Renderer.render_exactly` alone: one that a recipe filled has the offsets of the row that the recipe was made
-    of, where `strip` may have taken more or less away"""
+    of `Renderer.render_by_template_with_offsets` alone: one that a recipe filled has the offsets of the row that the
+    recipe was made of, where `strip` may have taken more or less away"""
 
 
 class Span(NamedTuple):
@@ -112,7 +112,7 @@ class Rendering:
     """The name of the chat template that made the text; None where none did."""
 
     @property
-    def runs(self) -> list[Run]:
+    def runs_of_text_by_origin(self) -> list[Run]:
         """The runs of the text from one place each: in order, without gaps, covering the whole text."""
         bounds = zip(self.starts, self.starts[1:], self.sources, self.places, strict=False)
         # A field that is empty in this row is a source of no length: nothing came from it.

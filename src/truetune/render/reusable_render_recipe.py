@@ -34,7 +34,7 @@ from truetune.render.traced_string import (
     Node,
     Path,
     Trace,
-    leaf_path,
+    field_path_of_expression,
 )
 from truetune.render.unfilled_example_plan import Plan
 
@@ -90,11 +90,11 @@ class Recipe:
     texts: tuple[tuple[str | int, ...], ...]
     """For each plan, its pieces: literal text, or the number of a value."""
 
-    def fill(self, row: Conversation) -> list[list[str]] | None:
+    def texts_of_row_if_guards_hold(self, row: Conversation) -> list[list[str]] | None:
         """The texts of each plan's pieces for this row; None where a guard does not hold.
 
         Args:
-            row: a conversation with the same `row_shape` as the row that the recipe was made of.
+            row: a conversation with the same `row_structure_without_texts` as the row that the recipe was made of.
 
         Returns:
             For each plan the texts of its pieces, to be given to `fill_plan`.
@@ -132,7 +132,7 @@ def make_recipe(plans: list[Plan], trace: Trace) -> Recipe | None:
     nodes = [node for node, _, _ in trace.answers]
     for plan in plans:
         nodes += [piece.node for piece in plan.pieces if piece.node]
-    leaves = tuple(dict.fromkeys(leaf_path(node) for node in nodes))
+    leaves = tuple(dict.fromkeys(field_path_of_expression(node) for node in nodes))
     numbers: dict[Node, int] = {("leaf", path): number for number, path in enumerate(leaves)}
     derived: list[Node] = []
     for node in nodes:
@@ -144,11 +144,13 @@ def make_recipe(plans: list[Plan], trace: Trace) -> Recipe | None:
         (GUARD_QUESTIONS[question], numbers[node], args, answer)
         for (node, question, args), answer in trace.answers.items()
     )
-    texts = tuple(_piece_sources(plan, numbers) for plan in plans)
+    texts = tuple(_literal_text_or_value_number_of_pieces(plan, numbers) for plan in plans)
     return Recipe(tuple(plans), leaves, steps, guards, texts)
 
 
-def _piece_sources(plan: Plan, numbers: dict[Node, int]) -> tuple[str | int, ...]:
+def _literal_text_or_value_number_of_pieces(
+    plan: Plan, numbers: dict[Node, int]
+) -> tuple[str | int, ...]:
     """For each piece of a plan its literal text, or the number of the value that it shows."""
     return tuple(
         piece.literal if piece.node is None else numbers[piece.node] for piece in plan.pieces
@@ -171,7 +173,7 @@ def _field_at(row: Conversation, path: Path) -> Any:
     return value
 
 
-def row_shape(row: Conversation) -> tuple[Any, ...]:
+def row_structure_without_texts(row: Conversation) -> tuple[Any, ...]:
     """All of a row that a template can see, but for the strings in its fields.
 
     Equal shapes are what a recipe may take for granted without a guard: number and roles of messages, keys and their
@@ -180,25 +182,28 @@ def row_shape(row: Conversation) -> tuple[Any, ...]:
     # The spec (learn, history) is the same for all rows of a renderer and needs no place here; whether a row is a pair
     # or a verdict changes it, and `prompt_messages` says which turns are learned.
     return (
-        tuple(map(_value_shape, row.messages)),
-        _value_shape(row.tools),
-        _value_shape(row.documents),
+        tuple(map(_structure_of_value, row.messages)),
+        _structure_of_value(row.tools),
+        _structure_of_value(row.documents),
         row.prompt_messages,
         row.is_preference,
         repr(row.template_kwargs) if row.template_kwargs else "",
     )
 
 
-def _value_shape(value: Any) -> Any:
+def _structure_of_value(value: Any) -> Any:
     """The shape of one value: `str` for a text, its keys or items for a container, itself with its type for others."""
     if type(value) is str:
         return str
     if isinstance(value, dict):
         return tuple(
-            (key, item if key in STRUCTURE_KEYS and type(item) is str else _value_shape(item))
+            (
+                key,
+                item if key in STRUCTURE_KEYS and type(item) is str else _structure_of_value(item),
+            )
             for key, item in value.items()
         )
     if isinstance(value, list):
-        return (list, *map(_value_shape, value))
+        return (list, *map(_structure_of_value, value))
     # With the type, for 1, 1.0 and True are equal to Python and are written differently by a template.
     return (type(value), value)

@@ -22,10 +22,10 @@ from typing import Any
 from truetune.data.conversation import Conversation, Message
 from truetune.errors import SpecError, TemplateError
 from truetune.package import __version__
+from truetune.render.find_tokenizer_folder import tokenizer_and_model_files
 from truetune.render.template import OWN_KEYS, Template
 from truetune.render.template_probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import RunSpec
 
@@ -120,7 +120,7 @@ def verify(
     `model` is the folder of config.json and generation_config.json, where it is another. Raises TokenizerError or
     TemplateError where the folder can't be read, SpecError for a contract that is none.
     """
-    with _contract_errors(contract):
+    with _raise_malformed_contract_as_spec_error(contract):
         tokenizer = load_tokenizer(str(folder), model=str(model) if model else None)
         # Two are `default` and `tool_use`, between which tools decide: to name one would leave the other out.
         names = list(contract["templates"])
@@ -128,25 +128,25 @@ def verify(
         spec = RunSpec(
             template=names[0] if is_named else None, template_kwargs=contract["template_kwargs"]
         )
-        return contract_breaks(contract, make_probes(tokenizer, spec))
+        return describe_breaches_of_serving_contract(contract, make_probes(tokenizer, spec))
 
 
-def contract_breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
+def describe_breaches_of_serving_contract(contract: Mapping[str, Any], made: Probes) -> list[str]:
     """How a tokenizer and template under some settings break a contract, like `verify`."""
-    with _contract_errors(contract):
+    with _raise_malformed_contract_as_spec_error(contract):
         # Without a clock in it, no template reads one, and any moment will do.
         moment = datetime.datetime.now()
         if contract["clock"]:
             moment = datetime.datetime.fromisoformat(contract["clock"])
         fixed, _ = _probes_with_fixed_clock(made, moment)
-        texts = list(_token_breaks(contract, fixed))
+        texts = list(_describe_changed_special_tokens(contract, fixed))
         for prompt in contract["prompts"]:
-            texts += _prompt_breaks(prompt, fixed)
+            texts += _describe_changed_prompt(prompt, fixed)
         return texts
 
 
 @contextmanager
-def _contract_errors(contract: Mapping[str, Any]) -> Iterator[None]:
+def _raise_malformed_contract_as_spec_error(contract: Mapping[str, Any]) -> Iterator[None]:
     """Inside, the errors of a contract that is none become SpecError."""
     if contract.get("format") != FORMAT:
         raise SpecError(f"contract: expected format {FORMAT}, found {contract.get('format')!r}")
@@ -156,7 +156,7 @@ def _contract_errors(contract: Mapping[str, Any]) -> Iterator[None]:
         raise SpecError(f"contract: not as docs/schema/contract-1.json says: {error!r}") from None
 
 
-def _token_breaks(contract: Mapping[str, Any], probes: Probes) -> Iterator[str]:
+def _describe_changed_special_tokens(contract: Mapping[str, Any], probes: Probes) -> Iterator[str]:
     """How the special tokens of a tokenizer break a contract: stops that end nothing, names with another token."""
     stops = {stop.id for stop in probes.stops}
     # More stop tokens than the contract has break nothing: an answer never holds them.
@@ -170,7 +170,7 @@ def _token_breaks(contract: Mapping[str, Any], probes: Probes) -> Iterator[str]:
             yield f"{name} is {described}, not {special['token']} ({special['id']})"
 
 
-def _prompt_breaks(prompt: Mapping[str, Any], probes: Probes) -> Iterator[str]:
+def _describe_changed_prompt(prompt: Mapping[str, Any], probes: Probes) -> Iterator[str]:
     """How one prompt of a contract comes out otherwise: refused or not, another text, or other ids of the same text."""
     name = prompt["name"]
     actual = _prompt_entry(probes, name, prompt.get("messages"), prompt.get("tools"), prompt)

@@ -103,7 +103,7 @@ class Template:
             self.render_prefix(inputs, Trace(), len(messages), add_generation_prompt, variables)
         )
 
-    def render_as_given(
+    def render_with_null_keys_kept(
         self,
         messages: list[dict[str, Any]],
         *,
@@ -213,7 +213,7 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
             # Rendered plainly: equal characters at the beginning are taken to come from the same fields.
             shared = _first_characters_of_parts(first or (), rendering["shared_characters"])
             rest = rendering["rest"]
-            parts = (*shared, traced_string.unknown_text(rest, trace)) if rest else shared
+            parts = (*shared, traced_string.text_of_unknown_origin(rest, trace)) if rest else shared
         yield parts
 
 
@@ -233,7 +233,7 @@ def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
     if isinstance(part, str):
         return part
     number, text, segments = part
-    return traced_string.make_atom(
+    return traced_string.make_atom_of_one_field(
         text, trace, nodes[number], tuple(_read_segment(*segment) for segment in segments)
     )
 

@@ -137,7 +137,7 @@ class Probes:
     ) -> list[Rendering]:
         """The training examples of a conversation. Raises TemplateError."""
         row = Conversation(Origin("probe", 1, 0), "messages", messages, tools=tools)
-        return self.renderer(**changes).render_exactly(row)
+        return self.renderer(**changes).render_by_template_with_offsets(row)
 
     def at(self, moment: datetime.datetime) -> Probes:
         """The same probes at a moment: their template with another clock."""
@@ -159,7 +159,7 @@ def tokenizer_name_of_run(spec: RunSpec) -> str:
     return name
 
 
-def prepare_probes_of_run(spec: RunSpec) -> Probes:
+def load_tokenizer_and_template_of_run(spec: RunSpec) -> Probes:
     """Load the tokenizer of a run and compile its template. Raises SpecError, TokenizerError or TemplateError."""
     name = tokenizer_name_of_run(spec)
     if spec.mask_by == "response-marker" and not spec.response_marker:

@@ -72,7 +72,7 @@ class TemplateProcess:
         Raises LimitError where a rendering goes past a limit.
         """
         with self._lock:
-            self._process_started_if_needed()
+            self._start_process_if_needed()
             if request.template not in self._compiled:
                 self._compile(request.template, source)
             reply = self._ask(request)
@@ -92,7 +92,7 @@ class TemplateProcess:
 
     def _ask(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
         """Send a request and read its reply. Raises LimitError where the process ended or a limit was passed."""
-        process = self._process_started_if_needed()
+        process = self._start_process_if_needed()
         message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
         deadline = time.monotonic() + REPLY_SECONDS
         try:
@@ -107,7 +107,7 @@ class TemplateProcess:
                 )
             )
         except (_ProcessEnded, OSError, ValueError):
-            raise LimitError(_explain_end(self._end_process())) from None
+            raise LimitError(_explain_process_exit_code(self._end_process())) from None
         except BaseException:
             # Ctrl-C between request and reply: the next request must not read this one's reply.
             self._end_process()
@@ -124,7 +124,7 @@ class TemplateProcess:
             )
         return reply
 
-    def _process_started_if_needed(self) -> subprocess.Popen[bytes]:
+    def _start_process_if_needed(self) -> subprocess.Popen[bytes]:
         """The process, started where there is none."""
         if self._process is None:
             self._process = _start_process()
@@ -219,7 +219,7 @@ def _read_exactly_before_deadline(
     return b"".join(chunks)
 
 
-def _explain_end(code: int) -> str:
+def _explain_process_exit_code(code: int) -> str:
     """What a user is told of a process with this return code: by which signal a limit was passed."""
     if code in (-signal.SIGPROF, -signal.SIGVTALRM, -signal.SIGALRM):
         return (

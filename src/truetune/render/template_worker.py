@@ -138,7 +138,9 @@ class Worker:
         for rendering in request.renderings:
             reply.add(
                 rendering,
-                _render_twice(template, request, rendering, plain_inputs, traced_inputs, trace),
+                _render_plainly_then_with_provenance(
+                    template, request, rendering, plain_inputs, traced_inputs, trace
+                ),
             )
             if time.process_time() - started > MAX_CONVERSATION_SECONDS:
                 return {"too_slow": True}
@@ -153,11 +155,13 @@ class FailedRendering(NamedTuple):
 
 def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
     """The template's variables, each string in them an atom of `trace`."""
-    messages = traced_string.wrap_texts_but_structure(request.messages, ("messages",), trace)
+    messages = traced_string.trace_texts_except_structure_keys(
+        request.messages, ("messages",), trace
+    )
     return {
         "messages": [alias_reasoning(message) for message in messages],
-        "tools": traced_string.wrap_texts_but_structure(request.tools, ("tools",), trace),
-        "documents": traced_string.wrap_texts_but_structure(
+        "tools": traced_string.trace_texts_except_structure_keys(request.tools, ("tools",), trace),
+        "documents": traced_string.trace_texts_except_structure_keys(
             request.documents, ("documents",), trace
         ),
     }
@@ -173,7 +177,7 @@ def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _render_twice(
+def _render_plainly_then_with_provenance(
     template: CompiledTemplate,
     request: RenderRequest,
     rendering: PrefixRequest,
@@ -201,17 +205,17 @@ def _render_twice(
         # What this one asked of the fields is not known, so that no recipe may be made of the row.
         trace.opaque = True
         return failure or text
-    traced_text = _run_traced(template, traced_inputs, request, rendering, trace)
+    traced_text = _render_with_provenance(template, traced_inputs, request, rendering, trace)
     if failure is not None:
         # That it raises is a fact for recipes too, where the traced one asked its questions up to the same error.
         trace.opaque = trace.opaque or traced_text is not None
         return failure
     if traced_text is None or str.__str__(traced_text) != text:
-        return traced_string.unknown_text(text, trace)
+        return traced_string.text_of_unknown_origin(text, trace)
     return traced_text
 
 
-def _run_traced(
+def _render_with_provenance(
     template: CompiledTemplate,
     inputs: dict[str, Any],
     request: RenderRequest,
@@ -383,7 +387,7 @@ def limit_processor_time(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_VIRTUAL, 2 * seconds)
 
 
-def import_what_templates_use() -> None:
+def import_lazy_modules_of_jinja() -> None:
     """Load what Jinja imports where a template first needs it, while files can still be opened."""
     # Code paths that import or open something on their first use are taken once: an error message with its line, the
     # time zone of `strftime`. After `give_up_rights` they would fail, for one row or another.
@@ -424,7 +428,7 @@ def main() -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C is for the parent, which ends this process
-    import_what_templates_use()
+    import_lazy_modules_of_jinja()
     give_up_rights()
     worker = Worker()
     while (message := _read_message(requests, parent)) is not None:

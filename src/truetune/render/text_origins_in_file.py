@@ -20,7 +20,7 @@ from truetune.render.traced_string import (
     Trace,
     Traced,
     cut_segments,
-    wrap_texts_but_structure,
+    trace_texts_except_structure_keys,
 )
 
 JOINED = "put between the columns"
@@ -50,9 +50,13 @@ def text_origins(row: Conversation, rendering: Rendering) -> list[TextOrigin]:
     """
     fields = None
     if row.raw is not None:
-        fields = dict(_find_fields(row, {run.path for run in rendering.runs}))
+        fields = dict(
+            _trace_texts_in_file_by_path(
+                row, {run.path for run in rendering.runs_of_text_by_origin}
+            )
+        )
     origins = []
-    for start, end, _, path, offset in rendering.runs:
+    for start, end, _, path, offset in rendering.runs_of_text_by_origin:
         message = _message_index(path)
         for length, file_path, file_offset in _split_field(fields, path, offset, end - start):
             origins.append(TextOrigin(start, start + length, file_path, file_offset, message))
@@ -78,7 +82,9 @@ def _split_field(
             yield size, path_as_text(own) if own else JOINED, place
 
 
-def _find_fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Traced]]:
+def _trace_texts_in_file_by_path(
+    row: Conversation, wanted: set[str]
+) -> Iterator[tuple[str, Traced]]:
     """Texts of a row by their paths, as what is known of where they stand.
 
     Args:
@@ -101,7 +107,9 @@ def _texts_of_row_read_again(row: Conversation, raw: Any) -> dict[Path, str]:
     """The texts of a row that is read again; nothing where it can't be."""
     assert row.read is not None
     try:
-        return dict(_row_texts(row.read(wrap_texts_but_structure(raw, (), Trace()), row.origin)))
+        return dict(
+            _row_texts(row.read(trace_texts_except_structure_keys(raw, (), Trace()), row.origin))
+        )
     except (RecursionError, TypeError, ValueError):
         return {}
 

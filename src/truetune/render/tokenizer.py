@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from truetune.errors import TokenizerError, shorten_name
-from truetune.render.embedding_weights import embedding_rows
-from truetune.render.tokenizer_folder import (
+from truetune.render.find_tokenizer_folder import (
     find_tokenizer_folder,
     lacks_tokenizer,
     read_json,
     read_templates,
 )
-from truetune.render.withhold_tokenizer_panics import is_panic, panic_text_withheld
+from truetune.render.read_embedding_from_safetensors import embedding_rows
+from truetune.render.silence_tokenizer_panic_messages import is_panic, panic_text_withheld
 
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
 
@@ -127,7 +127,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     backend.no_truncation()
     backend.no_padding()
     added_in_file = backend.get_added_tokens_decoder()
-    settings = _merge_settings(folder, config, padding)
+    settings = _merge_special_token_settings(folder, config, padding)
     named = _special_tokens_by_name(settings, model_config, backend)
     _add_missing_tokens(
         backend,
@@ -201,7 +201,7 @@ def _load_tokenizers_backend(folder: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _merge_settings(
+def _merge_special_token_settings(
     folder: Path, config: dict[str, Any], padding: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Merge the settings that transformers starts from: special_tokens_map.json wins, but only where the
@@ -260,7 +260,7 @@ def _add_missing_tokens(
         texts = [text for text in in_file if text not in known]
         tokens = [tokenizers.AddedToken(text, normalized=text not in special) for text in texts]
     else:
-        tokens = _listed_tokens(folder, listed)
+        tokens = _tokens_of_added_tokens_decoder(folder, listed)
         # By repr, for AddedToken compares by its text alone: one with other flags (lstrip) replaces the file's.
         tokens = [token for token in tokens if repr(token) != repr(known.get(token.content))]
     backend.add_tokens(tokens)
@@ -274,7 +274,7 @@ def _added_tokens(backend: tokenizers.Tokenizer) -> dict[str, tokenizers.AddedTo
     return {token.content: token for token in backend.get_added_tokens_decoder().values()}
 
 
-def _listed_tokens(folder: Path, listed: Any) -> list[tokenizers.AddedToken]:
+def _tokens_of_added_tokens_decoder(folder: Path, listed: Any) -> list[tokenizers.AddedToken]:
     """The tokens of `added_tokens_decoder`, by rising id. Raises TokenizerError where it is malformed."""
     try:
         return [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]

@@ -272,14 +272,14 @@ class TracedEnvironment(TemplateEnvironment):
             "string": self.to_text,
         }
         for name, filter in {**self.filters, **own_filters}.items():
-            self.filters[name] = self._traced_filter(name, filter)
+            self.filters[name] = self._wrap_jinja_filter_for_tracing(name, filter)
         own_tests: dict[str, Callable[..., Any]] = {
             "sequence": _is_sequence,
             "iterable": _is_iterable,
         }
         tests: dict[str, Any] = dict(self.tests)
         for name, test in (tests | own_tests).items():
-            self.tests[name] = self._traced_test(name, test)
+            self.tests[name] = self._wrap_jinja_test_for_tracing(name, test)
 
     def start(self, trace: Trace) -> None:
         """Make ready for one rendering, whose questions go to `trace`."""
@@ -316,7 +316,7 @@ class TracedEnvironment(TemplateEnvironment):
 
     def _text_of_unknown_origin(self, text: str) -> str:
         """A text whose origin is unknown, in this trace."""
-        return traced_string.unknown_text(text, self.trace)
+        return traced_string.text_of_unknown_origin(text, self.trace)
 
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
         """Join the items of a value, or an attribute of each, by a separator, with provenance: the filter
@@ -417,7 +417,7 @@ class TracedEnvironment(TemplateEnvironment):
     def _contains(self, container: Any, item: Any) -> bool:
         """`item in container`, its questions noted where one side is plain text."""
         if isinstance(item, Traced):
-            texts = _plain_texts_of(container)
+            texts = _texts_field_can_equal_in_container(container)
             if texts is not None:
                 return item.is_one_of(texts)
             if type(container) is str:
@@ -552,7 +552,9 @@ class TracedEnvironment(TemplateEnvironment):
 
     # filters and tests
 
-    def _traced_filter(self, name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_jinja_filter_for_tracing(
+        self, name: str, filter: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """The filter, taken for an untraced operation unless it is listed and its arguments are plain."""
         # Filters that are marked so get the context or environment as their first argument. It holds every field of
         # the row, and must not count as a value that the filter was given.
@@ -591,7 +593,9 @@ class TracedEnvironment(TemplateEnvironment):
             apply.jinja_pass_arg = filter.jinja_pass_arg  # type: ignore[attr-defined]
         return apply
 
-    def _traced_test(self, name: str, test: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_jinja_test_for_tracing(
+        self, name: str, test: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """The test (`is ...`): a comparison through `compare`, one of types as it is, any other one untraced."""
         if name in COMPARISONS:
             operator = COMPARISONS[name]
@@ -680,7 +684,7 @@ def _fill_percent_s(template: str, values: Any) -> str | None:
     return traced_string.concat(parts)
 
 
-def _plain_texts_of(container: Any) -> tuple[str, ...] | None:
+def _texts_field_can_equal_in_container(container: Any) -> tuple[str, ...] | None:
     """The texts that a field can be equal to in a dict's keys or a list of scalars; None for any other container."""
     if isinstance(container, dict):
         keys = tuple(container)

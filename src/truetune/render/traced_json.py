@@ -19,8 +19,8 @@ from truetune.render.traced_string import (
     Traced,
     concat,
     cut_segments,
-    make_atom,
-    unknown_text,
+    make_atom_of_one_field,
+    text_of_unknown_origin,
 )
 
 # NUL, a number, NUL, as JSON writes it: template text and fields all but never hold it.
@@ -61,7 +61,7 @@ def traced_tojson(
             separators=separators,
             sort_keys=sort_keys,
         )
-        return unknown_text(plain, inside[0].trace)
+        return text_of_unknown_origin(plain, inside[0].trace)
     return concat(
         _json_of_field_without_quotes(inside[int(piece)], ensure_ascii) if i % 2 else piece
         for i, piece in enumerate(pieces)
@@ -101,8 +101,8 @@ def _json_of_field_without_quotes(string: Traced, ensure_ascii: bool) -> str:
     body = json_body(text, ensure_ascii)
     if string.depth >= MAX_DEPTH:
         string.trace.opaque = True
-        return make_atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
-    return make_atom(
+        return make_atom_of_one_field(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
+    return make_atom_of_one_field(
         body,
         string.trace,
         ("json_body", string.node, (ensure_ascii,)),

@@ -188,10 +188,10 @@ class Traced(str):
         """What `operation` made of this string, its characters from `segments`; opaque where no node can say so."""
         if self._can_be_written_as_node(args):
             node = (operation, self.node, args)
-            return make_atom(text, self.trace, node, tuple(segments), self.depth + 1)
+            return make_atom_of_one_field(text, self.trace, node, tuple(segments), self.depth + 1)
         # The segments still hold: the characters are known, only the recipe is not.
         self.trace.opaque = True
-        return make_atom(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
+        return make_atom_of_one_field(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
 
     def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
         """Characters start:stop of this string, as the result of an operation."""
@@ -272,7 +272,7 @@ class Traced(str):
         """As `str.removesuffix`, with provenance."""
         return self._slice(0, len(self.plain.removesuffix(suffix)), "removesuffix", (suffix,))
 
-    def _split_pieces(
+    def _make_atoms_for_pieces_in_order(
         self, pieces: Iterable[str], operation: str, args: tuple[Any, ...], gap: int = 0
     ) -> list[Traced]:
         """Atoms for pieces that stand in this string one after the other, at least `gap` characters apart.
@@ -305,13 +305,15 @@ class Traced(str):
         for number, (start, stop) in enumerate(ranges):
             node = ("item", whole, (number,))
             own = tuple(cut_segments(segments, start, stop))
-            items.append(make_atom(text[start:stop], self.trace, node, own, self.depth + 2))
+            items.append(
+                make_atom_of_one_field(text[start:stop], self.trace, node, own, self.depth + 2)
+            )
         return items
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         """As `str.split`, with the provenance of each piece."""
         return [
-            *self._split_pieces(
+            *self._make_atoms_for_pieces_in_order(
                 self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or "")
             )
         ]
@@ -319,23 +321,31 @@ class Traced(str):
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         """As `str.rsplit`, with the provenance of each piece."""
         return [
-            *self._split_pieces(
+            *self._make_atoms_for_pieces_in_order(
                 self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or "")
             )
         ]
 
     def splitlines(self, keepends: bool = False) -> list[str]:
         """As `str.splitlines`, with the provenance of each line."""
-        return [*self._split_pieces(self.plain.splitlines(keepends), "splitlines", (keepends,))]
+        return [
+            *self._make_atoms_for_pieces_in_order(
+                self.plain.splitlines(keepends), "splitlines", (keepends,)
+            )
+        ]
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
         """As `str.partition`, with the provenance of each of the three pieces."""
-        head, middle, tail = self._split_pieces(self.plain.partition(sep), "partition", (sep,))
+        head, middle, tail = self._make_atoms_for_pieces_in_order(
+            self.plain.partition(sep), "partition", (sep,)
+        )
         return head, middle, tail
 
     def rpartition(self, sep: str, /) -> tuple[str, str, str]:
         """As `str.rpartition`, with the provenance of each of the three pieces."""
-        head, middle, tail = self._split_pieces(self.plain.rpartition(sep), "rpartition", (sep,))
+        head, middle, tail = self._make_atoms_for_pieces_in_order(
+            self.plain.rpartition(sep), "rpartition", (sep,)
+        )
         return head, middle, tail
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
@@ -377,10 +387,10 @@ class Traced(str):
     # `%` may truncate, pad and round. Templates that format with a constant `%s` pattern are followed by
     # `traced_environment._fill_percent_s`; what gets here is not worth it.
     def __mod__(self, value: Any) -> str:
-        return unknown_text(self.plain % value, self.trace)
+        return text_of_unknown_origin(self.plain % value, self.trace)
 
     def __rmod__(self, template: str) -> str:
-        return unknown_text(template % (self.plain,), self.trace)
+        return text_of_unknown_origin(template % (self.plain,), self.trace)
 
 
 def _make_noted_str_method(name: str) -> Callable[..., Any]:
@@ -469,7 +479,7 @@ def _make_method_of_unknown_provenance(name: str) -> Callable[..., Any]:
     def call(self: Traced, *args: Any, **kwargs: Any) -> Any:
         self.trace.opaque = True
         result = method(self, *args, **kwargs)
-        return unknown_text(result, self.trace) if isinstance(result, str) else result
+        return text_of_unknown_origin(result, self.trace) if isinstance(result, str) else result
 
     call.__name__ = name
     return call
@@ -483,7 +493,7 @@ for _name in dir(str):
 Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtins"
 
 
-def make_atom(
+def make_atom_of_one_field(
     text: str, trace: Trace, node: Node, segments: tuple[Segment, ...], depth: int = 0
 ) -> Traced:
     """A string made by one expression over one field.
@@ -506,12 +516,12 @@ def make_atom(
     return string
 
 
-def make_leaf(text: str, trace: Trace, path: Path) -> Traced:
+def make_traced_input_string(text: str, trace: Trace, path: Path) -> Traced:
     """The string that stands at `path` in a template's input."""
-    return make_atom(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
+    return make_atom_of_one_field(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
 
 
-def leaf_path(node: Node) -> Path:
+def field_path_of_expression(node: Node) -> Path:
     """The field that an expression is over; each has exactly one, for two fields make a compound."""
     while node[0] != "leaf":
         node = node[1]
@@ -519,31 +529,33 @@ def leaf_path(node: Node) -> Path:
     return path
 
 
-def wrap_texts_but_structure(value: Any, path: Path, trace: Trace) -> Any:
+def trace_texts_except_structure_keys(value: Any, path: Path, trace: Trace) -> Any:
     """The same value with an atom of `trace` for each text in it, but for the texts that are structure."""
     if isinstance(value, str):
-        return make_leaf(value, trace, path)
+        return make_traced_input_string(value, trace, path)
     if isinstance(value, dict):
         return {
             key: (
                 item
                 if key in STRUCTURE_KEYS and isinstance(item, str)
-                else wrap_texts_but_structure(item, (*path, key), trace)
+                else trace_texts_except_structure_keys(item, (*path, key), trace)
             )
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [
-            wrap_texts_but_structure(item, (*path, index), trace)
+            trace_texts_except_structure_keys(item, (*path, index), trace)
             for index, item in enumerate(value)
         ]
     return value
 
 
-def unknown_text(text: str, trace: Trace) -> Traced:
+def text_of_unknown_origin(text: str, trace: Trace) -> Traced:
     """Text that was made from fields in a way that can't be followed."""
     trace.opaque = True
-    return make_atom(text, trace, ("leaf", UNKNOWN), (Segment(len(text), UNKNOWN, -1),))
+    return make_atom_of_one_field(
+        text, trace, ("leaf", UNKNOWN), (Segment(len(text), UNKNOWN, -1),)
+    )
 
 
 def make_compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:

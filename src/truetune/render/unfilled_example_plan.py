@@ -19,7 +19,14 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Run, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, Template, path_as_text
-from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced, leaf_path
+from truetune.render.traced_string import (
+    UNKNOWN,
+    Node,
+    Path,
+    Segment,
+    Traced,
+    field_path_of_expression,
+)
 from truetune.settings.run_spec import Learn
 
 THINK, THINK_END = "<think>", "</think>"
@@ -39,7 +46,7 @@ class Piece(NamedTuple):
     """Where in the field it begins, in characters, in the row that the plan was made of; -1 where only the field is
     known"""
     segments: tuple[Segment, ...]
-    """Likewise of that row alone; `split_by_segments` makes runs of them"""
+    """Likewise of that row alone; `split_rendering_sources_by_segments` makes runs of them"""
 
 
 class Mark(NamedTuple):
@@ -128,7 +135,7 @@ def _make_piece(part: str | Traced, row: Conversation) -> Piece:
     """The piece of one part of a rendering."""
     if not isinstance(part, Traced):
         return Piece(part, None, Source.TEMPLATE, "", -1, ())
-    path = leaf_path(part.node)
+    path = field_path_of_expression(part.node)
     if path == UNKNOWN:
         # How it was made can't be told, but its characters may still name their field.
         path = next((segment.path for segment in part.segments if segment.path), UNKNOWN)
@@ -212,7 +219,7 @@ def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         return rendering
     for turn, planned in zip(turns, plan.turns, strict=True):
         if planned.weight and turn.end > turn.start >= 0:
-            rendering.spans += _narrow_span(
+            rendering.spans += _take_reasoning_and_calls_out_of_span(
                 Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn
             )
     return rendering
@@ -223,7 +230,7 @@ def _character_behind_mark(mark: Mark | None, starts: list[int]) -> int:
     return -1 if mark is None else starts[mark[0]] + mark[1]
 
 
-def split_by_segments(plan: Plan, rendering: Rendering) -> Rendering:
+def split_rendering_sources_by_segments(plan: Plan, rendering: Rendering) -> Rendering:
     """The rendering of the very row that a plan was made of, each segment of its fields a source of its own.
 
     A recipe knows of each piece where its first character stands; the segments know it of every character, but only for
@@ -268,7 +275,9 @@ def _split_off_thinking(rendering: Rendering, i: int) -> None:
     rendering.places = (*rendering.places[: i + 1], after, *rendering.places[i + 1 :])
 
 
-def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> list[Span]:
+def _take_reasoning_and_calls_out_of_span(
+    span: Span, turn: Turn, rendering: Rendering, learn: Learn
+) -> list[Span]:
     """Take reasoning and tool calls out of a span where they are not to be learned.
 
     Returns:
@@ -278,7 +287,7 @@ def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> 
         return [span]
     fields = [
         run
-        for run in rendering.runs
+        for run in rendering.runs_of_text_by_origin
         if run.source is not Source.TEMPLATE and span.start <= run.start < span.end
     ]
     start = span.start if learn.reasoning else _start_of_span_behind_reasoning(span, turn, fields)

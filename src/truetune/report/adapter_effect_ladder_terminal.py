@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_plan_ladder_or_merge
 from truetune.report.terminal_output import borderless_table, print_visible
-from truetune.report.visible_text import count_noun, draw_as_text, visible
+from truetune.report.visible_text import count_noun, draw_as_text, escape_invisible_characters
 
 if TYPE_CHECKING:
     from truetune.serving.compare_adapter_forms import Ladder, LadderStage
@@ -28,16 +28,16 @@ def ladder_as_text(ladder: Ladder) -> str:
 def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> None:
     """Draw a line for each stage, and which stage lost the effect; `quiet`: only the latter."""
     if not quiet:
-        _print_rung_table(ladder, console)
+        _print_measured_stages_with_notes(ladder, console)
     _print_where_effect_is_lost(ladder, console)
 
 
-def ladder_json(ladder: Ladder) -> dict[str, Any]:
+def ladder_page_values(ladder: Ladder) -> dict[str, Any]:
     """The ladder as plain values, with what a page of it needs."""
     culprit, unmeasured = ladder.culprit, ladder.unmeasured
     return (
         ladder.as_dict()
-        | page_values_of_non_report_result(
+        | page_values_of_plan_ladder_or_merge(
             ("adapter", ladder.adapter),
             (
                 f"The adapter's effect is lost at: {culprit.name}."
@@ -54,13 +54,13 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
                 if culprit
                 else "ask the server itself: truetune serve-check ADAPTER --endpoint URL"
             ),
-            lambda console: _print_rung_table(ladder, console),
+            lambda console: _print_measured_stages_with_notes(ladder, console),
         )
         | {"failed": culprit is not None or bool(unmeasured)}
     )
 
 
-def _print_rung_table(ladder: Ladder, console: Console) -> None:
+def _print_measured_stages_with_notes(ladder: Ladder, console: Console) -> None:
     """Print what was measured, the table of stages, and their notes."""
     # The first stage is the adapter on its base: what it changes is what all others are measured
     # by.
@@ -111,8 +111,8 @@ def _stage_table_cells(stage: LadderStage) -> tuple[Text, ...]:
     effect = stage.effect
     # A fault is seen before the figures are: a stage may have the whole effect and another
     # template.
-    style = "bold red" if stage.fault or (effect and effect.lost) else ""
-    name = Text(visible(stage.name), style=style)
+    style = "bold red" if stage.fault or (effect and effect.is_lost_or_changed) else ""
+    name = Text(escape_invisible_characters(stage.name), style=style)
     if effect is None:
         return name, Text("-"), Text("-"), Text("-")
     figures = (f"{effect.kept:.1%}", f"{effect.cosine:.4f}", f"{effect.largest:.2g}")

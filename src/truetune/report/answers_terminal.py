@@ -26,9 +26,9 @@ from truetune.generation.answer_verdicts import (
     is_good_answer,
     main_verdict,
 )
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible, shorten_to_one_line
-from truetune.report.visible_text import count_noun, visible
+from truetune.report.visible_text import count_noun, escape_invisible_characters
 
 MAX_QUESTION_CHARACTERS, OTHER_COLUMNS_CELLS, MAX_BAR_CHARACTERS = 60, 50, 40
 """Characters of a question that are shown; those of a line that the other columns take; those beside the bar"""
@@ -102,10 +102,10 @@ def _describe_good_form(report: SampleReport, *, ends_known: bool) -> str:
     are wrong.
     """
     # An all-clear beside an error on most answers is read first.
-    if _has_error_on_most(report):
+    if _has_error_finding_on_most_answers(report):
         return "show no other fault than the error above"
     # "Without a fault" over answers of which most are wrong reads as an all-clear.
-    if _are_mostly_wrong(report) or _most_neither_equal_nor_give_reference(report):
+    if _are_most_judged_answers_wrong(report) or _most_neither_equal_nor_give_reference(report):
         unknown = "" if ends_known else " (how they ended is not known)"
         return f"have a sound form{unknown}, which says nothing of whether they are right"
     if ends_known:
@@ -113,7 +113,7 @@ def _describe_good_form(report: SampleReport, *, ends_known: bool) -> str:
     return "show no sign of a fault in their text (how they ended is not known)"
 
 
-def _has_error_on_most(report: SampleReport) -> bool:
+def _has_error_finding_on_most_answers(report: SampleReport) -> bool:
     """Is there an error on more than half of the answers?"""
     return any(
         one.severity == "error" and one.count and one.total and 2 * one.count > one.total
@@ -121,7 +121,7 @@ def _has_error_on_most(report: SampleReport) -> bool:
     )
 
 
-def _are_mostly_wrong(report: SampleReport) -> bool:
+def _are_most_judged_answers_wrong(report: SampleReport) -> bool:
     """Are more than half of the answers wrong, of those whose correctness is known?"""
     told = [
         score.gives if score.agrees is None else score.agrees
@@ -228,7 +228,11 @@ def _print_comparison(report: SampleReport, comparison: SampleComparison, consol
         )
         table.add_row(*(shorten_to_one_line(side.answer.text, console.width) for side in sides))
         console.print(table)
-        console.print(Padding(Text(visible("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)))
+        console.print(
+            Padding(
+                Text(escape_invisible_characters("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)
+            )
+        )
     console.print()
     console.print(_comparison_table(comparison, names))
     for row in comparison.figures:
@@ -240,7 +244,7 @@ def _print_comparison(report: SampleReport, comparison: SampleComparison, consol
             )
     print_visible(
         console,
-        f"{comparison.same} of {count_noun(len(comparison.pairs), 'answer')} the same, token by token",
+        f"{comparison.equal_answer_count} of {count_noun(len(comparison.pairs), 'answer')} the same, token by token",
     )
     for note in comparison.notes:
         print_visible(console, f"note: {note}", "dim")
@@ -277,7 +281,7 @@ def _short_model_name(name: str, other_name: str) -> str:
     """The last part of a model's path; the whole path where the other model's ends alike."""
     # Two checkpoints of one run have the same last part; then the paths are printed whole.
     short = [PurePath(path).name for path in (name, other_name)]
-    return visible(name if short[0] == short[1] else short[0])
+    return escape_invisible_characters(name if short[0] == short[1] else short[0])
 
 
 def _sampling_pass_table(report: SampleReport) -> Table:
@@ -322,7 +326,7 @@ def _print_whole_answer(sample: Sample, report: SampleReport, console: Console) 
         ("says", sample.answer.text),
         ("reference", sample.prompt.reference),
     ):
-        lines = [visible(line) for line in text.split("\n")] or [""]
+        lines = [escape_invisible_characters(line) for line in text.split("\n")] or [""]
         print_visible(
             console, Text.assemble((f"{name:>9} | ", "blue"), f"\n{'':>9} | ".join(lines))
         )
@@ -415,4 +419,4 @@ def _row_address(prompt: Prompt, report: SampleReport) -> str:
         for sample in report.samples
     )
     place = f" row {prompt.row}" if alike > 1 and prompt.row >= 0 else f":{prompt.line}"
-    return visible(PurePath(prompt.file).name + place)
+    return escape_invisible_characters(PurePath(prompt.file).name + place)

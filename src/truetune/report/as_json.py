@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.fingerprint_findings import fingerprints_of_findings
 from truetune.checks.judgement import Examined, NotJudged
+from truetune.checks.plot_of_finding import Figure
 from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
@@ -64,8 +64,8 @@ def report_as_dict(report: Report) -> dict[str, Any]:
         "subjects": [
             {"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects
         ],
-        **(_data_report_json(report) if isinstance(report, DataReport) else {}),
-        **({"audit": _audit_report_json(report)} if isinstance(report, AuditReport) else {}),
+        **(_data_report_only_parts_json(report) if isinstance(report, DataReport) else {}),
+        **({"audit": _audit_only_parts_json(report)} if isinstance(report, AuditReport) else {}),
         **more,
         "findings": findings_json(report.findings),
         "known": findings_json(report.known),
@@ -118,9 +118,9 @@ def run_log_json(report: Report) -> dict[str, Any]:
     # Reading a run again loads the evaluation package: a check without a log has no need of it.
     if not any(subject.log for subject in report.subjects):
         return {}
-    from truetune.evaluation.training_run_report import log_values
+    from truetune.evaluation.training_run_report import page_values_of_only_log
 
-    run_json = log_values(report)
+    run_json = page_values_of_only_log(report)
     return (
         # Beside rows of data the sentence on the log would contradict the one on the data: only
         # its curves stay.
@@ -130,7 +130,7 @@ def run_log_json(report: Report) -> dict[str, Any]:
     )
 
 
-def _data_report_json(report: DataReport) -> dict[str, Any]:
+def _data_report_only_parts_json(report: DataReport) -> dict[str, Any]:
     """The parts that only a report on data has: the tokenizer, counts, the ledger, lengths and
     figures.
     """
@@ -164,7 +164,7 @@ def _data_report_json(report: DataReport) -> dict[str, Any]:
     }
 
 
-def _audit_report_json(report: AuditReport) -> dict[str, Any]:
+def _audit_only_parts_json(report: AuditReport) -> dict[str, Any]:
     """The parts that only an audit has: the ledger with what is not attended, its lines, loss,
     laws, canary and notes.
     """

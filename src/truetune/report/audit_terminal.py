@@ -25,7 +25,12 @@ from truetune.checks.rule import LawRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.render.rendering import Source
 from truetune.report.terminal_output import borderless_table
-from truetune.report.visible_text import count_noun, format_per_cent_share, visible, wrap_text
+from truetune.report.visible_text import (
+    count_noun,
+    escape_invisible_characters,
+    format_per_cent_share,
+    wrap_text,
+)
 
 # A chat template or the tokenizer writes these itself: they come from no column, however right
 # the columns are.
@@ -259,7 +264,7 @@ def render_audit_notes(report: AuditReport, console: Console, verbose: bool) -> 
     lines = [
         line
         for note in _lines_on_untested_laws_and_notes(report, verbose)
-        for line in wrap_text(visible(note), console.width)
+        for line in wrap_text(escape_invisible_characters(note), console.width)
     ]
     if lines:
         console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)
@@ -330,7 +335,11 @@ def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
             law.standing, style="green" if law.holds else "bold red" if grave else "yellow"
         )
         table.add_row(
-            law.name, law.value, law.tolerance, standing, *((visible(law.unit),) if verbose else ())
+            law.name,
+            law.value,
+            law.tolerance,
+            standing,
+            *((escape_invisible_characters(law.unit),) if verbose else ()),
         )
     return table
 
@@ -343,8 +352,8 @@ def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
     for field in fields:
         seen = str(field["seen"])
         table.add_row(
-            Text(visible(str(field["path"]))),
-            Text(visible(seen), style=CANARY_STYLES.get(seen, "")),
+            Text(escape_invisible_characters(str(field["path"]))),
+            Text(escape_invisible_characters(seen), style=CANARY_STYLES.get(seen, "")),
         )
     return table
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
-from truetune.checks.findings import Case, Finding
+from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import DataReport, Report
 from truetune.package import __version__
@@ -122,7 +122,7 @@ def make_brief_report(report: Report) -> BriefReport:
             examined=len(report.examined),
         ),
         findings=tuple(_make_brief_finding(finding, report) for finding in report.findings),
-        causes=_remaining_causes(report),
+        causes=_likeliest_causes_not_ruled_out(report),
         not_judged=tuple(_lines_by_reason(report.not_judged)),
     )
 
@@ -157,30 +157,38 @@ def _place_of_case(case: Case, report: Report) -> str:
 def _command_that_fixes(finding: Finding, report: Report) -> str:
     """The command that makes the edits of a finding; empty where none does."""
     if finding.fix is not None:
-        if PurePath(finding.fix.file).suffix not in LINTED_SUFFIXES:
-            return ""
-        unsafe = () if finding.fix.safe else ("--unsafe-fixes",)
-        return shlex.join(["truetune", "lint", "--fix", *unsafe, finding.fix.file])
+        return _lint_command(finding.fix)
     origin = next((case.origin for case in finding.cases if case.origin is not None), None)
     if origin is None:
         return ""
+    tokenizer = report.tokenizer if isinstance(report, DataReport) else ""
+    return _command_that_shows_remedy_as_diff(finding.rule, origin.file, tokenizer)
+
+
+def _lint_command(fix: Fix) -> str:
+    """The command that edits a script or notebook; empty for files of other kinds."""
+    if PurePath(fix.file).suffix not in LINTED_SUFFIXES:
+        return ""
+    unsafe = [] if fix.safe else ["--unsafe-fixes"]
+    return shlex.join(["truetune", "lint", "--fix", *unsafe, fix.file])
+
+
+def _command_that_shows_remedy_as_diff(rule: str, file: str, tokenizer: str) -> str:
+    """The command that shows the remedy of a rule as a diff of a file of rows; empty where the rule has none."""
     # Loads every remedy; a check without findings on rows has no need of them.
     from truetune.fixing.remedy_catalogue import all_remedies
 
-    remedies = [remedy for remedy in all_remedies() if remedy.rule == finding.rule]
+    remedies = [remedy for remedy in all_remedies() if remedy.rule == rule]
     if not remedies:
         return ""
-    tokenizer = report.tokenizer if isinstance(report, DataReport) else ""
+    for_tokenizer = ["-t", tokenizer] if tokenizer else []
+    unsafe = [] if any(remedy.safe for remedy in remedies) else ["--unsafe"]
     return shlex.join(
-        ["truetune", "fix", origin.file]
-        + (["-t", tokenizer] if tokenizer else [])
-        + ["--select", finding.rule]
-        + ([] if any(remedy.safe for remedy in remedies) else ["--unsafe"])
-        + ["--diff"]
+        ["truetune", "fix", file, *for_tokenizer, "--select", rule, *unsafe, "--diff"]
     )
 
 
-def _remaining_causes(report: Report) -> tuple[BriefCause, ...]:
+def _likeliest_causes_not_ruled_out(report: Report) -> tuple[BriefCause, ...]:
     """The causes of a symptom that remain, the likeliest first; none for another kind of report."""
     # Here and not at the top: it takes 0.15 s to load, and most calls draw nothing of it.
     from truetune.troubleshooting.symptom_report import SymptomReport

@@ -59,8 +59,8 @@ def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tupl
         spec.data,
         format=spec.format,
         columns=spec.map,
-        on_broken=_ignore_line,
-        on_empty=_ignore_line,
+        on_broken=_do_nothing_for_line_without_row,
+        on_empty=_do_nothing_for_line_without_row,
     ):
         if row.origin in wanted:
             yield row.origin, row.raw
@@ -70,5 +70,5 @@ def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tupl
                 return
 
 
-def _ignore_line(*_: object) -> None:
+def _do_nothing_for_line_without_row(*_: object) -> None:
     """Do nothing for a line that holds no row."""

@@ -16,10 +16,14 @@ from rich.console import Console
 from truetune.encoding.encode_data_set import Encoded, Estimate
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.report.as_json import ledger_json
-from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
-from truetune.report.report_terminal import ledger_table, lost_fields_line
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_plan_ladder_or_merge
+from truetune.report.report_terminal import ledger_table, line_on_fields_without_tokens
 from truetune.report.terminal_output import print_visible
-from truetune.report.visible_text import count_noun, format_per_cent_share, visible
+from truetune.report.visible_text import (
+    count_noun,
+    escape_invisible_characters,
+    format_per_cent_share,
+)
 
 if TYPE_CHECKING:
     from truetune.tokenized.verify_token_cache import CacheComparison
@@ -104,7 +108,7 @@ def encoded_page_values(encoded: Encoded, tokenizer: str | None) -> dict[str, An
     learned = f"{counts['supervised']:,} of {count_noun(counts['tokens'], 'token')} ({part})"
     return (
         encoded_json(encoded)
-        | page_values_of_non_report_result(
+        | page_values_of_plan_ladder_or_merge(
             ("encoded data", str(encoded.folder)),
             f"{learned} in {count_noun(counts['rows'], 'row')} are learned",
             f"look at the rows: truetune view {encoded.folder} -t {tokenizer}",
@@ -121,7 +125,7 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
         "reused": estimate.reused,
         "rows": estimate.rows,
         "documents": estimate.documents,
-        "tokens": estimate.tokens,
+        "tokens": estimate.token_count_of_first_rows,
         "ledger": ledger_json(estimate.ledger),
         "lost_fields": estimate.lost_fields,
         "tokens_of_all": estimate.whole,
@@ -139,7 +143,7 @@ def render_estimate(estimate: Estimate, console: Console) -> None:
     _print_coloured_line(
         console,
         f"of the first {count_noun(sample, 'row')}: {count_noun(estimate.documents, 'example')}, "
-        f"{count_noun(estimate.tokens, 'token')}, {estimate.ledger.supervised:,} learned",
+        f"{count_noun(estimate.token_count_of_first_rows, 'token')}, {estimate.ledger.supervised:,} learned",
     )
     whole = (
         f"{estimate.whole:,} tokens"
@@ -216,10 +220,10 @@ def render_cache_comparison(comparison: CacheComparison, path: str, console: Con
 def _print_lost_fields(fields: Mapping[str, int], console: Console) -> None:
     """Print which fields of rows no token comes from, where there are any."""
     if fields:
-        console.print(lost_fields_line(fields), soft_wrap=True)
+        console.print(line_on_fields_without_tokens(fields), soft_wrap=True)
 
 
 def _print_coloured_line(console: Console, text: str) -> None:
     """One line, with numbers and paths in colour on a terminal."""
     # Printed as a str, so that rich colours numbers and paths as it does for its own log lines.
-    console.print(visible(text), soft_wrap=True)
+    console.print(escape_invisible_characters(text), soft_wrap=True)

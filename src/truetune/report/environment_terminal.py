@@ -13,9 +13,9 @@ from rich.text import Text
 
 from truetune.checks.check_environment import DoctorReport, training_package_versions
 from truetune.doctor.environment_record_types import Environment
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 # Sizes of disks and RAM as their vendors count them; memory of a GPU is in GiB, as drivers and
 # `plan` count it.
@@ -43,7 +43,7 @@ def draw_environment(report: DoctorReport, console: Console, verbose: bool) -> N
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for name, text in (*_machine_lines(here), *_software_lines(here, verbose)):
-        table.add_row(name, Text(visible(text)))
+        table.add_row(name, Text(escape_invisible_characters(text)))
     console.print(table)
     # An extra that this table does not know is passed over:
     # nothing true could be said of it.

@@ -21,9 +21,13 @@ from truetune.generation.evaluation_results import (
     ModelMeasurements,
     StopCalibration,
 )
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible
-from truetune.report.visible_text import count_noun, format_per_cent_share, visible
+from truetune.report.visible_text import (
+    count_noun,
+    escape_invisible_characters,
+    format_per_cent_share,
+)
 
 if TYPE_CHECKING:
     from truetune.evaluation.run_lm_eval_and_compare_prompts import LmEvalResult
@@ -69,7 +73,7 @@ def _likelihood_tables(evaluated: EvaluationResults, level: str, verbose: bool) 
     if evaluated.changes and evaluated.other:
         yield _loss_change_table(evaluated, evaluated.other, level)
     if evaluated.model.stops:
-        yield _stop_table(evaluated, level)
+        yield _stop_probability_table(evaluated, level)
         if verbose:
             yield _stop_calibration_table(evaluated.model.stops)
 
@@ -95,7 +99,7 @@ def _loss_change_table(evaluated: EvaluationResults, other: ModelMeasurements, l
         f"against {_short_model_name(other)}", "its loss", "difference", level, "p"
     )
     for change in evaluated.changes:
-        other_loss = other.loss(change.source)
+        other_loss = other.mean_loss_of_token_kind(change.source)
         table.add_row(
             change.source,
             f"{other_loss.mean:.4f}" if other_loss else "",
@@ -107,7 +111,7 @@ def _loss_change_table(evaluated: EvaluationResults, other: ModelMeasurements, l
     return table
 
 
-def _stop_table(evaluated: EvaluationResults, level: str) -> Table:
+def _stop_probability_table(evaluated: EvaluationResults, level: str) -> Table:
     """A table of how likely the model stops at and inside answers, one column a model."""
     models = [model for model in (evaluated.model, evaluated.other) if model and model.stops]
     table = _new_number_table("P(stop)", *map(_short_model_name, models))
@@ -253,7 +257,7 @@ def _evaluation_notes(evaluated: EvaluationResults) -> Iterator[str]:
 
 def _short_model_name(model: ModelMeasurements) -> str:
     """The last part of a model's path."""
-    return visible(model.name.rstrip("/").rpartition("/")[2] or model.name)
+    return escape_invisible_characters(model.name.rstrip("/").rpartition("/")[2] or model.name)
 
 
 def _new_number_table(first: str, *others: str) -> Table:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
-from truetune.checks.explaining.search_topics import Hit
+from truetune.checks.explaining.search_rules_messages_guides_commands import Hit
 from truetune.logs.console.messages import KnownMessage, message_by_name
 
 TOPIC_KINDS = {
@@ -97,7 +97,10 @@ def render_search_hits(question: str, hits: Sequence[Hit], console: Console) -> 
         if advice:
             console.print(Text(f"    help: {advice}"))
         console.print(
-            Text(f"    about: {', '.join(hit.words)} · {_command_that_shows(hit)}", style="dim")
+            Text(
+                f"    about: {', '.join(hit.words)} · {_command_that_shows_whole_topic(hit)}",
+                style="dim",
+            )
         )
 
 
@@ -125,14 +128,14 @@ def search_hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
                     {"text": cause.text, "rules": list(cause.rules)} for cause in hit.causes
                 ],
                 "advice": _advice_of_message_hit(hit),
-                "command": _command_that_shows(hit),
+                "command": _command_that_shows_whole_topic(hit),
             }
             for hit in hits
         ]
     }
 
 
-def _command_that_shows(hit: Hit) -> str:
+def _command_that_shows_whole_topic(hit: Hit) -> str:
     """The command that shows all of what a hit is about."""
     name = hit.topic.name
     if hit.topic.kind == "option":

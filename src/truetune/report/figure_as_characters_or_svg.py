@@ -16,9 +16,9 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from truetune.checks.figure import Figure, Mark, Series
+from truetune.checks.plot_of_finding import Figure, Mark, Series
 from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 # Chosen, not measured: eight rows of four dots show the shape of a loss, and leave room for the
 # finding around it.
@@ -50,13 +50,13 @@ class Axes(NamedTuple):
     high: float
     log: bool
 
-    def x(self, value: float) -> float:
+    def x_place_across_plot(self, value: float) -> float:
         """The place of an x value across the plot: 0 at the left to 1 at the right."""
         # Halves are subtracted: the difference of two finite floats may be infinite, that of
         # their halves is not (test_plot draws any floats there are).
         return (value / 2 - self.left / 2) / (self.right / 2 - self.left / 2)
 
-    def y(self, value: float) -> float | None:
+    def y_place_in_plot(self, value: float) -> float | None:
         """The place of a y value in the plot: 0 at the bottom to 1 at the top; None where it can't be drawn."""
         # A gap is drawn where there is no value; 0 would be a lie, and a logarithm has no place
         # for it.
@@ -65,7 +65,7 @@ class Axes(NamedTuple):
         value = math.log10(value) if self.log else value
         return (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
 
-    def label(self, share: float) -> str:
+    def y_label_at_height(self, share: float) -> str:
         """The label of the y value at a share of the height."""
         value = (1 - share) * self.low + share * self.high
         # Room above the greatest float would overflow when it is turned back into a value.
@@ -114,9 +114,9 @@ def plot_on_terminal(figure: Figure, width: int, unicode: bool) -> Text:
     frame = axes_of_figure(figure)
     # Three labels: both ends and the middle; with eight rows more would touch.
     labels = {
-        0: frame.label(1),
-        PLOT_ROWS // 2: frame.label(1 - (PLOT_ROWS // 2 + 0.5) / PLOT_ROWS),
-        PLOT_ROWS - 1: frame.label(0),
+        0: frame.y_label_at_height(1),
+        PLOT_ROWS // 2: frame.y_label_at_height(1 - (PLOT_ROWS // 2 + 0.5) / PLOT_ROWS),
+        PLOT_ROWS - 1: frame.y_label_at_height(0),
     }
     gutter = max(map(len, labels.values())) + 2
     columns = max(10, width - gutter - 1)
@@ -159,7 +159,7 @@ def _plot_cells(
 def _point_cells(series: Series, frame: Axes, columns: int) -> Iterator[tuple[int, int]]:
     """(row, column) of each point that can be drawn."""
     for x, y in zip(series.x, series.y, strict=True):
-        height = frame.y(y)
+        height = frame.y_place_in_plot(y)
         if height is not None and math.isfinite(x):
             yield min(PLOT_ROWS - 1, int((1 - height) * PLOT_ROWS)), _column_of(x, frame, columns)
 
@@ -167,7 +167,7 @@ def _point_cells(series: Series, frame: Axes, columns: int) -> Iterator[tuple[in
 def _column_of(x: float, frame: Axes, columns: int) -> int:
     """The column of a terminal plot in which x lies."""
     # The right end of the axis is 1.0 of the width, which would be one column past the last.
-    return min(columns - 1, int(frame.x(x) * columns))
+    return min(columns - 1, int(frame.x_place_across_plot(x) * columns))
 
 
 def _braille_dots_of_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, int], int]:
@@ -176,11 +176,11 @@ def _braille_dots_of_line(series: Series, frame: Axes, columns: int) -> dict[tup
     cells: dict[tuple[int, int], int] = {}
     last: tuple[float, float] | None = None
     for x, y in zip(series.x, series.y, strict=True):
-        height = frame.y(y)
+        height = frame.y_place_in_plot(y)
         if height is None or not math.isfinite(x):
             last = None
             continue
-        here = (frame.x(x) * across, (1 - height) * down)
+        here = (frame.x_place_across_plot(x) * across, (1 - height) * down)
         start = last or here
         # As many steps as dots along the longer side: no gap in the line, and no dot twice.
         count = max(1, math.ceil(max(abs(here[0] - start[0]), abs(here[1] - start[1]))))
@@ -220,7 +220,10 @@ def _x_axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode
     ]
     placed = [(0, first), (columns - len(last), last)]
     for text, mark in marked:
-        start = min(max(0, int(frame.x(mark.x) * columns) - len(text) // 2), columns - len(text))
+        start = min(
+            max(0, int(frame.x_place_across_plot(mark.x) * columns) - len(text) // 2),
+            columns - len(text),
+        )
         # Labels that come first take their place: marks before the ends of the axis, and the
         # last mark before the others.
         placed.insert(0, (start, text))
@@ -235,7 +238,7 @@ def _x_axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode
 
 def _shorten_visible_text(text: str, width: int, unicode: bool) -> str:
     """At most `width` visible characters; without `unicode` in ASCII."""
-    text = visible(text)
+    text = escape_invisible_characters(text)
     if not unicode:
         text = text.encode("ascii", "replace").decode()
     return text if len(text) <= width else text[: max(1, width - 3)] + "..."
@@ -316,12 +319,15 @@ def y_ticks(frame: Axes) -> list[tuple[float, str]]:
     """(share of the height from above in per cent, label) of round values."""
     if frame.log:
         return [
-            (_clamped_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}")
+            (_clamped_per_cent(1 - (frame.y_place_in_plot(v) or 0.0)), f"{v:g}")
             for v in log_ticks(frame.low, frame.high)
         ]
     values = linear_ticks(frame.low, frame.high, 4)
     step = values[1] - values[0] if len(values) > 1 else 0.0
-    return [(_clamped_per_cent(1 - (frame.y(v) or 0.0)), tick_label(v, step)) for v in values]
+    return [
+        (_clamped_per_cent(1 - (frame.y_place_in_plot(v) or 0.0)), tick_label(v, step))
+        for v in values
+    ]
 
 
 def x_ticks(frame: Axes) -> list[tuple[float, str]]:
@@ -329,7 +335,7 @@ def x_ticks(frame: Axes) -> list[tuple[float, str]]:
     # Steps of a run are whole numbers; a mark at step 1.5 would be none.
     values = linear_ticks(frame.left, frame.right, 5, whole=frame.right - frame.left > 2)
     step = values[1] - values[0] if len(values) > 1 else 0.0
-    return [(_clamped_per_cent(frame.x(v)), tick_label(v, step)) for v in values]
+    return [(_clamped_per_cent(frame.x_place_across_plot(v)), tick_label(v, step)) for v in values]
 
 
 def svg_line_path(series: Series, frame: Axes) -> str:
@@ -359,9 +365,13 @@ def svg_point_dots(series: Series, frame: Axes) -> str:
 def _points_in_svg_units(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None]:
     """(x, y) of each point in units of WIDE and HIGH; None where it can't be drawn."""
     for x, y in zip(series.x, series.y, strict=True):
-        height = frame.y(y)
+        height = frame.y_place_in_plot(y)
         known = height is not None and math.isfinite(x)
-        yield (round(frame.x(x) * WIDE), round((1 - (height or 0.0)) * HIGH)) if known else None
+        yield (
+            (round(frame.x_place_across_plot(x) * WIDE), round((1 - (height or 0.0)) * HIGH))
+            if known
+            else None
+        )
 
 
 def _line_svg(series: Series, frame: Axes, number: int, dash: str) -> str:
@@ -400,7 +410,7 @@ def _mark_svg(mark: Mark, frame: Axes, row: int) -> str:
     """A mark as SVG: a dashed vertical line at a step, with its label above; `row` counts the lines
     of text above the plot.
     """
-    share = _clamped_per_cent(frame.x(mark.x))
+    share = _clamped_per_cent(frame.x_place_across_plot(mark.x))
     # A label near an edge would stand outside of the plot.
     anchor = "start" if share < 25 else "end" if share > 75 else "middle"
     return (
@@ -413,7 +423,7 @@ def _mark_svg(mark: Mark, frame: Axes, row: int) -> str:
 def _escape_html(text: str) -> str:
     """Text escaped for HTML, at most 200 characters."""
     # Cut before it is escaped, so that no escape is cut in two.
-    return escape(visible(text[:200]))
+    return escape(escape_invisible_characters(text[:200]))
 
 
 def _clamped_per_cent(share: float) -> float:

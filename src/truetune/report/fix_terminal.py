@@ -15,7 +15,7 @@ from rich.console import Console
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.fixing.fix_file import Fixed
-from truetune.report.visible_text import clip_text, count_noun, visible
+from truetune.report.visible_text import clip_text, count_noun, escape_invisible_characters
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: a first fix of a large file leaves dozens of findings, and the line on
@@ -106,7 +106,7 @@ def _next_command(fixed: Fixed, spec: RunSpec) -> str:
 def _print_clipped_line(console: Console, line: str) -> None:
     """Print one line, clipped where it is long, with numbers and paths in colour on a terminal."""
     # Clipped: a finding's message may quote a whole row.
-    console.print(visible(clip_text(line)), soft_wrap=True)
+    console.print(escape_invisible_characters(clip_text(line)), soft_wrap=True)
 
 
 def fix_result_json(fixed: Fixed) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from truetune.report.visible_text import count_noun
 MAX_REASONS = 3
 
 
-def judgement_counts(report: Report) -> str:
+def describe_counts_of_checks_by_outcome(report: Report) -> str:
     """How many checks are fine, were not judged, or are about other things, in one line: `83 checks
     examined and fine, 12 not judged, 40 about other things (-v lists them)`
     """
@@ -34,7 +34,7 @@ def judgement_counts(report: Report) -> str:
     return ", ".join(parts) + listed
 
 
-def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
+def describe_unjudged_and_passed_checks(report: Report, *, verbose: bool) -> Iterator[str]:
     """Lines on what was asked for and could not be judged, each with its reason; with `verbose`
     also all other checks, those that are fine first.
 

@@ -54,7 +54,7 @@ def read_result_for_page(path: str) -> Result:
         ) from None
     schema = value.get("schema") if isinstance(value, dict) else None
     # A plan or a ladder has a schema of its own, and brings what a page needs with it.
-    if schema != SCHEMA and not _has_page_values(value):
+    if schema != SCHEMA and not _is_result_with_values_for_page(value):
         raise DataError(
             f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train,"
             " sample, evaluate and others writes it"
@@ -91,7 +91,7 @@ def read_baseline_fingerprints(path: str) -> frozenset[str]:
     return frozenset(str(one) for prints in known if prints for one in prints)
 
 
-def _has_page_values(value: Any) -> bool:
+def _is_result_with_values_for_page(value: Any) -> bool:
     """Has a result that is no report (of plan, ladder, ...) what a page needs?"""
     return (
         isinstance(value, dict)
@@ -112,7 +112,7 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     Raises:
         UsageError: two results have the same part, such as two ledgers; one page can show only one of them.
     """
-    whole = _summary_sentences_of_failed_or_first([result for _, result in results])
+    whole = _choose_summary_for_joined_result([result for _, result in results])
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
@@ -131,7 +131,7 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     return whole
 
 
-def _summary_sentences_of_failed_or_first(results: Sequence[Result]) -> Result:
+def _choose_summary_for_joined_result(results: Sequence[Result]) -> Result:
     """The summary sentences of a joined result: those of one that failed without a finding, else of
     the first.
     """

@@ -16,10 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.memory.estimate_memory import GIB, PARTS, Moment
-from truetune.memory.find_remedies import Remedy
+from truetune.memory.find_changes_to_fit_run_into_memory import Remedy
 from truetune.memory.plan_memory import Plan, Verdict
-from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
-from truetune.report.visible_text import count_noun, draw_as_text, visible, wrap_text
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_plan_ladder_or_merge
+from truetune.report.visible_text import (
+    count_noun,
+    draw_as_text,
+    escape_invisible_characters,
+    wrap_text,
+)
 
 VERDICT_STYLES: dict[Verdict, str] = {
     "fits": "bold green",
@@ -60,13 +65,13 @@ def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
     _print_remedies(plan, console)
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_page_values(plan: Plan) -> dict[str, Any]:
     """The plan as plain values, sizes in bytes, with what a page of it needs."""
     # Remedies come in the order in which they should be tried.
     first = plan.remedies[0] if plan.remedies else None
     return (
         plan.to_dict()
-        | page_values_of_non_report_result(
+        | page_values_of_plan_ladder_or_merge(
             ("model", plan.model or plan.estimate.architecture.model_type),
             _verdict_sentence(plan),
             f"{first.what}: {first.gain / GIB:.1f} GiB less" if first else NEXT_STEPS[plan.verdict],
@@ -124,12 +129,12 @@ def _describe_training(plan: Plan) -> Iterator[str]:
     known = estimate.architecture
     yield (
         f"{plan.model or known.model_type}: {_format_big_count(known.parameters)} parameters, "
-        f"{_format_big_count(estimate.trained)} trained ({known.model_type or 'unknown type'})"
+        f"{_format_big_count(estimate.trained_parameter_count)} trained ({known.model_type or 'unknown type'})"
     )
     rows = count_noun(settings.batch, "row")
     yield (
         f"{rows} of {settings.length:,} tokens x {count_noun(settings.accumulation, 'step')} of"
-        f" accumulation x {count_noun(settings.world, 'GPU')}: {count_noun(settings.effective, 'row')} in a"
+        f" accumulation x {count_noun(settings.world, 'GPU')}: {count_noun(settings.effective_batch_size, 'row')} in a"
         " step of the optimizer"
     )
 
@@ -166,7 +171,7 @@ def _remedy_lines(number: int, remedy: Remedy) -> Iterator[str]:
 
 def _part_bytes(moment: Moment, part: str) -> float:
     """The bytes that a part (weights, activations, ...) takes at a moment of the step."""
-    return moment.margin if part == "margin" else moment.parts.get(part, 0.0)
+    return moment.fragmentation_bytes if part == "margin" else moment.parts.get(part, 0.0)
 
 
 def _gib_cell(size: float, digits: int) -> str:
@@ -183,5 +188,7 @@ def _print_with_hanging_indent(console: Console, line: str, style: str = "") -> 
     """Print a line, wrapped with its own indentation."""
     # Lines of a remedy are YAML to be copied: their indentation must survive the wrapping.
     indent = " " * (len(line) - len(line.lstrip()))
-    for part in wrap_text(visible(line.lstrip()), max(20, console.width - len(indent))):
+    for part in wrap_text(
+        escape_invisible_characters(line.lstrip()), max(20, console.width - len(indent))
+    ):
         console.print(Text(indent + part, style=style), soft_wrap=True)

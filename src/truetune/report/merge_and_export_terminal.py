@@ -15,10 +15,13 @@ from rich.text import Text
 
 from truetune.checks.reports import Report, Subject
 from truetune.report.as_json import examined_json, findings_json, not_judged_json
-from truetune.report.lines_on_passed_and_unjudged_checks import judgement_counts, judgement_lines
-from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
+from truetune.report.lines_on_passed_and_unjudged_checks import (
+    describe_counts_of_checks_by_outcome,
+    describe_unjudged_and_passed_checks,
+)
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_plan_ladder_or_merge
 from truetune.report.terminal_output import borderless_table, print_visible
-from truetune.report.visible_text import count_noun, visible
+from truetune.report.visible_text import count_noun, escape_invisible_characters
 from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -44,9 +47,9 @@ def render_merged(merged: Merged, console: Console) -> None:
     # The rules that judged the merge speak as they do in any report, so that "not judged" means
     # the same everywhere.
     report = merge_findings_report(merged)
-    for line in judgement_lines(report, verbose=False):
+    for line in describe_unjudged_and_passed_checks(report, verbose=False):
         print_visible(console, line, "yellow")
-    print_visible(console, judgement_counts(report), "dim")
+    print_visible(console, describe_counts_of_checks_by_outcome(report), "dim")
     _print_outcome(merged.failed, str(merged.folder), merged.seconds, console)
 
 
@@ -115,7 +118,7 @@ def export_json(exported: Exported) -> dict[str, Any]:
 
 def merge_page_values(merged: Merged) -> dict[str, Any]:
     """A merge as plain values, with what a page of it needs."""
-    return merge_json(merged) | page_values_of_non_report_result(
+    return merge_json(merged) | page_values_of_plan_ladder_or_merge(
         ("merged model", str(merged.folder)),
         _outcome_sentence(merged.failed, str(merged.folder)),
         (
@@ -132,7 +135,7 @@ def merge_page_values(merged: Merged) -> dict[str, Any]:
 
 def export_page_values(exported: Exported) -> dict[str, Any]:
     """An export as plain values, with what a page of it needs."""
-    return export_json(exported) | page_values_of_non_report_result(
+    return export_json(exported) | page_values_of_plan_ladder_or_merge(
         ("exported model", str(exported.path)),
         _outcome_sentence(exported.failed, str(exported.path)),
         "; ".join(exported.faults)
@@ -164,7 +167,7 @@ def render_proof(proof: Proof | None, console: Console) -> None:
     for stage in proof.rungs:
         style = "bold red" if stage.faults else ""
         table.add_row(
-            Text(visible(stage.name), style=style),
+            Text(escape_invisible_characters(stage.name), style=style),
             f"{stage.kept:.1%}",
             f"{stage.cosine:.4f}",
             f"{stage.difference:.2g}",

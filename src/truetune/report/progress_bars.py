@@ -25,7 +25,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 if TYPE_CHECKING:
     from truetune.checks.check_data import Progress as CheckProgress
@@ -129,7 +129,10 @@ def generation_bar(*, off: bool) -> Iterator[Callable[[str, int, int], None] | N
                 bar.reset(task)
                 what = now
             bar.update(
-                task, description=visible(now[-MAX_BAR_CHARACTERS:]), completed=done, total=total
+                task,
+                description=escape_invisible_characters(now[-MAX_BAR_CHARACTERS:]),
+                completed=done,
+                total=total,
             )
 
         yield tell

@@ -18,7 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.checks.reports import Report
-from truetune.report.draw_details_by_report_kind import DRAWER_MODULES, draw_details_of_report
+from truetune.report.draw_what_each_kind_of_report_adds import (
+    DRAWER_MODULES,
+    draw_details_of_report,
+)
 
 DrawnPart = dict[str, Any]
 
@@ -49,7 +52,7 @@ def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
     return recorder.parts
 
 
-def page_values_of_non_report_result(
+def page_values_of_plan_ladder_or_merge(
     subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]
 ) -> dict[str, Any]:
     """The values that a page needs of a result that is no report (a plan, a ladder, a merge).

@@ -13,15 +13,15 @@ from rich.text import Text
 
 from truetune.rehearsal.mutation_score import MutationTest
 from truetune.rehearsal.rehearsal_report import RehearsalReport
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import shorten_to_one_line
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 
 @draw_details_by_kind.register
 def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> None:
     """Draw a rehearsal: what the miniature model is and did, and a table of its rows or pairs."""
-    console.print(Text(visible(f"miniature: {report.miniature}")))
+    console.print(Text(escape_invisible_characters(f"miniature: {report.miniature}")))
     if report.losses:
         console.print(
             Text(
@@ -55,9 +55,9 @@ def render_mutation_test(mutation: MutationTest, console: Console) -> None:
         table.add_row(
             mutant.name,
             f"{mutant.loss:.3g}",
-            _detection_cell(mutant.shown),
+            _cell_of_what_showed_fault(mutant.shown),
             *counts,
-            _detection_cell(", ".join(mutant.rules)),
+            _cell_of_what_showed_fault(", ".join(mutant.rules)),
         )
     console.print(
         Text(
@@ -66,15 +66,19 @@ def render_mutation_test(mutation: MutationTest, console: Console) -> None:
     )
     if mutation.mutants:
         console.print(table)
-        console.print(Text(mutation.sentence()))
+        console.print(Text(mutation.describe_score()))
     for name, why in mutation.skipped:
-        console.print(Text(visible(f"not tried: {name}: {why}")))
+        console.print(Text(escape_invisible_characters(f"not tried: {name}: {why}")))
     console.print()
 
 
-def _detection_cell(text: str) -> Text:
+def _cell_of_what_showed_fault(text: str) -> Text:
     """A table cell of what showed a fault, in green; a red `no` where nothing did."""
-    return Text(visible(text), style="green") if text else Text("no", style="bold red")
+    return (
+        Text(escape_invisible_characters(text), style="green")
+        if text
+        else Text("no", style="bold red")
+    )
 
 
 def _answer_table(report: RehearsalReport) -> Table:

@@ -21,17 +21,20 @@ from truetune.checks.reports import AuditReport, DataReport, Report, Subject
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audit_terminal
-from truetune.report.draw_details_by_report_kind import draw_details_of_report
-from truetune.report.lines_on_passed_and_unjudged_checks import judgement_counts, judgement_lines
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_of_report
+from truetune.report.lines_on_passed_and_unjudged_checks import (
+    describe_counts_of_checks_by_outcome,
+    describe_unjudged_and_passed_checks,
+)
 from truetune.report.supervision_headline import supervision_verdict
-from truetune.report.terminal_output import borderless_table, print_exact
+from truetune.report.terminal_output import borderless_table, print_without_wrapping_or_escaping
 from truetune.report.verdict_and_next_step import next_step_of_report
 from truetune.report.visible_text import (
     clip_text,
     count_noun,
     draw_as_text,
+    escape_invisible_characters,
     format_per_cent_share,
-    visible,
     wrap_text,
 )
 from truetune.settings.run_spec import Severity
@@ -85,17 +88,17 @@ def render_report(
         return
     # Notes are in a line each, with nothing between them and what follows.
     if not verbose and any(finding.severity == "info" for finding in report.findings):
-        print_exact(console)
-    for line in judgement_lines(report, verbose=verbose):
-        print_exact(
+        print_without_wrapping_or_escaping(console)
+    for line in describe_unjudged_and_passed_checks(report, verbose=verbose):
+        print_without_wrapping_or_escaping(
             console,
             Text(
-                "\n".join(wrap_text(visible(line), console.width)),
+                "\n".join(wrap_text(escape_invisible_characters(line), console.width)),
                 style="" if verbose else "yellow",
             ),
         )
     draw_details_of_report(report, console, verbose)
-    print_exact(console, _wrap_first_line(closing_lines(report), console))
+    print_without_wrapping_or_escaping(console, _wrap_first_line(closing_lines(report), console))
     # The figures are never the news while something is wrong.
     folds_figures = report.outcome == "findings" and not verbose
     if folds_figures:
@@ -112,23 +115,28 @@ def _as_data_report_with_rows(report: Report) -> DataReport | None:
 def _draw_subjects_and_verdict(report: Report, console: Console, verbose: bool) -> None:
     """Draw what was checked, and the verdict in one sentence."""
     for subject in report.subjects:
-        print_exact(console, _subject_text(subject, console.width, verbose))
+        print_without_wrapping_or_escaping(console, _subject_text(subject, console.width, verbose))
     rows = _as_data_report_with_rows(report)
     if rows:
-        print_exact(console, supervision_verdict(rows, console.width))
+        print_without_wrapping_or_escaping(console, supervision_verdict(rows, console.width))
         if len(rows.templates) > 1:
-            print_exact(console, _rows_by_template_text(rows, console.width))
+            print_without_wrapping_or_escaping(console, _rows_by_template_text(rows, console.width))
         if verbose:
-            print_exact(console, _tokenizer_facts_text(rows, console.width))
+            print_without_wrapping_or_escaping(console, _tokenizer_facts_text(rows, console.width))
     if isinstance(report, AuditReport):
-        print_exact(console, audit_terminal.audit_verdict_text(report, console.width))
+        print_without_wrapping_or_escaping(
+            console, audit_terminal.audit_verdict_text(report, console.width)
+        )
         for line in (
             audit_terminal.describe_label_columns(report),
             audit_terminal.describe_loss_function(report.loss),
         ):
             if line:
-                print_exact(console, Text("\n".join(wrap_text(visible(line), console.width))))
-    print_exact(console)
+                print_without_wrapping_or_escaping(
+                    console,
+                    Text("\n".join(wrap_text(escape_invisible_characters(line), console.width))),
+                )
+    print_without_wrapping_or_escaping(console)
 
 
 def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: int) -> None:
@@ -143,9 +151,9 @@ def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: in
         if finding not in in_one_line:
             _print_finding(finding, console, verbose, cases)
     for finding in in_one_line:
-        print_exact(console, _finding_heading(finding, console.width))
+        print_without_wrapping_or_escaping(console, _finding_heading(finding, console.width))
     if folded:
-        print_exact(
+        print_without_wrapping_or_escaping(
             console,
             Text("\n".join(wrap_text(_count_line_of_off_topic_findings(folded), console.width))),
         )
@@ -162,46 +170,50 @@ def _draw_where_figures_are(report: Report, console: Console) -> None:
     if isinstance(report, AuditReport):
         audit_terminal.render_audit_notes(report, console, verbose=False)
     if isinstance(report, AuditReport) or _as_data_report_with_rows(report):
-        print_exact(console, Text("figures by source and length: -v", style="dim"))
+        print_without_wrapping_or_escaping(
+            console, Text("figures by source and length: -v", style="dim")
+        )
 
 
 def _draw_figures(report: Report, console: Console, verbose: bool) -> None:
     """Draw the figures: tokens by source and rows by length; of an audit, its own."""
     rows = _as_data_report_with_rows(report)
     if rows:
-        print_exact(console)
-        _print_data_figures(rows, console)
+        print_without_wrapping_or_escaping(console)
+        _print_ledger_lost_fields_and_lengths(rows, console)
     if isinstance(report, AuditReport):
-        print_exact(console)
+        print_without_wrapping_or_escaping(console)
         audit_terminal.render_audit_tables(report, console, verbose)
 
 
-def render_data_report_brief(report: DataReport, console: Console) -> None:
+def draw_verdict_findings_and_counts(report: DataReport, console: Console) -> None:
     """Draw the verdict, a line for each finding, and the counts."""
-    print_exact(console, supervision_verdict(report, console.width))
+    print_without_wrapping_or_escaping(console, supervision_verdict(report, console.width))
     for finding in report.findings:
-        print_exact(console, _finding_heading(finding, console.width))
-    print_exact(console, outcome_count_line(report))
+        print_without_wrapping_or_escaping(console, _finding_heading(finding, console.width))
+    print_without_wrapping_or_escaping(console, findings_and_checks_count_line(report))
 
 
-def _print_data_figures(report: DataReport, console: Console) -> None:
-    """Print the ledger, what is lost, what has no label, and the histogram of lengths."""
+def _print_ledger_lost_fields_and_lengths(report: DataReport, console: Console) -> None:
+    """Print the ledger, which fields are lost, what has no label, and the histogram of lengths."""
     console.print(ledger_table(report.ledger))
     lost = report.data.get("lost_fields")
     if lost:
-        print_exact(console, lost_fields_line(lost))
+        print_without_wrapping_or_escaping(console, line_on_fields_without_tokens(lost))
     for line in _unsupervised_and_refused_lines(report):
-        print_exact(console, line)
-    print_exact(console)
+        print_without_wrapping_or_escaping(console, line)
+    print_without_wrapping_or_escaping(console)
     for line in _length_histogram(report, console):
-        print_exact(console, line)
-    print_exact(console)
+        print_without_wrapping_or_escaping(console, line)
+    print_without_wrapping_or_escaping(console)
 
 
 def _subject_text(subject: Subject, width: int, verbose: bool) -> Text:
     """What was looked at, with its facts, in lines of a terminal."""
     facts = "; ".join(f"{name} {value}" for name, value in subject.facts)
-    line = visible(f"{subject.kind} {subject.path}" + (f": {facts}" if facts else ""))
+    line = escape_invisible_characters(
+        f"{subject.kind} {subject.path}" + (f": {facts}" if facts else "")
+    )
     text = Text(
         "\n".join(wrap_text(line if verbose else clip_text(line, MAX_SUBJECT_CHARACTERS), width))
     )
@@ -209,7 +221,7 @@ def _subject_text(subject: Subject, width: int, verbose: bool) -> Text:
     return text
 
 
-def outcome_count_line(report: Report) -> Text:
+def findings_and_checks_count_line(report: Report) -> Text:
     """How many findings there are, and how much was examined and not judged, in one line; else the
     outcome.
     """
@@ -231,7 +243,7 @@ def outcome_count_line(report: Report) -> Text:
         ]
     if counts["info"]:
         parts.append(Text(count_noun(counts["info"], "note")))
-    parts.append(Text(judgement_counts(report)))
+    parts.append(Text(describe_counts_of_checks_by_outcome(report)))
     rows = report.rows if isinstance(report, DataReport) else 0
     looked = (
         count_noun(rows, "row") if rows else count_noun(max(1, len(report.subjects)), "subject")
@@ -245,7 +257,7 @@ def closing_lines(report: Report) -> Text:
     """The last lines of a report: the counts, and how to continue (what can be fixed, what the
     baseline hides, the next command).
     """
-    text = outcome_count_line(report)
+    text = findings_and_checks_count_line(report)
     has_problems = any(finding.severity != "info" for finding in report.findings)
     for line in _next_step_lines(report, has_problems):
         text.append(f"\n{line}")
@@ -297,7 +309,9 @@ def _wrap_first_line(text: Text, console: Console) -> Text:
 
 def _rows_by_template_text(report: DataReport, width: int) -> Text:
     """How many rows each of the tokenizer's chat templates rendered, in lines of a terminal."""
-    counts = ", ".join(f"{visible(name)} {rows:,}" for name, rows in report.templates.items())
+    counts = ", ".join(
+        f"{escape_invisible_characters(name)} {rows:,}" for name, rows in report.templates.items()
+    )
     return Text("\n".join(wrap_text(f"rows by chat template: {counts}", width)))
 
 
@@ -308,7 +322,10 @@ def _tokenizer_facts_text(report: DataReport, width: int) -> Text:
         *(f"{name} {value}" for name, value in report.facts.items()),
     ]
     return Text(
-        "\n".join(line for fact in facts for line in wrap_text(visible(fact), width)), style="dim"
+        "\n".join(
+            line for fact in facts for line in wrap_text(escape_invisible_characters(fact), width)
+        ),
+        style="dim",
     )
 
 
@@ -316,7 +333,12 @@ def _finding_heading(finding: Finding, width: int) -> Text:
     """`error[ROW003] role-alias-dropped: message`, in lines of at most `width` cells."""
     head = f"{finding.severity}[{finding.code}]"
     text = Text(
-        "\n".join(wrap_text(f"{head} {finding.rule}: {clip_text(visible(finding.message))}", width))
+        "\n".join(
+            wrap_text(
+                f"{head} {finding.rule}: {clip_text(escape_invisible_characters(finding.message))}",
+                width,
+            )
+        )
     )
     text.stylize(SEVERITY_STYLES[finding.severity], 0, len(head))
     text.stylize("bold", len(head), len(f"{head} {finding.rule}:"))
@@ -328,32 +350,44 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
     whole, remedy.
     """
     width = console.width
-    print_exact(console, _finding_heading(finding, width))
+    print_without_wrapping_or_escaping(console, _finding_heading(finding, width))
     for case in finding.cases[:cases]:
-        text = visible(case.text) if verbose else clip_text(visible(case.text))
-        print_exact(console, _case_text(_format_case_place(case), text, width))
+        text = (
+            escape_invisible_characters(case.text)
+            if verbose
+            else clip_text(escape_invisible_characters(case.text))
+        )
+        print_without_wrapping_or_escaping(
+            console, _case_text(_format_case_place(case), text, width)
+        )
     # A finding may count more places than it lists: the report keeps the first ones.
     more = max(finding.count or 0, len(finding.cases)) - min(cases, len(finding.cases))
     if finding.cases and more > 0:
-        print_exact(
+        print_without_wrapping_or_escaping(
             console,
             f"  ... and {more:,} more" + (" (--cases all)" if len(finding.cases) > cases else ""),
         )
     for line in finding.evidence:
-        print_exact(console, _text_with_hanging_indent("   = note: ", visible(line), width))
+        print_without_wrapping_or_escaping(
+            console,
+            _text_with_hanging_indent("   = note: ", escape_invisible_characters(line), width),
+        )
     if finding.figure is not None:
         from truetune.report.figure_as_characters_or_svg import plot_on_terminal
 
         # A terminal of another encoding shows braille as question marks; it gets a plot in
         # ASCII.
         unicode = console.encoding.lower().startswith("utf")
-        print_exact(
+        print_without_wrapping_or_escaping(
             console, plot_on_terminal(finding.figure, width=min(width, 100), unicode=unicode)
         )
-    print_exact(
-        console, _text_with_hanging_indent("   = help: ", visible(finding.remedy), width, "bold")
+    print_without_wrapping_or_escaping(
+        console,
+        _text_with_hanging_indent(
+            "   = help: ", escape_invisible_characters(finding.remedy), width, "bold"
+        ),
     )
-    print_exact(console)
+    print_without_wrapping_or_escaping(console)
 
 
 def finding_as_text(finding: Finding, columns: int) -> str:
@@ -368,7 +402,7 @@ def finding_as_text(finding: Finding, columns: int) -> str:
 def _format_case_place(case: Case) -> str:
     """Where a case is: `file:line (turn 2)`; of a script `file:line:column`."""
     if case.origin is None:
-        return visible(
+        return escape_invisible_characters(
             ":".join(
                 str(part) for part in (case.file or "", case.line, case.column) if part is not None
             )
@@ -376,7 +410,7 @@ def _format_case_place(case: Case) -> str:
     # A text that begins with its turn says it itself.
     says_turn = case.turn is None or case.text.startswith(f"turn {case.turn} ")
     turn = "" if says_turn else f" (turn {case.turn})"
-    return visible(str(case.origin)) + turn
+    return escape_invisible_characters(str(case.origin)) + turn
 
 
 def _case_text(place: str, text: str, width: int) -> Text:
@@ -436,10 +470,11 @@ def ledger_table(ledger: Ledger) -> Table:
     return table
 
 
-def lost_fields_line(fields: Mapping[str, int]) -> Text:
+def line_on_fields_without_tokens(fields: Mapping[str, int]) -> Text:
     """A line on what the rows hold and no token comes from."""
     counts = ", ".join(
-        f"{visible(field)} of {count_noun(rows, 'row')}" for field, rows in fields.items()
+        f"{escape_invisible_characters(field)} of {count_noun(rows, 'row')}"
+        for field, rows in fields.items()
     )
     return Text(f"lost: {counts} (no token comes from them)", style="red")
 

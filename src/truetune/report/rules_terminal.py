@@ -17,7 +17,7 @@ from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules, find_rule, rule_page, station_of_rule
 from truetune.report.report_terminal import SEVERITY_STYLES
 from truetune.report.rule_pages.rule_page_for_readers import rule_page_for_readers
-from truetune.report.terminal_output import borderless_table, print_exact
+from truetune.report.terminal_output import borderless_table, print_without_wrapping_or_escaping
 
 
 def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
@@ -26,10 +26,10 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
     if not console.is_terminal:
         longest = max(len(rule.name()) for rule in chosen)
         for rule in chosen:
-            print_exact(
+            print_without_wrapping_or_escaping(
                 console,
                 f"{rule.code}  {rule.name():{longest}}  {rule.severity:7}  {rule.stability:7}"
-                f"  {rule.since:10}  {page_summary(rule_page(rule))}",
+                f"  {rule.since:10}  {first_line_of_rule_page(rule_page(rule))}",
             )
         return
     table = borderless_table(header=False)
@@ -44,7 +44,7 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
             severity,
             rule.stability,
             rule.since,
-            Text(page_summary(rule_page(rule))),
+            Text(first_line_of_rule_page(rule_page(rule))),
         )
     console.print(table)
 
@@ -59,7 +59,7 @@ def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
             "severity": rule.severity,
             "stability": rule.stability,
             "since": rule.since,
-            "summary": page_summary(rule_page(rule)),
+            "summary": first_line_of_rule_page(rule_page(rule)),
         }
         for rule in chosen
     ]
@@ -78,6 +78,6 @@ def rule_page_json(name: str) -> dict[str, str]:
     return {**rules_json([rule])[0], "page": rule_page_for_readers(rule)}
 
 
-def page_summary(markdown: str) -> str:
+def first_line_of_rule_page(markdown: str) -> str:
     """The first line of a rule's page."""
     return markdown.partition("\n")[0]

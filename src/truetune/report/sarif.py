@@ -20,8 +20,8 @@ from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import DataReport, Report
 from truetune.checks.rule_catalogue import all_rules, rule_page
 from truetune.package import __version__
-from truetune.report.rules_terminal import page_summary
-from truetune.report.visible_text import visible
+from truetune.report.rules_terminal import first_line_of_rule_page
+from truetune.report.visible_text import escape_invisible_characters
 
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
@@ -39,7 +39,7 @@ def report_as_sarif(report: Report) -> str:
             {
                 "id": rule.code,
                 "name": rule.name(),
-                "shortDescription": {"text": page_summary(rule_page(rule))},
+                "shortDescription": {"text": first_line_of_rule_page(rule_page(rule))},
                 "help": {"text": rule_page(rule), "markdown": rule_page(rule)},
                 "defaultConfiguration": {"level": LEVELS[rule.severity]},
             }
@@ -164,4 +164,9 @@ def _escape_sarif_message(text: str) -> str:
     """A message escaped for SARIF, which reads placeholders and links in it: braces are doubled
     (3.11.5), and the bracket of a link is escaped.
     """
-    return visible(text).replace("{", "{{").replace("}", "}}").replace("](", "\\](")
+    return (
+        escape_invisible_characters(text)
+        .replace("{", "{{")
+        .replace("}", "}}")
+        .replace("](", "\\](")
+    )

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.generation.server_observations import AdapterStrength, By, ServerObservations
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
-from truetune.report.visible_text import count_noun, visible
+from truetune.report.visible_text import count_noun, escape_invisible_characters
 from truetune.serving.service_report import ServiceReport
 
 # From the strongest evidence to the weakest: equal ids are equal prompts, equal answers only
@@ -36,10 +36,14 @@ def _draw_server_check(report: ServiceReport, console: Console, verbose: bool) -
     for _column in range(2):
         table.add_column()
     for name, seen, good in observation_lines(report.service):
-        table.add_row(name, Text(visible(seen), style="" if good else "bold red"))
+        table.add_row(
+            name, Text(escape_invisible_characters(seen), style="" if good else "bold red")
+        )
     console.print(table)
     for note in report.service.notes:
-        console.print(Text(visible(f"note: {note}"), style="dim"), soft_wrap=True)
+        console.print(
+            Text(escape_invisible_characters(f"note: {note}"), style="dim"), soft_wrap=True
+        )
     console.print()
 
 

@@ -18,7 +18,7 @@ from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_w
 UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
 
 
-def describe_learner(report: DataReport) -> str:
+def describe_trainer_that_learns(report: DataReport) -> str:
     """Who learns, as the sentence begins: `TRL 1.16.0 SFTTrainer learns`."""
     learned, verb = (
         report.learned,
@@ -93,15 +93,15 @@ def _name_length_limit_and_if_default(learned: LearnedTokenCounts) -> str:
     return f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
 
 
-def _loses_tokens_to_cut(learned: LearnedTokenCounts | None) -> bool:
+def _does_trainer_cut_learned_tokens(learned: LearnedTokenCounts | None) -> bool:
     """Does the trainer cut examples, so that some of what it would learn is lost?"""
     return learned is not None and learned.lost > 0 and not learned.left_out
 
 
-def _learned_after_cut(report: DataReport) -> int:
+def _count_tokens_learned_after_cut(report: DataReport) -> int:
     """How many tokens are learned once examples are cut at the limit."""
     learned, supervised = report.learned, report.ledger.supervised
-    if learned is not None and _loses_tokens_to_cut(learned):
+    if learned is not None and _does_trainer_cut_learned_tokens(learned):
         return learned.tokens_in_loss
     # A trainer that leaves long examples out cuts none.
     if learned is not None and learned.left_out:
@@ -114,7 +114,7 @@ def _describe_cut_loss(report: DataReport) -> str:
     nothing is cut.
     """
     learned = report.learned
-    if learned is not None and _loses_tokens_to_cut(learned):
+    if learned is not None and _does_trainer_cut_learned_tokens(learned):
         answers = ", and no answer is left" if not learned.answers_left else ""
         return (
             f", cut at {learned.limit:,} ({_name_length_limit_and_if_default(learned)}), which loses"
@@ -176,8 +176,8 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
     rows = count_noun(report.examples, "example")
     if report.examples != report.rows:
         rows += f" of {count_noun(report.rows, 'row')}"
-    says = describe_learner(report)
-    reaches = _learned_after_cut(report)
+    says = describe_trainer_that_learns(report)
+    reaches = _count_tokens_learned_after_cut(report)
     share = format_per_cent_share(reaches, ledger.total)
     line = (
         f"{says} {reaches:,} of {ledger.total:,} tokens ({share}) in {rows}"

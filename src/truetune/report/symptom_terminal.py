@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
-from truetune.report.terminal_output import print_exact
-from truetune.report.visible_text import visible, wrap_text
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
+from truetune.report.terminal_output import print_without_wrapping_or_escaping
+from truetune.report.visible_text import escape_invisible_characters, wrap_text
 from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
 
 SHOWN_CAUSES = 5
@@ -31,24 +31,28 @@ def _draw_symptom_report(report: SymptomReport, console: Console, verbose: bool)
     shown = remaining if verbose else _likeliest_causes_to_show(report, remaining)
     if not shown:
         return
-    print_exact(console, Text(_cause_list_heading(report), style="bold"))
+    print_without_wrapping_or_escaping(console, Text(_cause_list_heading(report), style="bold"))
     for number, judged in enumerate(shown, 1):
         for line in _cause_lines(number, judged, console.width):
-            print_exact(console, line)
+            print_without_wrapping_or_escaping(console, line)
     for judged in report.ruled_out() if verbose else ():
         for line in _ruled_out_lines(judged, console.width):
-            print_exact(console, line)
+            print_without_wrapping_or_escaping(console, line)
     named = report.near_guides[:2]
     guides = " · ".join(f"truetune explain {name}" for name in named)
     count = sum(len(guide.causes) for guide in GUIDES if guide.name in named)
     # Causes of rules stand in the list above as well: the guide's own are not all of them.
-    print_exact(console, Text(f"the guide, with {count} causes and fixes: {guides}", style="dim"))
-    print_exact(console)
+    print_without_wrapping_or_escaping(
+        console, Text(f"the guide, with {count} causes and fixes: {guides}", style="dim")
+    )
+    print_without_wrapping_or_escaping(console)
 
 
 def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
     """Lines on a cause that the project's files rule out, and why."""
-    text = visible(f"ruled out by these files: {judged.cause.text}: {judged.against}")
+    text = escape_invisible_characters(
+        f"ruled out by these files: {judged.cause.text}: {judged.against}"
+    )
     return [Text(line, style="dim") for line in wrap_text(text, width)]
 
 
@@ -83,7 +87,9 @@ def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
     head = f"{number:>2}. "
     lines = [
         Text((head if row == 0 else INDENT) + line)
-        for row, line in enumerate(wrap_text(visible(judged.cause.text), width - len(INDENT)))
+        for row, line in enumerate(
+            wrap_text(escape_invisible_characters(judged.cause.text), width - len(INDENT))
+        )
     ]
     details = [f"seen as: {judged.cause.seen}"] if judged.cause.seen else []
     # Before what proves it: the reader's own line is the next thing to look at.
@@ -98,6 +104,6 @@ def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
     for detail in details:
         lines += [
             Text(INDENT + line, style="dim")
-            for line in wrap_text(visible(detail), width - len(INDENT))
+            for line in wrap_text(escape_invisible_characters(detail), width - len(INDENT))
         ]
     return lines

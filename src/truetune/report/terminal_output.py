@@ -12,18 +12,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 
 def print_visible(console: Console, text: str | Text, style: str = "") -> None:
     """Print one line without cutting it; of a `str` unseen characters become escapes, a `Text` is printed as it is."""
     # soft_wrap leaves breaking to the terminal: a line that is copied from there, or read through a pipe, is whole.
     # A Text instead of a str keeps rich from reading "[red]" in somebody's data as a colour (test_terminal, HOSTILE).
-    line = text if isinstance(text, Text) else Text(visible(text), style=style)
+    line = text if isinstance(text, Text) else Text(escape_invisible_characters(text), style=style)
     console.print(line, soft_wrap=True)
 
 
-def print_exact(console: Console, text: Text | str = "") -> None:
+def print_without_wrapping_or_escaping(console: Console, text: Text | str = "") -> None:
     """Print lines that are already as long as they should be, and already safe."""
     console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
@@ -35,5 +35,5 @@ def borderless_table(*, header: bool = True) -> Table:
 
 def shorten_to_one_line(text: str, length: int) -> str:
     """A text of several lines as one visible line of at most `length` characters."""
-    text = visible(" ".join(text.split()))
+    text = escape_invisible_characters(" ".join(text.split()))
     return text if len(text) <= length else text[: length - 3] + "..."

@@ -14,7 +14,11 @@ from rich.text import Text
 
 from truetune.checks.reports import TokenView
 from truetune.render.rendering import Source
-from truetune.report.visible_text import count_noun, spell_token, visible
+from truetune.report.visible_text import (
+    count_noun,
+    escape_invisible_characters,
+    token_text_with_visible_symbols,
+)
 
 SOURCE_COLOURS = {
     Source.TEMPLATE: "bright_black", Source.BOS: "bright_black", Source.SYSTEM: "magenta", Source.USER: "blue",
@@ -45,11 +49,13 @@ def render_token_view(
     first, last = kept or (0, len(view.ids))
     dropped = _tokens_text(view, range(first), ids=ids, is_kept=False)
     if first:
-        dropped.append(f"\n{_cut_line(view, range(first), 'before this line')}\n")
+        dropped.append(
+            f"\n{_line_between_kept_and_dropped_tokens(view, range(first), 'before this line')}\n"
+        )
     body = dropped + _tokens_text(view, range(first, last), ids=ids)
     if last < len(view.ids):
         rest = range(last, len(view.ids))
-        body.append(f"\n{_cut_line(view, rest, 'after this line')}\n")
+        body.append(f"\n{_line_between_kept_and_dropped_tokens(view, rest, 'after this line')}\n")
         body += _tokens_text(view, rest, ids=ids, is_kept=False)
     # Templates end in line ends, which would leave a hole before the legend.
     while body.plain.endswith("\n"):
@@ -67,7 +73,7 @@ def _tokens_text(view: TokenView, places: range, *, ids: bool, is_kept: bool = T
     text = Text()
     for at in places:
         piece = view.pieces[at]
-        label = spell_token(piece) + (f"/{view.ids[at]}" if ids else "")
+        label = token_text_with_visible_symbols(piece) + (f"/{view.ids[at]}" if ids else "")
         style = SOURCE_COLOURS[Source(int(view.source[at]))]
         # Bold as well: on a terminal without colours both signs are there.
         if view.supervised[at] and is_kept:
@@ -79,7 +85,7 @@ def _tokens_text(view: TokenView, places: range, *, ids: bool, is_kept: bool = T
     return text
 
 
-def _cut_line(view: TokenView, dropped: range, where: str) -> str:
+def _line_between_kept_and_dropped_tokens(view: TokenView, dropped: range, where: str) -> str:
     """The line between kept and dropped tokens: how many are dropped, and how many of them are supervised."""
     supervised = int(view.supervised[dropped.start : dropped.stop].sum())
     return (
@@ -89,7 +95,7 @@ def _cut_line(view: TokenView, dropped: range, where: str) -> str:
 
 
 def token_view_json(view: TokenView, kept: tuple[int, int] | None = None) -> dict[str, Any]:
-    """The tokens of one example as plain values; bytes that are no character as in `spell_token`.
+    """The tokens of one example as plain values; bytes that are no character as in `token_text_with_visible_symbols`.
 
     Args:
         view: the tokens of the example.
@@ -110,7 +116,7 @@ def token_view_json(view: TokenView, kept: tuple[int, int] | None = None) -> dic
         "tokens": [
             {
                 "id": id,
-                "text": spell_token(piece),
+                "text": token_text_with_visible_symbols(piece),
                 "source": Source(source).name.lower(),
                 "supervised": supervised,
             }
@@ -124,8 +130,12 @@ def _example_title(view: TokenView, number: int) -> str:
     turn is trained.
     """
     row = view.example.row
-    title = f"{visible(str(row.origin))} (row {row.origin.row}, {row.format}"
-    title += f", template {visible(view.template)})" if view.template is not None else ")"
+    title = f"{escape_invisible_characters(str(row.origin))} (row {row.origin.row}, {row.format}"
+    title += (
+        f", template {escape_invisible_characters(view.template)})"
+        if view.template is not None
+        else ")"
+    )
     if view.example.rendering.turn is not None:
         title += f", example {number + 1}: trains turn {view.example.rendering.turn} alone"
     return title

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from truetune.checks.inspect_tokenized import TokenizedReport
 from truetune.render.rendering import Source
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import format_per_cent_share
 

@@ -153,7 +153,11 @@ def _evaluation_verdict(report: EvaluationReport) -> str:
 
 def _loss_difference_and_stop_clauses(evaluated: EvaluationResults, level: str) -> Iterator[str]:
     """The loss, how far it is from the other model's, and at how many ends of answers the model would stop."""
-    loss, change, stops = evaluated.model.loss(), evaluated.change(), evaluated.model.stops
+    loss, change, stops = (
+        evaluated.model.mean_loss_of_token_kind(),
+        evaluated.loss_change_of_token_kind(),
+        evaluated.model.stops,
+    )
     if loss:
         between = "" if loss.low is None else f" ({level}: {loss.low:.3g} to {loss.high:.3g})"
         yield f"the loss is {loss.mean:.3g} nats/token{between}"

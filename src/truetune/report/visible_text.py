@@ -1,9 +1,9 @@
 """Makes text from data safe and visible, and lays it out in the cells of a terminal.
 
-Data holds control characters, text that runs from right to left, and characters that draw nothing. Printed as they
-are they can rewrite the terminal, hide a token, or make two texts look alike. So everything that comes from users
-passes `visible`. The trade-off: emoji that are joined, and some scripts, are spelled out as escapes in the middle
-of a word.
+Data holds control characters, text that runs from right to left, and characters that draw nothing. Printed as they are
+they can rewrite the terminal, hide a token, or make two texts look alike. So everything that comes from users passes
+`escape_invisible_characters`. The trade-off: emoji that are joined, and some scripts, are spelled out as escapes in
+the middle of a word.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTE_FRAGMENT = re.compile("[\udc80-\udcff]+")
 """Bytes that are no character, as `surrogateescape` spells them."""
 
 
-def visible(text: str) -> str:
+def escape_invisible_characters(text: str) -> str:
     """The text with each control, format and other unseen character shown as an escape; line ends
     and tabs too.
     """
@@ -47,7 +47,7 @@ def _escape_character(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def spell_token(piece: str) -> str:
+def token_text_with_visible_symbols(piece: str) -> str:
     """A token's text in one line: `↵` a line end, `→` a tab, `⟨E6 97⟩` bytes of a split character,
     `⟨⟩` nothing at all.
     """
@@ -56,7 +56,7 @@ def spell_token(piece: str) -> str:
     )
     # Signs that are read as what they are, instead of \n and \t, which a text may hold as two
     # characters.
-    return visible(piece.replace("\n", "↵").replace("\t", "→")) or "⟨⟩"
+    return escape_invisible_characters(piece.replace("\n", "↵").replace("\t", "→")) or "⟨⟩"
 
 
 def clip_text(text: str, length: int = 400) -> str:

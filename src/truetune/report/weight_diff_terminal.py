@@ -18,9 +18,9 @@ from rich.text import Text
 from truetune.checkpoint.weight_diff import MovementManifest, TensorMovement, sum_kept_changes
 from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, new_tokens_with_rows
 from truetune.checks.weight_diff_report import MovementReport
-from truetune.report.draw_details_by_report_kind import draw_details_by_kind
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
-from truetune.report.visible_text import count_noun, visible
+from truetune.report.visible_text import count_noun, escape_invisible_characters
 
 
 @draw_details_by_kind.register
@@ -34,9 +34,11 @@ def render_movement(manifest: MovementManifest, console: Console) -> None:
     console.print(movement_by_kind_table(manifest))
     for tensor in manifest.tensors:
         for line in _embedding_lines(manifest, tensor):
-            console.print(Text(visible(line)), soft_wrap=True)
+            console.print(Text(escape_invisible_characters(line)), soft_wrap=True)
     for text in manifest.left_out[:MAX_NAMED_ROWS]:
-        console.print(Text(visible(f"not compared: {text}"), style="dim"), soft_wrap=True)
+        console.print(
+            Text(escape_invisible_characters(f"not compared: {text}"), style="dim"), soft_wrap=True
+        )
     if len(manifest.left_out) > MAX_NAMED_ROWS:
         console.print(
             Text(f"... and {len(manifest.left_out) - MAX_NAMED_ROWS:,} more", style="dim")
@@ -46,7 +48,10 @@ def render_movement(manifest: MovementManifest, console: Console) -> None:
 
 def describe_least_and_most_moved(manifest: MovementManifest) -> str:
     """The least and the most moved kind, and what is left of an adapter, in one sentence."""
-    by_kind = {kind: _root_mean_square_change(group) for kind, group in manifest.by_kind.items()}
+    by_kind = {
+        kind: _root_mean_square_change(group)
+        for kind, group in manifest.tensors_by_module_kind.items()
+    }
     known = {
         kind.removesuffix(".weight"): change
         for kind, change in by_kind.items()
@@ -56,7 +61,9 @@ def describe_least_and_most_moved(manifest: MovementManifest) -> str:
         return "No two tensors could be compared."
     ends = [pick(known, key=known.__getitem__) for pick in (min, max)]
     low, high = (f"{kind} ({known[kind]:.2%})" for kind in ends)
-    same = sum(t.same for t in manifest.tensors) / max(1, sum(t.values for t in manifest.tensors))
+    same = sum(t.same for t in manifest.tensors) / max(
+        1, sum(t.value_count for t in manifest.tensors)
+    )
     left = (
         f"; {manifest.merged.kept:.1%} of the adapter's change is preserved"
         if manifest.merged
@@ -81,10 +88,10 @@ def movement_by_kind_table(manifest: MovementManifest) -> Table:
         *(("adapter kept", "rounded") if manifest.adapter else ()),
     ):
         table.add_column(title, justify="right", no_wrap=True)
-    for kind, group in manifest.by_kind.items():
+    for kind, group in manifest.tensors_by_module_kind.items():
         # By values and not by tensors: a bias of 64 values must not weigh as much as an
         # embedding of a hundred million.
-        same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
+        same = sum(t.same for t in group) / max(1, sum(t.value_count for t in group))
         cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_root_mean_square_change(group))]
         if manifest.adapter:
             kept = sum_kept_changes(group)
@@ -95,7 +102,10 @@ def movement_by_kind_table(manifest: MovementManifest) -> Table:
             )
         table.add_row(
             # Red where nothing moved at all: what was trained moves at least in some values.
-            Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""),
+            Text(
+                escape_invisible_characters(kind.removesuffix(".weight")),
+                style="red" if same == 1 else "",
+            ),
             *cells,
         )
     return table
@@ -118,7 +128,7 @@ def _embedding_lines(manifest: MovementManifest, tensor: TensorMovement) -> Iter
 
 def _root_mean_square_change(group: Iterable[TensorMovement]) -> float:
     """Root of the mean square of the tensors' changes, each weighed by its number of values."""
-    known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
+    known = [(t.change, t.value_count) for t in group if math.isfinite(t.change)]
     return (
         # Weighted by values, and the root of a mean of squares: a kind whose half stands still
         # shows it.

@@ -29,18 +29,11 @@ from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.generation.server_observations import ContextLength, ServerObservations
 from truetune.render.template import Template
-from truetune.render.template_probes import Probes, prepare_probes_of_run
-from truetune.serving.adapter_strength import (
-    OwnAnswers,
-    measure_served_strength,
-    pairs_with_stopping_answer,
-    select_strength_prompts,
-)
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.serving.compare_served_with_trained_prompts import (
     ComparedPrompt,
     compare_server_prompts,
 )
-from truetune.serving.context_length import try_long_prompts
 from truetune.serving.infer_prompt_from_answers import (
     compare_prompts_by_answers,
     was_refused_by_server,
@@ -50,8 +43,18 @@ from truetune.serving.load_contract_of_trained_prompts import (
     TrainingRecord,
     load_training_record,
 )
-from truetune.serving.observe_where_answers_stop import observe_stops
-from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
+from truetune.serving.measure_adapter_effect_on_server import (
+    OwnAnswers,
+    measure_served_strength,
+    pairs_with_stopping_answer,
+    select_strength_prompts,
+)
+from truetune.serving.observe_how_server_samples import (
+    measure_repeatability_of_greedy_requests,
+    observe_sampling_defaults,
+)
+from truetune.serving.observe_where_answers_stop import observe_where_server_ends_answers
+from truetune.serving.probe_server_context_limit import find_context_length_by_long_prompts
 from truetune.serving.server_client import ServerClient
 from truetune.serving.service_report import ServiceReport
 from truetune.settings.run_spec import RunSpec
@@ -127,7 +130,7 @@ def serve_check(
         concurrency=options.concurrency,
         bos=bos.token if bos else None,
     )
-    spec = spec or source.spec(**settings)
+    spec = spec or source.recorded_spec_for_asking(**settings)
     service = _observe_server(
         source, client, probes, record, options, strength=strength, longest=longest, say=say
     )
@@ -196,17 +199,22 @@ def _observe_server(
             " name the model with --served-model"
         )
     # Without tools, which servers parse out of answers; of the data, where the model is surest of itself.
-    plain = sorted(answered, key=lambda trained: (bool(trained.tools), not trained.of_data))
+    plain = sorted(
+        answered, key=lambda trained: (bool(trained.tools), not trained.is_from_data_row)
+    )
     plain = plain[:SAMPLING_PROMPTS]
     say("asking the same thing again and again")
-    repeats = _observe_or_note_silent_server(
-        notes, lost, "repeatability", lambda: repeat_greedy_requests(client, plain)
+    repeats = _observation_or_note_if_server_stops(
+        notes,
+        lost,
+        "repeatability",
+        lambda: measure_repeatability_of_greedy_requests(client, plain),
     )
     # Differences under load are rounding in batches; a server that differs alone can't be compared by answers.
     repeatable = repeats is not None and not repeats.alone_differ
     if repeatable:
         say("comparing answers")
-        prompts, answer_notes = _observe_or_note_silent_server(
+        prompts, answer_notes = _observation_or_note_if_server_stops(
             notes,
             lost,
             "answers",
@@ -228,10 +236,13 @@ def _observe_server(
         url=client.server.root,
         model=client.server.model,
         prompts=tuple(prompt.comparison for prompt in prompts),
-        stopping=_observe_or_note_silent_server(
-            notes, lost, "stops", lambda: observe_stops(client, record, probes, expected, plain)
+        stopping=_observation_or_note_if_server_stops(
+            notes,
+            lost,
+            "stops",
+            lambda: observe_where_server_ends_answers(client, record, probes, expected, plain),
         ),
-        sampling=_observe_or_note_silent_server(
+        sampling=_observation_or_note_if_server_stops(
             notes,
             lost,
             "sampling",
@@ -240,7 +251,7 @@ def _observe_server(
         repeats=repeats,
         context=context,
         strength=adapter_strength,
-        ignored=_observe_or_note_silent_server(
+        ignored=_observation_or_note_if_server_stops(
             notes, lost, "fields", lambda: _find_ignored_fields(client, plain[0])
         )
         or (),
@@ -259,7 +270,7 @@ def _trained_chats_to_ask(source: ModelSource, record: TrainingRecord) -> list[T
     return chats
 
 
-def _observe_or_note_silent_server(
+def _observation_or_note_if_server_stops(
     notes: list[str], lost: list[str], what: str, ask: Callable[[], T]
 ) -> T | None:
     """What an observation gives; None, and a note, where the server stopped answering: what was
@@ -326,11 +337,11 @@ def _try_context_length(
     positions = probes.tokenizer.model_config.get("max_position_embeddings")
     backend = probes.tokenizer.backend
     try:
-        context = try_long_prompts(
+        context = find_context_length_by_long_prompts(
             client,
             shortest,
             positions=positions if isinstance(positions, int) else None,
-            longest_trained=source.spec().max_length,
+            longest_trained=source.recorded_spec_for_asking().max_length,
             longest=longest,
             encode=lambda text: backend.encode(text, add_special_tokens=False).ids,
         )
@@ -343,7 +354,9 @@ def _find_ignored_fields(client: ServerClient, trained: TrainedPrompt) -> tuple[
     """Fields of the protocol that the server ignores."""
     ask = make_request_sender(f"{client.server.root}/v1/chat/completions", client.seconds)
     reports = survey_heeded_fields(
-        ask, chat_request(client.server, trained.chat), settings=trained.settings or None
+        ask,
+        chat_request(client.server, trained.as_chat_request_body),
+        settings=trained.settings or None,
     )
     return tuple(
         field.name
@@ -357,7 +370,7 @@ def _probes_with_differing_base_template(source: ModelSource, probes: Probes) ->
     if source.base is None:
         return None
     try:
-        base = prepare_probes_of_run(RunSpec(tokenizer=str(source.base)))
+        base = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(source.base)))
     # A base whose tokenizer can't be read costs a suspect, not the check.
     except TruetuneError:
         return None

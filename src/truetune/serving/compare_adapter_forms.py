@@ -34,7 +34,8 @@ from truetune.serving.measure_kept_adapter_effect import (
     measure_effect,
 )
 
-# Chosen, not measured: as in `adapter_strength`, a hundred tokens over four prompts are enough for factor and cosine.
+# Chosen, not measured: as in `measure_adapter_effect_on_server`, a hundred tokens over four prompts
+# are enough for factor and cosine.
 MAX_NEW_TOKENS = 32
 Say = Callable[[str], object]
 
@@ -93,7 +94,11 @@ class Ladder:
     def culprit(self) -> LadderStage | None:
         """The first stage on which the effect is not there, or that is not the same model otherwise."""
         return next(
-            (stage for stage in self.rungs if stage.fault or (stage.effect and stage.effect.lost)),
+            (
+                stage
+                for stage in self.rungs
+                if stage.fault or (stage.effect and stage.effect.is_lost_or_changed)
+            ),
             None,
         )
 
@@ -163,7 +168,7 @@ def compare_adapter_forms(
         # An empty answer has no token to score.
         pairs = [(prompt_ids, answer_ids) for prompt_ids, answer_ids in pairs if answer_ids]
         scorer = _FormScorer(source, later_forms, tokenizer_facts, pairs, options, say)
-        rungs = tuple(scorer.score_rungs(tuned))
+        rungs = tuple(scorer.score_forms_one_after_another(tuned))
     places = max((stage.effect.places for stage in rungs if stage.effect), default=0)
     return Ladder(
         adapter, str(source.base), len(pairs), places, rungs, time.perf_counter() - started
@@ -208,12 +213,12 @@ class _FormScorer:
     options: Options
     say: Say
 
-    def score_rungs(self, tuned: Backend) -> Iterator[LadderStage]:
+    def score_forms_one_after_another(self, tuned: Backend) -> Iterator[LadderStage]:
         """Score each form in turn; a model is freed before the next is loaded where that can be."""
         assert isinstance(tuned, TransformersBackend)
         base = replace(self.source, kind="model", folder=self.source.base)
         tuned_logprobs = self._score_answers(tuned)
-        base_logprobs = self._score_source("the base", base)
+        base_logprobs = self._score_loaded_or_served_form("the base", base)
         assert tuned_logprobs is not None
         assert base_logprobs is not None
         yield LadderStage(
@@ -223,7 +228,7 @@ class _FormScorer:
             # peft writes this name beside the weights, and it may be one of the machine that trained.
             tuned.model.active_peft_config.base_model_name_or_path = str(self.source.base)
             tuned.model.save_pretrained(folder)
-            reloaded = self._score_source(
+            reloaded = self._score_loaded_or_served_form(
                 "the adapter, saved and reloaded", replace(self.source, folder=Path(folder))
             )
         yield _make_stage("saved and reloaded", base_logprobs, tuned_logprobs, reloaded)
@@ -236,7 +241,7 @@ class _FormScorer:
         for title, source in self.later_forms.items():
             # One form that can't be loaded is a fault of that stage: the others are still worth knowing.
             try:
-                measured = self._score_source(f"what is {title}", source)
+                measured = self._score_loaded_or_served_form(f"what is {title}", source)
                 stage = _make_stage(title, base_logprobs, tuned_logprobs, measured)
             except TruetuneError as error:
                 stage = LadderStage(title, fault=str(error))
@@ -261,7 +266,9 @@ class _FormScorer:
             else ""
         )
 
-    def _score_source(self, form_name: str, source: ModelSource) -> SequenceLogprobs | None:
+    def _score_loaded_or_served_form(
+        self, form_name: str, source: ModelSource
+    ) -> SequenceLogprobs | None:
         """Log-probabilities by a form that has to be loaded, or asked."""
         self.say(f"asking {form_name}")
         # Transformers reads GGUF files too: slower, but a file can be scored where llama.cpp is not installed.

@@ -18,7 +18,7 @@ from truetune.render.template_probes import Probes
 from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt
 from truetune.serving.prompts_of_known_mistakes import (
     guess_cause_at_difference,
-    list_prompt_variants,
+    list_mistakes_with_ids_that_differ,
 )
 
 # Chosen for a line of a terminal: the difference, with what stands before it.
@@ -54,7 +54,7 @@ def compare_server_prompts(
     Raises Unanswered.
     """
     served = map_concurrently(
-        lambda trained, _: ask_server_prompt(server, trained.chat, seconds),
+        lambda trained, _: ask_server_prompt(server, trained.as_chat_request_body, seconds),
         prompts,
         concurrency,
         progress,
@@ -70,7 +70,11 @@ def _compare_prompt(
 ) -> ComparedPrompt:
     """Compare one prompt of the training with what the server made of it."""
     known = PromptComparison(
-        trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools)
+        trained.name,
+        len(trained.ids),
+        None,
+        of_data=trained.is_from_data_row,
+        tools=bool(trained.tools),
     )
     # A text is the server's refusal.
     if isinstance(served, str):
@@ -97,14 +101,14 @@ def find_mistake_that_makes_ids(
     trained: TrainedPrompt, served: list[int], probes: Probes, base: Probes | None
 ) -> str:
     """The mistake that makes these ids; else what the place of the difference looks like; empty where unknown."""
-    for mistake, ids in list_prompt_variants(trained, probes, base):
+    for mistake, ids in list_mistakes_with_ids_that_differ(trained, probes, base):
         if ids == served:
             return mistake
     # No known mistake: what differs is looked at as text, where ids of one cause look different in each prompt.
     whole = _decode_ids(probes, served)
     if whole == trained.text:
         return "the text is the same, and encoded otherwise"
-    first, same = _lengths_of_common_start_and_end(trained.text, whole)
+    first, same = _count_common_items_at_start_and_end(trained.text, whole)
     in_training, on_server = (
         trained.text[first : len(trained.text) - same],
         whole[first : len(whole) - same],
@@ -119,7 +123,7 @@ def find_mistakes_of_served_length(
     that explain most prompts first."""
     ids_by_mistake: dict[str, dict[str, list[int]]] = {}
     for prompt in prompts:
-        for mistake, ids in list_prompt_variants(prompt.trained, probes, base):
+        for mistake, ids in list_mistakes_with_ids_that_differ(prompt.trained, probes, base):
             # Where the server tells a number, only a mistake of that length can be the cause.
             if prompt.served is None or prompt.served.count in (None, len(ids)):
                 ids_by_mistake.setdefault(mistake, {})[prompt.trained.name] = ids
@@ -144,7 +148,7 @@ def explain_constant_offset(prompts: Sequence[ComparedPrompt]) -> str:
     )
 
 
-def describe_inferred_difference(
+def describe_difference_that_would_explain_server(
     trained: Sequence[int], other: Sequence[int], probes: Probes
 ) -> str:
     """The difference from a prompt that would explain what the server does, which does not tell its
@@ -155,7 +159,7 @@ def describe_inferred_difference(
 
 def describe_id_difference(trained: Sequence[int], served: Sequence[int], probes: Probes) -> str:
     """What was trained and what is served, from the first differing token on."""
-    first, same = _lengths_of_common_start_and_end(trained, served)
+    first, same = _count_common_items_at_start_and_end(trained, served)
     in_training, on_server = (
         trained[first : len(trained) - same],
         served[first : len(served) - same],
@@ -191,7 +195,7 @@ def _decode_ids(probes: Probes, ids: Sequence[int]) -> str:
         return str(list(ids))
 
 
-def _lengths_of_common_start_and_end(
+def _count_common_items_at_start_and_end(
     prompt: Sequence[object], other: Sequence[object]
 ) -> tuple[int, int]:
     """How many are equal from the beginning on, and from the end back."""

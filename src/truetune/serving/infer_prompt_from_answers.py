@@ -19,11 +19,11 @@ from truetune.generation.backends.http_client import map_concurrently
 from truetune.render.template_probes import Probes
 from truetune.serving.compare_served_with_trained_prompts import (
     ComparedPrompt,
-    describe_inferred_difference,
+    describe_difference_that_would_explain_server,
     explain_constant_offset,
     find_mistakes_of_served_length,
 )
-from truetune.serving.prompts_of_known_mistakes import list_prompt_variants
+from truetune.serving.prompts_of_known_mistakes import list_mistakes_with_ids_that_differ
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
 
 # Chosen, not measured: two prompts that differ part within a few greedy tokens, and each token costs time.
@@ -73,15 +73,20 @@ def compare_prompts_by_answers(
         for prompt in select_prompts_to_compare_by_answers(prompts)
     ]
     # The first goes alone: it finds out in which form /v1/completions takes a prompt, which the others then know.
-    map_concurrently(lambda answers, _: answers.ask(client, probes), heard[:1], 1)
     map_concurrently(
-        lambda answers, _: answers.ask(client, probes), heard[1:], client.concurrency, progress
+        lambda answers, _: answers.ask_server_for_answers_and_controls(client, probes), heard[:1], 1
+    )
+    map_concurrently(
+        lambda answers, _: answers.ask_server_for_answers_and_controls(client, probes),
+        heard[1:],
+        client.concurrency,
+        progress,
     )
     by_name = {answers.prompt.trained.name: answers for answers in heard}
     compared = []
     for prompt in prompts:
         answers = by_name.get(prompt.trained.name)
-        compared.append(prompt if answers is None else answers.compare())
+        compared.append(prompt if answers is None else answers.compare_served_and_trained_prompt())
     chat_answers = {name: answers.chat for name, answers in by_name.items()}
     explained = _explain_differences_by_mistakes(client, compared, chat_answers, probes, base)
     return explained, list(_notes_on_undecided_prompts(client, compared))
@@ -93,7 +98,7 @@ def _likeliest_mistakes_as_controls(
     """The ids of the likeliest mistakes, as controls: the server must answer them otherwise than
     the prompt.
     """
-    variants = list_prompt_variants(prompt.trained, probes, base)
+    variants = list_mistakes_with_ids_that_differ(prompt.trained, probes, base)
     return [ids for _, ids in islice(variants, MAX_CONTROL_PROMPTS)]
 
 
@@ -156,32 +161,38 @@ class _PromptAnswers:
     mistakes_differ: bool = False
     """An answer to one with a mistake is another."""
 
-    def ask(self, client: ServerClient, probes: Probes) -> None:
+    def ask_server_for_answers_and_controls(self, client: ServerClient, probes: Probes) -> None:
         """Ask the server for the answers; prompts with a mistake only where the answers are equal,
         for they prove that.
         """
         trained = self.prompt.trained
-        self.chat = client.chat(trained.chat, ANSWER_TOKENS, **GREEDY, **LOGPROB_FIELDS)
+        self.chat = client.chat(
+            trained.as_chat_request_body, ANSWER_TOKENS, **GREEDY, **LOGPROB_FIELDS
+        )
         if self.chat.refusal:
             return
-        self.exact = client.complete(trained.ids, trained.text, ANSWER_TOKENS, **GREEDY, logprobs=2)
-        if self.prompt.comparison.same is not False and come_from_same_prompt(
+        self.exact = client.complete_exact_ids(
+            trained.ids, trained.text, ANSWER_TOKENS, **GREEDY, logprobs=2
+        )
+        if self.prompt.comparison.same is not False and do_answers_come_from_same_prompt(
             self.chat, self.exact
         ):
             self.mistakes_differ = any(
-                come_from_same_prompt(self.exact, _greedy_answer_to_ids(client, ids, probes))
+                do_answers_come_from_same_prompt(
+                    self.exact, _greedy_answer_to_ids(client, ids, probes)
+                )
                 is False
                 for ids in self.mistakes
             )
 
-    def compare(self) -> ComparedPrompt:
+    def compare_served_and_trained_prompt(self) -> ComparedPrompt:
         """Compare the served prompt with the trained one by the answers, where they say more than the number of tokens
         does.
         """
         known = self.prompt.comparison
         if self.chat.refusal:
             return replace(self.prompt, comparison=replace(known, refused=self.chat.refusal))
-        same = come_from_same_prompt(self.chat, self.exact)
+        same = do_answers_come_from_same_prompt(self.chat, self.exact)
         if known.same is False:
             # A server that counts the exact prompt's tokens rightly may be believed where its numbers differ.
             counts_rightly = self.exact.prompt_tokens is not None
@@ -191,7 +202,7 @@ class _PromptAnswers:
         return replace(self.prompt, comparison=replace(known, same=same, by="answers", refused=""))
 
 
-def come_from_same_prompt(one: ServerAnswer, other: ServerAnswer) -> bool | None:
+def do_answers_come_from_same_prompt(one: ServerAnswer, other: ServerAnswer) -> bool | None:
     """Were these answers given to the same prompt? None where it can't be told."""
     if one.refusal or other.refusal or not (one.finish and other.finish):
         return None
@@ -206,7 +217,7 @@ def come_from_same_prompt(one: ServerAnswer, other: ServerAnswer) -> bool | None
 def _greedy_answer_to_ids(client: ServerClient, ids: Sequence[int], probes: Probes) -> ServerAnswer:
     """The greedy answer to exactly these ids."""
     text = str(probes.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
-    return client.complete(ids, text, ANSWER_TOKENS, **GREEDY, logprobs=2)
+    return client.complete_exact_ids(ids, text, ANSWER_TOKENS, **GREEDY, logprobs=2)
 
 
 def _explain_differences_by_mistakes(
@@ -223,7 +234,7 @@ def _explain_differences_by_mistakes(
     explained = {prompt.trained.name: prompt.comparison for prompt in differing}
     for mistake, ids_by_name in find_mistakes_of_served_length(differing, probes, base).items():
         explains_enough = len(ids_by_name) >= min(MIN_EXPLAINED_PROMPTS, len(differing))
-        if not explains_enough or not _mistake_gives_same_answers(
+        if not explains_enough or not _do_mistake_prompts_get_chat_answers(
             client, ids_by_name, chat_answers, probes
         ):
             continue
@@ -235,7 +246,9 @@ def _explain_differences_by_mistakes(
                 explained[prompt.trained.name] = replace(
                     comparison,
                     cause=f"probably {mistake} ({as_long}the server answers as it does to that one)",
-                    difference=describe_inferred_difference(prompt.trained.ids, ids, probes),
+                    difference=describe_difference_that_would_explain_server(
+                        prompt.trained.ids, ids, probes
+                    ),
                 )
         break
     return [
@@ -260,7 +273,7 @@ def _explain_by_constant_offset(prompts: Sequence[ComparedPrompt]) -> list[Compa
     ]
 
 
-def _mistake_gives_same_answers(
+def _do_mistake_prompts_get_chat_answers(
     client: ServerClient,
     ids_by_name: dict[str, list[int]],
     chat_answers: dict[str, ServerAnswer],
@@ -270,6 +283,6 @@ def _mistake_gives_same_answers(
     pairs = [(chat_answers[name], ids) for name, ids in ids_by_name.items() if name in chat_answers]
     tried = pairs[:CONFIRMING_PROMPTS]
     return bool(tried) and all(
-        come_from_same_prompt(chat, _greedy_answer_to_ids(client, ids, probes))
+        do_answers_come_from_same_prompt(chat, _greedy_answer_to_ids(client, ids, probes))
         for chat, ids in tried
     )

@@ -39,12 +39,12 @@ class TrainedPrompt:
     ids: list[int]
 
     @property
-    def of_data(self) -> bool:
+    def is_from_data_row(self) -> bool:
         """Is the prompt from a row of the data?"""
         return self.name.startswith("row ")
 
     @property
-    def chat(self) -> dict[str, Any]:
+    def as_chat_request_body(self) -> dict[str, Any]:
         """The prompt as the body of a chat request."""
         return {"messages": self.messages, "tools": self.tools, "settings": self.settings}
 

@@ -44,7 +44,7 @@ class AdapterEffect:
     places: int
 
     @property
-    def lost(self) -> bool:
+    def is_lost_or_changed(self) -> bool:
         """Is the effect lost: is it less than all, or something else than the adapter's?"""
         # Written with `not`, so that nan (nothing to compare) counts as lost.
         is_full = abs(self.kept - 1) <= MAX_FACTOR_ERROR

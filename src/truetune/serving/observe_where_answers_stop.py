@@ -14,8 +14,8 @@ from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.model_source import serving_stops
 from truetune.generation.server_observations import AnswerEnd, ServerStops
 from truetune.render.template_probes import Probes
-from truetune.serving.adapter_strength import last_message_text_of_prompt
 from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt, TrainingRecord
+from truetune.serving.measure_adapter_effect_on_server import text_of_last_message_or_prompt
 from truetune.serving.prompts_of_known_mistakes import CHAT_FORMATS, MIN_MARK_CHARS
 from truetune.serving.server_client import GREEDY, REJECTED_STATUSES, ServerAnswer, ServerClient
 
@@ -29,7 +29,7 @@ SHOW_SPECIAL_FIELDS = {"skip_special_tokens": False}
 """Makes vLLM and SGLang show control tokens"""
 
 
-def observe_stops(
+def observe_where_server_ends_answers(
     client: ServerClient,
     record: TrainingRecord,
     probes: Probes,
@@ -64,11 +64,13 @@ def observe_stops(
                 _describe_answer_end(answer, prompt.question, markers, own_tokens, own_text)
             )
     for trained in asked if not expected else ():
-        answer = _ask_greedily_showing_control_tokens(client, trained.chat, ANSWER_TOKENS)
+        answer = _ask_greedily_showing_control_tokens(
+            client, trained.as_chat_request_body, ANSWER_TOKENS
+        )
         if not answer.refusal:
             endings.append(
                 _describe_answer_end(
-                    answer, last_message_text_of_prompt(trained), markers, None, None
+                    answer, text_of_last_message_or_prompt(trained), markers, None, None
                 )
             )
     # What the model's own files name: a server that reads them ends there.
@@ -126,7 +128,9 @@ def _list_texts_that_end_turns(probes: Probes) -> list[str]:
     )
     ends = {str(probes.tokenizer.backend.id_to_token(id)) for id in serving_stops(probes.tokenizer)}
     formats = [
-        format.mark for format in CHAT_FORMATS.values() if len(format.mark) >= MIN_MARK_CHARS
+        format.user_message_beginning
+        for format in CHAT_FORMATS.values()
+        if len(format.user_message_beginning) >= MIN_MARK_CHARS
     ]
     return [*turn, *sorted(ends - set(turn)), *formats]
 

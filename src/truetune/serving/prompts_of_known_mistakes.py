@@ -48,7 +48,7 @@ class ChatFormat:
         return self.head + "".join(written) + self.tail
 
     @property
-    def mark(self) -> str:
+    def user_message_beginning(self) -> str:
         """The text that begins a user's message."""
         return self.messages[1].partition("{}")[0].strip()
 
@@ -85,7 +85,7 @@ CHAT_FORMATS = {
 }
 
 
-def list_prompt_variants(
+def list_mistakes_with_ids_that_differ(
     trained: TrainedPrompt, probes: Probes, base: Probes | None = None
 ) -> Iterator[tuple[str, list[int]]]:
     """(mistake, the ids that it makes) of a prompt, for each mistake whose ids differ from the
@@ -93,16 +93,16 @@ def list_prompt_variants(
     """
     # A variant that is equal to the trained prompt is no mistake for this prompt.
     ids_so_far = {tuple(trained.ids)}
-    for mistake, ids in _list_all_variants(trained, probes, base):
+    for mistake, ids in _mistakes_with_ids_even_if_equal(trained, probes, base):
         if tuple(ids) not in ids_so_far:
             ids_so_far.add(tuple(ids))
             yield mistake, ids
 
 
-def _list_all_variants(
+def _mistakes_with_ids_even_if_equal(
     trained: TrainedPrompt, probes: Probes, base: Probes | None
 ) -> Iterator[tuple[str, list[int]]]:
-    """(mistake, ids) as in `list_prompt_variants`, with those that equal the trained ones: the
+    """(mistake, ids) as in `list_mistakes_with_ids_that_differ`, with those that equal the trained ones: the
     likeliest first, for controls are taken from the beginning.
     """
     ids, bos = trained.ids, probes.tokenizer.special.get("bos")
@@ -122,12 +122,12 @@ def _list_all_variants(
             f"BOS ({bos.token}) is put before a prompt that was trained without one",
             [bos.id, *ids],
         )
-    for mistake, text in _texts_of_known_mistakes(trained, probes, base):
+    for mistake, text in _mistakes_with_texts_they_make(trained, probes, base):
         if text is not None:
             yield mistake, encoded(text)
 
 
-def _texts_of_known_mistakes(
+def _mistakes_with_texts_they_make(
     trained: TrainedPrompt, probes: Probes, base: Probes | None
 ) -> Iterator[tuple[str, str | None]]:
     """(mistake, the text that it makes); None where a template can't make it."""
@@ -194,7 +194,7 @@ def _render_prompt_with_change(
     probes: Probes, trained: TrainedPrompt, *, add_generation_prompt: bool = True, **other: Any
 ) -> str | None:
     """The text that a template makes of the prompt, with something changed; None where it refuses."""
-    chat = {**trained.chat, **other}
+    chat = {**trained.as_chat_request_body, **other}
     template = probes.template_for(has_tools=bool(chat["tools"]))
     if template is None:
         return None
@@ -222,7 +222,7 @@ def guess_cause_at_difference(
         on_server: what the server has there.
         whole: all of the server's prompt.
     """
-    name = _format_recognised_by_mark(whole, trained.text)
+    name = _name_format_whose_mark_is_only_in_text(whole, trained.text)
     if name:
         return f"it is written in the format of {name}"
     if _DATE.search(in_training) and _DATE.search(on_server):
@@ -239,11 +239,15 @@ def guess_cause_at_difference(
     return ""
 
 
-def _format_recognised_by_mark(text: str, trained: str) -> str:
+def _name_format_whose_mark_is_only_in_text(text: str, trained: str) -> str:
     """The well-known format whose mark stands in a text, and not in the trained one; empty where none is."""
     for name, format in CHAT_FORMATS.items():
-        is_telling = len(format.mark) >= MIN_MARK_CHARS
-        if is_telling and format.mark in text and format.mark not in trained:
+        is_telling = len(format.user_message_beginning) >= MIN_MARK_CHARS
+        if (
+            is_telling
+            and format.user_message_beginning in text
+            and format.user_message_beginning not in trained
+        ):
             return name
     return ""
 

@@ -78,7 +78,9 @@ class ServerClient:
             )
         )
 
-    def complete(self, ids: Sequence[int], text: str, tokens: int, **fields: Any) -> ServerAnswer:
+    def complete_exact_ids(
+        self, ids: Sequence[int], text: str, tokens: int, **fields: Any
+    ) -> ServerAnswer:
         """Have the server complete exactly these ids, and give its answer; a refusal where it can't be given them."""
         forms = {"ids": list(ids), "text": text}
         if self.bos and text.startswith(self.bos):
@@ -105,7 +107,9 @@ class ServerClient:
                 return answer
         return answer
 
-    def all(self, requests: Sequence[Callable[[], ServerAnswer]]) -> list[ServerAnswer]:
+    def send_all_concurrently(
+        self, requests: Sequence[Callable[[], ServerAnswer]]
+    ) -> list[ServerAnswer]:
         """Send many requests at the same time, and give all their answers in their order."""
         return map_concurrently(lambda request, _: request(), requests, self.concurrency)
 
@@ -116,7 +120,7 @@ def _read_answer(reply: Reply) -> ServerAnswer:
     """
     choice = next(iter(list_field(reply.body, "choices")), None)
     if reply.status != 200 or not isinstance(choice, dict):
-        return ServerAnswer(refusal=reply.refusal)
+        return ServerAnswer(refusal=reply.refusal_message_in_one_line)
     usage = reply.body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     message = choice.get("message")

@@ -168,7 +168,7 @@ class Setting(NamedTuple):
         """The last part of the setting's place, `r` of `training.lora.r`."""
         return self.place[-1]
 
-    def written(self, value: str) -> str:
+    def as_one_line_yaml(self, value: str) -> str:
         """The setting with a value as YAML in one line: `training: {lora: {r: 16}}`."""
         *groups, name = self.place
         return "".join(f"{group}: {{" for group in groups) + f"{name}: {value}" + "}" * len(groups)
@@ -185,7 +185,7 @@ def advise_unknown_setting(place: Sequence[str], value: Any) -> str:
     name = str(place[-1]).lower().replace("-", "_")
     inside = tuple(place[:-1])
     return (
-        _advise_other_place(name, inside, value)
+        _advise_right_place_for_setting(name, inside, value)
         or _advise_for_name_of_other_stack(name, value)
         or _advise_misspelt_name(name, inside)
         or _advise_trainer_argument(name, value)
@@ -204,7 +204,7 @@ def all_settings() -> tuple[Setting, ...]:
     )
 
 
-def _advise_other_place(name: str, inside: tuple[str, ...], value: Any) -> str:
+def _advise_right_place_for_setting(name: str, inside: tuple[str, ...], value: Any) -> str:
     """Advice to write the setting of that name at its own place (`learning_rate` under `training`);
     empty if there is none.
     """
@@ -218,7 +218,7 @@ def _advise_other_place(name: str, inside: tuple[str, ...], value: Any) -> str:
     ]
     return next(
         (
-            f"write {setting.written(_as_short_yaml(value))}"
+            f"write {setting.as_one_line_yaml(_as_short_yaml(value))}"
             for setting in places
             if setting.place[:-1] != inside
         ),
@@ -239,7 +239,7 @@ def _advise_for_name_of_other_stack(name: str, value: Any) -> str:
     if name not in FIELD_OF_OTHER_NAME:
         return ""
     setting = Setting(tuple(FIELD_OF_OTHER_NAME[name].split(".")))
-    return f"write {setting.written(_as_short_yaml(value))}"
+    return f"write {setting.as_one_line_yaml(_as_short_yaml(value))}"
 
 
 def _advise_misspelt_name(name: str, inside: tuple[str, ...]) -> str:

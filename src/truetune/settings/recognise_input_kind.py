@@ -29,7 +29,7 @@ from truetune.settings.stacks.read_config_of_any_stack import (
     DEEPSPEED,
     advise_how_to_identify,
     identify_stack,
-    name_file_without_run_settings,
+    name_kind_of_file_without_run_settings,
 )
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import did_you_mean_path
@@ -222,7 +222,7 @@ def _names_in_folder(folder: Path) -> set[str]:
 
 def _holds_training_log(folder: Path, names: set[str]) -> bool:
     """Does a folder hold a training log: of the trainer, TensorBoard, W&B, or in rows?"""
-    if "trainer_state.json" in names or any(map(_is_curve_file, names)):
+    if "trainer_state.json" in names or any(map(_is_tensorboard_or_wandb_file, names)):
         return True
     for name, pattern in LOG_FOLDERS.items():
         if name in names and next((folder / name).rglob(pattern), None) is not None:
@@ -234,11 +234,13 @@ def _holds_training_log(folder: Path, names: set[str]) -> bool:
             return True
     # Last, because these files are opened.
     return any(
-        _is_log(folder / name) for name in sorted(names) if Path(name).suffix in (".jsonl", ".csv")
+        _do_first_rows_look_like_training_log(folder / name)
+        for name in sorted(names)
+        if Path(name).suffix in (".jsonl", ".csv")
     )
 
 
-def _is_curve_file(name: str) -> bool:
+def _is_tensorboard_or_wandb_file(name: str) -> bool:
     """Is it an event file of TensorBoard or W&B?"""
     return TENSORBOARD_FILE.fullmatch(name) is not None or name.endswith(".wandb")
 
@@ -264,7 +266,11 @@ def _may_hold_rows(path: Path) -> bool:
     if suffix in TABLE_SUFFIXES:
         return True
     if suffix in ROW_SUFFIXES:
-        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_other_run_quantities(path)
+        is_log = (
+            _do_first_rows_look_like_training_log(path)
+            or _is_nvidia_smi_csv(path)
+            or _is_table_of_other_run_quantities(path)
+        )
         return path.suffix in COMPRESSED or not is_log
     return suffix == ".json" and (path.suffix in COMPRESSED or _read_head(path).lstrip()[:1] == "[")
 
@@ -323,7 +329,11 @@ def _recognise_by_name_or_first_rows(path: Path) -> InputKind | None:
     if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
         return "data"
     if suffix in ROW_SUFFIXES:
-        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_other_run_quantities(path)
+        is_log = (
+            _do_first_rows_look_like_training_log(path)
+            or _is_nvidia_smi_csv(path)
+            or _is_table_of_other_run_quantities(path)
+        )
         return "log" if is_log else "data"
     return None
 
@@ -332,14 +342,14 @@ def _is_log_by_name(path: Path, suffix: str) -> bool:
     """Does the name of a file say that it is a log, and is a console log not empty?"""
     # An empty console log has no curves: it continues, and the error says that it is empty.
     has_console_text = suffix in CONSOLE_SUFFIXES and path.stat().st_size > 0
-    return _is_curve_file(path.name) or suffix == ".wandb" or has_console_text
+    return _is_tensorboard_or_wandb_file(path.name) or suffix == ".wandb" or has_console_text
 
 
 def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None) -> InputKind:
     """A file that begins with a JSON object: rows one a line, the trainer's log, or settings."""
     first, _, rest = head.partition("\n")
     if rest.lstrip()[:1] == "{" and _parse_json_or_none(first) is not None:
-        return "log" if _is_log(path) else "data"
+        return "log" if _do_first_rows_look_like_training_log(path) else "data"
     if '"log_history"' in head or path.name == "trainer_state.json":
         return "log"
     if path.stat().st_size > located_document.MAX_CONFIG_BYTES:
@@ -358,7 +368,7 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     stack = identify_stack(value, path, trained_by)
     if stack is not None:
         return stack
-    foreign = name_file_without_run_settings(value)
+    foreign = name_kind_of_file_without_run_settings(value)
     launch_kind = LAUNCH_FILE_KINDS.get(foreign or "")
     if launch_kind is not None:
         return launch_kind
@@ -393,7 +403,7 @@ def _holds_list_of_rows(value: Any) -> bool:
     )
 
 
-def _is_gpu_table(path: Path) -> bool:
+def _is_nvidia_smi_csv(path: Path) -> bool:
     """Is it what `nvidia-smi --query-gpu` writes as CSV, by its columns?"""
     if path.suffix != ".csv" or not path.is_file():
         return False
@@ -401,7 +411,7 @@ def _is_gpu_table(path: Path) -> bool:
     return "memory.used" in columns or "utilization.gpu" in columns
 
 
-def _is_log(path: Path) -> bool:
+def _do_first_rows_look_like_training_log(path: Path) -> bool:
     """Do its first rows hold a loss with a step, an epoch or a learning rate?"""
     if path.suffix in COMPRESSED or not path.is_file():
         return False
@@ -490,7 +500,7 @@ def _describe_unknown_folder(folder: Path) -> str:
 
 def _describe_unknown_file(path: Path, head: str, value: Any = None) -> str:
     """A phrase on a file that is none of the known kinds."""
-    if (name := name_file_without_run_settings(value)) is not None:
+    if (name := name_kind_of_file_without_run_settings(value)) is not None:
         return name
     if isinstance(value, dict) and value:
         return f"the keys {format_name_list(value)}"

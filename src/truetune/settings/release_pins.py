@@ -130,9 +130,9 @@ class Pin:
     is_printed: bool = False
     """An output of the notebook prints it: no file asks for it"""
 
-    def age(self, last: str, gone: str) -> ReleaseAge:
+    def compare_with_removal_window(self, last: str, gone: str) -> ReleaseAge:
         """The age of the releases asked for: `older` if all come before `gone`, `current` if all from it on, else
-        `unknown`.
+        `unknown`, also where the lowest lies between `last` and `gone`.
         """
         if not self.known:
             return "unknown"
@@ -140,14 +140,15 @@ class Pin:
         if lowest is not None and Version(last) < lowest < Version(gone):
             return "unknown"
         if highest is not None and (
-            highest < Version(gone) or (highest == Version(gone) and self._excludes_highest())
+            highest < Version(gone)
+            or (highest == Version(gone) and self._excludes_highest_release())
         ):
             return "older"
         if not self.wanted or (lowest is not None and lowest >= Version(gone)):
             return "current"
         return "unknown"
 
-    def _excludes_highest(self) -> bool:
+    def _excludes_highest_release(self) -> bool:
         """Is the highest release itself left out (`<5`)?"""
         return re.search(r"<(?!=)", self.wanted) is not None
 
@@ -165,19 +166,19 @@ class Pins:
         """The pin of a package; None if nothing asks for it."""
         return self.by_stack.get(stack)
 
-    def age(self, stack: str, last: str, gone: str) -> ReleaseAge:
+    def age_of_asked_releases(self, stack: str, last: str, gone: str) -> ReleaseAge:
         """Are only releases up to `last`, or only from `gone` on, asked for? Unknown if nothing
         asks for the package.
         """
         pin = self.by_stack.get(stack)
-        return "unknown" if pin is None else pin.age(last, gone)
+        return "unknown" if pin is None else pin.compare_with_removal_window(last, gone)
 
     def asks_for_commit(self, stack: str) -> bool:
         """Is a branch or commit asked for, whose release is not known?"""
         pin = self.by_stack.get(stack)
         return pin is not None and not pin.known
 
-    def told(self, stack: str) -> str:
+    def describe_asked_release(self, stack: str) -> str:
         """A phrase on which release is asked for and where; or that no file says it, and which is
         installed here.
         """
@@ -193,9 +194,9 @@ class Pins:
             return f"an output in {pin.file}, line {pin.line}, prints {stack} {printed}"
         return f"{stack} {pin} is asked for in {pin.file}, line {pin.line}"
 
-    def before(self, stack: str, release: str) -> bool:
+    def is_release_surely_before(self, stack: str, release: str) -> bool:
         """Is it sure that a release before this one runs?"""
-        return self.age(stack, release, release) == "older"
+        return self.age_of_asked_releases(stack, release, release) == "older"
 
 
 @lru_cache(maxsize=8)
@@ -231,7 +232,7 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = ""
     printed = {
         stack: pin
         for stack, pin in _pins_of_printed_releases(text, path)
-        if stack not in found or _may_be_printed_release(found[stack], pin)
+        if stack not in found or _can_printed_release_satisfy_pin(found[stack], pin)
     }
     return Pins(_newest_releases_that_unsloth_takes({**around, **found, **printed}))
 
@@ -252,7 +253,7 @@ def _pins_of_printed_releases(text: str, path: str) -> Iterator[tuple[str, Pin]]
         yield _stack_of_package(name), Pin(f"=={release}", path, line, is_printed=True)
 
 
-def _may_be_printed_release(asked: Pin, printed: Pin) -> bool:
+def _can_printed_release_satisfy_pin(asked: Pin, printed: Pin) -> bool:
     """May the release that is printed be what a command asks for?"""
     if not asked.known or not asked.wanted:
         return True
@@ -338,12 +339,12 @@ def _newest_releases_that_unsloth_takes(found: Mapping[str, Pin]) -> dict[str, P
         if given is None or (given.known and not given.wanted):
             assert unsloth is not None
             bounded[stack] = Pin(
-                f"<={_newest_beside_unsloth(unsloth, stack)}", unsloth.file, unsloth.line
+                f"<={_newest_release_beside_unsloth(unsloth, stack)}", unsloth.file, unsloth.line
             )
     return bounded
 
 
-def _newest_beside_unsloth(unsloth: Pin, stack: str) -> str:
+def _newest_release_beside_unsloth(unsloth: Pin, stack: str) -> str:
     """The newest release of a package that can be installed beside these releases of unsloth."""
     _, highest = _release_bounds(unsloth.wanted)
     releases = HIGHEST_WITH_UNSLOTH[stack]

@@ -18,22 +18,24 @@ class RemovalWindow(NamedTuple):
     last: str
     gone: str
 
-    def is_exact(self) -> bool:
+    def are_both_releases_consecutive(self) -> bool:
         """Do the two releases follow each other? Of transformers not every release was read."""
         return self not in BETWEEN_NOT_READ
 
-    def since(self, package: str) -> str:
+    def describe_since_when_name_is_gone(self, package: str) -> str:
         """Since which release the name is gone, as a phrase, as far as is known."""
         return (
             f"in {package} {self.gone} and later"
-            if self.is_exact()
+            if self.are_both_releases_consecutive()
             else f"since a {package} after {self.last}"
         )
 
-    def right(self, package: str) -> str:
+    def describe_until_when_name_is_valid(self, package: str) -> str:
         """Up to which release the name is right (valid), as a phrase, as far as is known."""
         return (
-            f"before {package} {self.gone}" if self.is_exact() else f"up to {package} {self.last}"
+            f"before {package} {self.gone}"
+            if self.are_both_releases_consecutive()
+            else f"up to {package} {self.last}"
         )
 
 

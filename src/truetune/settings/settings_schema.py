@@ -62,11 +62,11 @@ def build_settings_schema() -> dict[str, Any]:
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]
-    said: dict[str, Any] = _schema_with_descriptions_unwrapped({**made, "title": SCHEMA_TITLE})
+    said: dict[str, Any] = _remove_line_breaks_in_descriptions({**made, "title": SCHEMA_TITLE})
     return {"$schema": SCHEMA_DIALECT, **said}
 
 
-def is_schema_file(path: Path) -> bool:
+def is_truetune_settings_schema_file(path: Path) -> bool:
     """Does this file hold truetune's schema of settings, of any version? Raises OSError, ValueError."""
     value = parse_json(path.read_bytes(), RESULT)
     return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (
@@ -85,17 +85,17 @@ def _without_key(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
 
-def _schema_with_descriptions_unwrapped(value: Any) -> Any:
+def _remove_line_breaks_in_descriptions(value: Any) -> Any:
     """The schema with the line breaks of the source taken out of its descriptions."""
     if isinstance(value, list):
-        return [_schema_with_descriptions_unwrapped(item) for item in value]
+        return [_remove_line_breaks_in_descriptions(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
         key: (
             " ".join(item.split())
             if key == "description" and isinstance(item, str)
-            else _schema_with_descriptions_unwrapped(item)
+            else _remove_line_breaks_in_descriptions(item)
         )
         for key, item in value.items()
     }

@@ -23,8 +23,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from truetune.source import evaluate_constant_expressions, infer_object_types
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.name_bindings_in_scopes import FUNCTIONS, Binding, Scope, Scopes
-from truetune.source.resolved_calls import Call
 from truetune.source.settings_files_as_expressions import SettingsFiles
 from truetune.source.shorten_qualified_names import (
     iterate_assigned_attributes,
@@ -90,6 +90,8 @@ class DataFlow:
             tuple[ast.AST, Scope, str], evaluate_constant_expressions.WrittenDict
         ] = {}
         """Kept by evaluate_constant_expressions.py"""
+        self.dicts_being_resolved: set[ast.AST] = set()
+        """Literals whose entries evaluate_constant_expressions.py is reading"""
         # The tables above and below belong to other modules. They stand here, because they must live as long as the
         # trees whose nodes are their keys.
         self.known_values: dict[ast.AST, Any] = {}
@@ -149,7 +151,7 @@ class DataFlow:
         if imported is not None:
             return self._links.definitions_of_import(imported, attributes)
         # A name that nothing binds may come from a star; one that is bound hides what a star brought.
-        scope = self.scopes.of[name].of_file
+        scope = self.scopes.of[name].enclosing_file_scope
         if not scope.stars or self.scopes.bindings_that_reach(name):
             return ()
         return self._links.definitions_of_star_import(scope, name.id, attributes)
@@ -164,7 +166,7 @@ class DataFlow:
         imported = _import_among_bindings(self.scopes.bindings_that_reach(base))
         return None if imported is None else _join_base_and_attributes(imported.target, attributes)
 
-    def links(self, node: ast.expr) -> tuple[ImportedName, ...]:
+    def definitions_in_other_files(self, node: ast.expr) -> tuple[ImportedName, ...]:
         """The definitions in other judged files that a name, or an attribute of a module, stands
         for.
         """
@@ -241,7 +243,7 @@ class DataFlow:
                 keywords[keyword.arg] = keyword.value
                 continue
             # `**settings`: its entries are arguments like any other, as far as they are known.
-            entries, whole = evaluate_constant_expressions.entries_passed_by_double_star(
+            entries, whole = evaluate_constant_expressions.double_star_entries_without_removed_keys(
                 self, keyword.value
             )
             keywords.update(entries)
@@ -271,7 +273,7 @@ class DataFlow:
         waiting = [(start, 0)]
         while waiting and len(origins) < MAX_ORIGINS:
             origin, depth = waiting.pop()
-            steps = self._step_back(origin) if depth < MAX_STEPS else iter((origin,))
+            steps = self._origins_one_step_back(origin) if depth < MAX_STEPS else iter((origin,))
             next_ones = list(islice(steps, MAX_BRANCHES + 1))
             if len(next_ones) > MAX_BRANCHES:
                 origins[origin] = None
@@ -286,17 +288,15 @@ class DataFlow:
             origins[start] = None
         return tuple(origins) or (start,)
 
-    def calls_passed(self, node: ast.AST) -> frozenset[ast.Call]:
+    def calls_value_passes_from_origins(self, node: ast.AST) -> frozenset[ast.Call]:
         """The calls of the files' own functions that an expression's value passes on the way from
         its origins. Two names with one origin are two objects if each got it by a call of its own.
-
-        Two names with one origin are two objects where each got it by a call of its own.
         """
         # Steps are not counted as in `_all_origins`: what was seen bounds them.
         seen = {Origin(node)}
         waiting = [Origin(node)]
         while waiting and len(seen) < MAX_BRANCHES:
-            for following in islice(self._step_back(waiting.pop()), MAX_BRANCHES):
+            for following in islice(self._origins_one_step_back(waiting.pop()), MAX_BRANCHES):
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
@@ -306,7 +306,7 @@ class DataFlow:
             if isinstance(one.node, ast.Call) and self._returned_values(one.node)
         )
 
-    def _step_back(self, origin: Origin) -> Iterator[Origin]:
+    def _origins_one_step_back(self, origin: Origin) -> Iterator[Origin]:
         """What an origin is made of, one step back; the origin itself if it can be followed no
         further.
         """
@@ -321,18 +321,23 @@ class DataFlow:
         elif isinstance(node, ast.Attribute):
             yield from self._step_back_from_attribute(node, path) or [origin]
         else:
-            values = self._expressions_it_may_equal(node)
+            values = self._expressions_that_value_may_come_from(node)
             yield from [Origin(value, path) for value in values] or [origin]
 
     def _step_back_from_attribute(self, node: ast.Attribute, path: tuple[int, ...]) -> list[Origin]:
         """What `self.x`, `module.x` or an entry of settings is bound to; empty if that is not
         known.
         """
-        assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
+        assigned = [
+            Origin(value, (*where, *path))
+            for value, where in self.values_assigned_to_attribute(node)
+        ]
         assigned = assigned or self._origins_in_other_files(node, path)
-        return assigned or [Origin(one, path) for one in self._setting_from_file(node)]
+        return assigned or [
+            Origin(one, path) for one in self._value_of_attribute_in_settings_file(node)
+        ]
 
-    def _expressions_it_may_equal(self, node: ast.AST) -> Iterable[ast.expr]:
+    def _expressions_that_value_may_come_from(self, node: ast.AST) -> Iterable[ast.expr]:
         """The expressions, one step back, whose value an expression may have: both arms of `a if x
         else b`, what calls give for a parameter, what a called function returns. Empty if none is
         known.
@@ -346,7 +351,7 @@ class DataFlow:
         if isinstance(node, ast.arg):
             return self.arguments_given(node)
         if isinstance(node, ast.Subscript):
-            return self._literal_items_of_subscript(node)
+            return self._item_that_subscript_takes_of_literal(node)
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
             return self._returned_values(node)
         return ()
@@ -365,7 +370,7 @@ class DataFlow:
         """What an imported name, or an attribute of an imported module, is bound to in the file
         that defines it.
         """
-        links = [link for link in self.links(node) if not link.rest]
+        links = [link for link in self.definitions_in_other_files(node) if not link.rest]
         if any(link.binding in self._bindings_replaced_by_other_files for link in links):
             return []  # which of the two values holds depends on the order in which the files run
         return [self._origin_of_binding(link.binding, path) for link in links]
@@ -380,7 +385,10 @@ class DataFlow:
         stores = (node for node in self.scopes.order if isinstance(node, ast.Attribute))
         changed = (node for node in stores if isinstance(node.ctx, ast.Store))
         return frozenset(
-            link.binding for node in changed for link in self.links(node) if not link.rest
+            link.binding
+            for node in changed
+            for link in self.definitions_in_other_files(node)
+            if not link.rest
         )
 
     def _origin_of_binding(self, binding: Binding, path: tuple[int, ...]) -> Origin:
@@ -393,7 +401,7 @@ class DataFlow:
             return Origin(_node_of_name_in_import(binding), path)
         return Origin(binding.node, path)
 
-    def _literal_items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
+    def _item_that_subscript_takes_of_literal(self, node: ast.Subscript) -> Iterator[ast.expr]:
         """What `x[0]` or `x["key"]` is, where `x` is a literal list, tuple or dictionary."""
         if not isinstance(node.slice, ast.Constant):
             return
@@ -411,18 +419,22 @@ class DataFlow:
                     yield entries[key]
                 return  # the entries are those of all origins already, not of this one
 
-    def _setting_from_file(self, node: ast.Attribute) -> Iterator[ast.expr]:
+    def _value_of_attribute_in_settings_file(self, node: ast.Attribute) -> Iterator[ast.expr]:
         """The value of `cfg.model.name`, if `cfg` was read from a file of settings."""
         # Most attributes are of objects whose origins need not be followed.
-        for origin in self.origins(node.value) if self.settings_files.may_be_read else ():
+        for origin in (
+            self.origins(node.value)
+            if self.settings_files.do_scripts_import_settings_reader
+            else ()
+        ):
             if isinstance(origin.node, ast.Dict) and not origin.path and not origin.element:
-                if self.settings_files.home_of(origin.node) is not None:
+                if self.settings_files.settings_file_of_node(origin.node) is not None:
                     entries = evaluate_constant_expressions.resolve_dict_entries(
                         self, node.value
                     ).by_name
                     yield from (entries[node.attr],) if node.attr in entries else ()
 
-    def function(
+    def function_that_expression_names(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
         """The function of the file that an expression names; None if it names none."""
@@ -440,7 +452,7 @@ class DataFlow:
 
         `function` does not ask where an object was made, for origins are found with its help.
         """
-        function = self.function(node)
+        function = self.function_that_expression_names(node)
         if function is not None or not isinstance(node, ast.Attribute):
             return function
         owners = {
@@ -479,16 +491,18 @@ class DataFlow:
 
     def _returned_values(self, node: ast.Call) -> list[ast.expr]:
         """What a call of a function of the files may return; empty for any other."""
-        settings = self.settings_files.read_by(self, node)
+        settings = self.settings_files.settings_read_by_call(self, node)
         if settings is not None:
             return [settings]
-        function = self.function(node.func) if not self.name(node.func) else None
+        function = (
+            self.function_that_expression_names(node.func) if not self.name(node.func) else None
+        )
         if isinstance(function, ast.Lambda):
             return [function.body]
-        return self.returns.get(function, []) if function else []
+        return self.returned_expressions_by_function.get(function, []) if function else []
 
     @cached_property
-    def returns(self) -> dict[ast.AST, list[ast.expr]]:
+    def returned_expressions_by_function(self) -> dict[ast.AST, list[ast.expr]]:
         """Function -> the expressions that its `return` statements return."""
         returned_by: dict[ast.AST, list[ast.expr]] = {}
         for node in self.scopes.order:
@@ -514,19 +528,19 @@ class DataFlow:
         function = self.scopes.parent[arguments]
         position = self._position_of_parameter_in_calls(function, arguments, parameter)
         values: list[ast.expr] = []
-        for call in self.calls_of(function):
+        for call in self.calls_of_function_or_class(function):
             value = _argument_by_name_or_position(call, position, parameter.arg)
             if value is not None:
                 values.append(value)
         # A default counts only where nobody gives the argument: the script's own calls are how it is run.
-        if values or self.is_given_by_trainer(parameter):
+        if values or self.is_callback_parameter_from_trainer(parameter):
             return values
         default = evaluate_constant_expressions.default_of_parameter(arguments, parameter)
         if default is None:
             default = self.settings_files.settings_given_by_hydra(self, function)
         return [] if default is None else [default]
 
-    def is_given_by_trainer(self, parameter: ast.arg) -> bool:
+    def is_callback_parameter_from_trainer(self, parameter: ast.arg) -> bool:
         """Is it a parameter of a callback's method, which a trainer calls: `on_evaluate(..., model=None)`?"""
         function = self.scopes.parent.get(self.scopes.parent[parameter])
         owner = self.scopes.of[function].node if function is not None else None
@@ -545,9 +559,9 @@ class DataFlow:
         has_self = is_method and names[0] in ("self", "cls")
         return names.index(parameter.arg) - has_self
 
-    def calls_of(self, function: ast.AST) -> list[ast.Call]:
+    def calls_of_function_or_class(self, function: ast.AST) -> list[ast.Call]:
         """The calls, in any file, that may be of this function, or that make one of this class."""
-        certain, by_attribute = self._calls_by_target
+        certain, by_attribute = self._calls_by_function_and_by_attribute
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
@@ -555,11 +569,13 @@ class DataFlow:
             if getattr(function, "name", "") == "__init__":
                 sites = sites + certain.get(scope.node, [])
             # Of `trainer.step()` the class is not known mostly, so within its file a method's name stands for it.
-            return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
+            return sites + by_attribute.get(
+                (scope.enclosing_file_scope, getattr(function, "name", "")), []
+            )
         return sites
 
     @cached_property
-    def _calls_by_target(
+    def _calls_by_function_and_by_attribute(
         self,
     ) -> tuple[dict[ast.AST, list[ast.Call]], dict[tuple[Scope, str], list[ast.Call]]]:
         """Function or class -> the calls that name it, in any file; file and attribute -> the calls of that attribute
@@ -577,13 +593,15 @@ class DataFlow:
             for function in functions:
                 certain.setdefault(function, []).append(node)
             if not functions and isinstance(node.func, ast.Attribute):
-                key = (self.scopes.of[node].of_file, node.func.attr)
+                key = (self.scopes.of[node].enclosing_file_scope, node.func.attr)
                 by_attribute.setdefault(key, []).append(node)
         return certain, by_attribute
 
     def _callables_certainly_named(self, called: ast.expr) -> list[ast.AST]:
         """The functions and classes that are certainly meant by the name in a call."""
-        bindings = [link.binding for link in self.links(called) if not link.rest]
+        bindings = [
+            link.binding for link in self.definitions_in_other_files(called) if not link.rest
+        ]
         if isinstance(called, ast.Name):
             bindings += self.scopes.bindings_that_reach(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
@@ -639,7 +657,7 @@ class DataFlow:
 
     def _class_named_by_bindings_alone(self, node: ast.expr) -> ast.ClassDef | None:
         """The one class of the files that a name means, by its bindings alone."""
-        bindings = [link.binding for link in self.links(node) if not link.rest]
+        bindings = [link.binding for link in self.definitions_in_other_files(node) if not link.rest]
         if isinstance(node, ast.Name):
             bindings += self.scopes.bindings_that_reach(node)
         classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
@@ -661,7 +679,9 @@ class DataFlow:
         if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
             return []
         owner = self.class_around(node)
-        return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
+        return (
+            self.values_set_to_class_attributes.get(owner, {}).get(node.attr, []) if owner else []
+        )
 
     def _method_of_self(
         self, called: ast.Attribute
@@ -672,7 +692,7 @@ class DataFlow:
         owner = self.class_around(called)
         return self._functions_in_class_body_by_name(owner).get(called.attr) if owner else None
 
-    def assigned(self, node: ast.Attribute) -> list[AssignedValue]:
+    def values_assigned_to_attribute(self, node: ast.Attribute) -> list[AssignedValue]:
         """The values that `self.x` is set to anywhere in its class, or `Class.x` in the class's
         body; fields of a dataclass as its calls give them.
         """
@@ -685,7 +705,9 @@ class DataFlow:
         if is_self:
             return values_that_reach_read(self.scopes, node, self.assigned_to_self(node))
         owner = self.class_of_object(node.value)
-        return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
+        return (
+            self.values_set_to_class_attributes.get(owner, {}).get(node.attr, []) if owner else []
+        )
 
     def _values_calls_give_for_field(self, node: ast.Attribute) -> list[AssignedValue]:
         """What the calls that made a dataclass give for a field; empty where one is not seen, or it is set later.
@@ -696,7 +718,7 @@ class DataFlow:
             return []
         is_self = isinstance(node.value, ast.Name) and node.value.id == "self"
         makers = (
-            self._calls_that_make_self(node)
+            self._calls_that_make_class_around_node(node)
             if is_self
             else [origin.node for origin in self.origins(node.value)]
         )
@@ -746,7 +768,11 @@ class DataFlow:
         sets them. Fields that are set later, or by no one, are left out.
         """
         is_self = isinstance(node, ast.Name) and node.id == "self"
-        makers = self._calls_that_make_self(node) if is_self else self._calls_that_make_object(node)
+        makers = (
+            self._calls_that_make_class_around_node(node)
+            if is_self
+            else self._calls_that_make_object(node)
+        )
         owners = {self._first_class_among_origins(maker.func) for maker in makers}
         owner = owners.pop() if len(owners) == 1 else None
         if owner is None:
@@ -772,10 +798,10 @@ class DataFlow:
         makers = [one.node for one in origins if isinstance(one.node, ast.Call) and not one.path]
         return makers if len(makers) == len(origins) else []
 
-    def _calls_that_make_self(self, node: ast.expr) -> list[ast.Call]:
+    def _calls_that_make_class_around_node(self, node: ast.expr) -> list[ast.Call]:
         """The calls that make objects of the class around a node."""
         owner = self.class_around(node)
-        return [] if owner is None else self.calls_of(owner)
+        return [] if owner is None else self.calls_of_function_or_class(owner)
 
     def _annotated_fields(self, owner: ast.ClassDef, depth: int = 0) -> dict[str, ast.expr | None]:
         """Field -> its default, None where it has none; those of the bases first, as a dataclass takes them."""
@@ -831,7 +857,7 @@ class DataFlow:
         return next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
 
     @cached_property
-    def attributes(self) -> dict[ast.AST, dict[str, list[AssignedValue]]]:
+    def values_set_to_class_attributes(self) -> dict[ast.AST, dict[str, list[AssignedValue]]]:
         """Class -> attribute -> the expressions that it is set to."""
         attributes: dict[ast.AST, dict[str, list[AssignedValue]]] = {}
         for node in self.scopes.order:
@@ -871,7 +897,7 @@ class DataFlow:
             else evaluate_constant_expressions.evaluate_constant(self, node)
         )
 
-    def entries(self, node: ast.AST) -> tuple[dict[str, ast.expr], bool]:
+    def dict_entries_and_if_complete(self, node: ast.AST) -> tuple[dict[str, ast.expr], bool]:
         """The entries of a dictionary by name, and whether they are all."""
         return evaluate_constant_expressions.resolve_dict_entries(self, node)
 

@@ -22,7 +22,7 @@ whose parsing takes gigabytes."""
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def decode_source(data: bytes, path: str) -> tuple[str, str]:
+def decode_source_with_codec(data: bytes, path: str) -> tuple[str, str]:
     """The text (with its line ends, without a byte order mark) and the codec that writes it back.
 
     Raises DataError.

@@ -216,7 +216,7 @@ def _evaluate_binary(node: ast.BinOp, left: Any, right: Any) -> Any:
     )
     if isinstance(node.op, ast.Div) and isinstance(left, str) and isinstance(right, str):
         return os.path.join(left, right)  # two paths, for plain texts can't be divided
-    if not numbers and not _are_short_texts_or_lists(node, left, right):
+    if not numbers and not _is_concatenation_of_short_operands(node, left, right):
         return UNKNOWN
     try:
         return ARITHMETIC[type(node.op)](left, right)
@@ -224,7 +224,7 @@ def _evaluate_binary(node: ast.BinOp, left: Any, right: Any) -> Any:
         return UNKNOWN
 
 
-def _are_short_texts_or_lists(node: ast.BinOp, left: Any, right: Any) -> bool:
+def _is_concatenation_of_short_operands(node: ast.BinOp, left: Any, right: Any) -> bool:
     """Are these two texts or two lists that `+` joins, and short enough?"""
     texts = isinstance(left, str) and isinstance(right, str)
     lists = isinstance(left, list) and isinstance(right, list)
@@ -262,11 +262,11 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
         # A function that returns a dictionary may set entries before it does.
         return _add_writes_wherever_dict_was_made(flow, literal, entries)
     if flow.scopes.of[literal] is flow.scopes.of[node]:
-        return _add_writes_before_use(flow, node, literal, entries)
+        return _add_dict_writes_before_use(flow, node, literal, entries)
     return _add_writes_wherever_dict_was_made(flow, literal, entries)
 
 
-def entries_passed_by_double_star(flow: DataFlow, node: ast.expr) -> DictEntries:
+def double_star_entries_without_removed_keys(flow: DataFlow, node: ast.expr) -> DictEntries:
     """The entries that `**d` passes to a call: without those that `d.pop("x")` or `del d["x"]`
     takes out under that name.
     """
@@ -361,7 +361,7 @@ class WrittenDict:
     """Where its name was used last"""
 
 
-def _add_writes_before_use(
+def _add_dict_writes_before_use(
     flow: DataFlow, name: ast.Name, literal: ast.Dict | ast.Call, first: DictEntries
 ) -> DictEntries:
     """The entries with those set between the dictionary's literal and the use of the name.
@@ -374,7 +374,7 @@ def _add_writes_before_use(
     if so_far is None or so_far.line > name.lineno:
         so_far = WrittenDict(first, 0, 0)
     by_name, whole = dict(so_far.entries.by_name), so_far.entries.whole
-    writes = _collect_writes_by_name(flow).get((scope, name.id), [])
+    writes = _collect_dict_writes_by_name(flow).get((scope, name.id), [])
     number = so_far.writes
     while number < len(writes) and writes[number].lineno <= name.lineno:
         # What is written before the literal belongs to an earlier dictionary of this name.
@@ -400,21 +400,28 @@ def _add_writes_wherever_dict_was_made(
 
     Which of these come before the call is not asked: a key that is set anywhere may be there.
     """
+    if literal in flow.dicts_being_resolved:
+        # A recursive function updates its dictionary by what it returns itself: `out.update(flatten(value))`.
+        return DictEntries(first.by_name, False)
     by_name, whole = dict(first.by_name), first.whole
-    for write in _collect_writes_by_literal(flow).get(literal, ()):
-        more, is_whole = _dict_entries_set_by_statement(flow, write)
-        by_name.update(more)
-        whole = whole and is_whole
+    flow.dicts_being_resolved.add(literal)
+    try:
+        for write in _collect_dict_writes_by_literal(flow).get(literal, ()):
+            more, is_whole = _dict_entries_set_by_statement(flow, write)
+            by_name.update(more)
+            whole = whole and is_whole
+    finally:
+        flow.dicts_being_resolved.remove(literal)
     return DictEntries(by_name, whole)
 
 
-def _collect_writes_by_literal(flow: DataFlow) -> dict[ast.AST, list[ast.Assign | ast.Call]]:
+def _collect_dict_writes_by_literal(flow: DataFlow) -> dict[ast.AST, list[ast.Assign | ast.Call]]:
     """The statements that set entries of a dictionary, by the literal that it begins as, once per
     file.
     """
     if flow.writes_by_literal is None:
         flow.writes_by_literal = {}
-        for writes in _collect_writes_by_name(flow).values():
+        for writes in _collect_dict_writes_by_name(flow).values():
             for write in writes:
                 base = _dict_name_written_to(write)
                 origins = flow.origins(base) if base is not None else ()
@@ -437,7 +444,9 @@ def _dict_entries_set_by_statement(flow: DataFlow, node: ast.Assign | ast.Call) 
     return DictEntries({**more.by_name, **named}, more.whole and not has_stars)
 
 
-def _collect_writes_by_name(flow: DataFlow) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
+def _collect_dict_writes_by_name(
+    flow: DataFlow,
+) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
     """`d[...] = x` and `d.update(...)` by the scope they stand in and the name of the dictionary, once per file."""
     if flow.dictionary_writes is None:
         flow.dictionary_writes = {}

@@ -67,12 +67,14 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
     if name is None:
         return None
     defaults = [
-        one for one in _defaults_by_name(module, name) if module.flow.value(one) is not UNKNOWN
+        one
+        for one in _defaults_of_options_and_fields(module, name)
+        if module.flow.value(one) is not UNKNOWN
     ]
     # Two parsers of one script, or an option and a field, may differ; which is meant is not seen.
     if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
-    return None if _is_option_given_anywhere(module.path, name) else defaults[0]
+    return None if _is_option_given_in_commands_or_script_text(module.path, name) else defaults[0]
 
 
 def option_name_of_expression(module: Module, node: ast.AST) -> str | None:
@@ -101,17 +103,17 @@ class GivenOption(NamedTuple):
     line: int
 
 
-def option_given_by_commands(module: Module, node: ast.AST) -> GivenOption | None:
+def option_value_from_commands_by_attribute(module: Module, node: ast.AST) -> GivenOption | None:
     """The value that the commands beside the script give for the option that an attribute of parsed
     arguments is.
 
     None where no shell script there starts this one with the option, or two give other values.
     """
     name = option_name_of_expression(module, node)
-    return None if name is None else option_given_to_script(module.path, name)
+    return None if name is None else option_value_from_commands_by_name(module.path, name)
 
 
-def option_given_to_script(script: str, name: str) -> GivenOption | None:
+def option_value_from_commands_by_name(script: str, name: str) -> GivenOption | None:
     """The value that the commands beside a script give for an option of its command line.
 
     Args:
@@ -124,7 +126,7 @@ def option_given_to_script(script: str, name: str) -> GivenOption | None:
     path = Path(script)
     given = [
         GivenOption(_parse_option_value(value), file, line)
-        for file, line, words, _ in commands_starting(path.parent, path.name)
+        for file, line, words, _ in shell_commands_starting_script(path.parent, path.name)
         for spelling in dict.fromkeys((name, name.replace("_", "-")))
         for value in [last_option(words, f"--{spelling}")]
         if value is not None
@@ -136,12 +138,12 @@ def option_given_to_script(script: str, name: str) -> GivenOption | None:
     return given[0]
 
 
-def is_left_out_by_every_command(script: str, name: str) -> bool:
+def is_option_omitted_by_every_command(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, and does none of their commands give the
     option?
     """
     path = Path(script)
-    commands = [one.words for one in commands_starting(path.parent, path.name)]
+    commands = [one.words for one in shell_commands_starting_script(path.parent, path.name)]
     flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
     # A variable of the shell may hold more options.
     return bool(commands) and not any(
@@ -151,16 +153,16 @@ def is_left_out_by_every_command(script: str, name: str) -> bool:
     )
 
 
-def is_switched_on_by_every_command(script: str, name: str) -> bool:
+def is_option_switched_on_by_every_command(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, each by a command that turns the switch on:
     `--flag`, `--flag True`?
     """
     path = Path(script)
-    commands = [one.words for one in commands_starting(path.parent, path.name)]
-    return bool(commands) and all(_turns_switch_on(words, name) for words in commands)
+    commands = [one.words for one in shell_commands_starting_script(path.parent, path.name)]
+    return bool(commands) and all(_command_turns_switch_on(words, name) for words in commands)
 
 
-def _turns_switch_on(words: tuple[str, ...], name: str) -> bool:
+def _command_turns_switch_on(words: tuple[str, ...], name: str) -> bool:
     """Does a command give a switch, and not `False` behind it?"""
     flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
     for place, word in enumerate(words):
@@ -194,7 +196,7 @@ class StartingCommand(NamedTuple):
 
 
 @cached_for_one_call
-def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
+def shell_commands_starting_script(folder: Path, script: str) -> tuple[StartingCommand, ...]:
     """The commands of shell scripts that start a script of a folder, in the order of files and lines.
 
     They are looked for in its own folder, where the script's name counts, and in `scripts`, the folder above and its
@@ -254,14 +256,14 @@ def _is_value_of_parsed_command_line(node: ast.AST) -> bool:
     return call.func.attr in PARSING_METHODS
 
 
-def _defaults_by_name(module: Module, name: str) -> Iterator[ast.expr]:
+def _defaults_of_options_and_fields(module: Module, name: str) -> Iterator[ast.expr]:
     """Defaults of the options and fields of that name, in the script or in a file that runs with it."""
-    for part in module.with_linked:
-        yield from _defaults_of_options(part, name)
-        yield from _defaults_of_fields(part, name)
+    for part in module.self_and_files_run_together:
+        yield from _add_argument_defaults_of_option(part, name)
+        yield from _defaults_of_class_fields_with_name(part, name)
 
 
-def _defaults_of_options(module: Module, name: str) -> Iterator[ast.expr]:
+def _add_argument_defaults_of_option(module: Module, name: str) -> Iterator[ast.expr]:
     """The `default` of each `add_argument` whose flag or `dest` is this name."""
     for call in module.methods("add_argument"):
         default = call.keywords.get("default")
@@ -274,7 +276,7 @@ def _defaults_of_options(module: Module, name: str) -> Iterator[ast.expr]:
             yield default
 
 
-def _defaults_of_fields(module: Module, name: str) -> Iterator[ast.expr]:
+def _defaults_of_class_fields_with_name(module: Module, name: str) -> Iterator[ast.expr]:
     """The default of each field of a class with this name, also of `field(default=...)`."""
     for field in module.nodes(ast.AnnAssign):
         if not isinstance(module.scopes.parent.get(field), ast.ClassDef):
@@ -288,7 +290,7 @@ def _defaults_of_fields(module: Module, name: str) -> Iterator[ast.expr]:
             yield value
 
 
-def _is_option_given_anywhere(path: str, name: str) -> bool:
+def _is_option_given_in_commands_or_script_text(path: str, name: str) -> bool:
     """Does a command beside the script, or in the script's own text, give the option?"""
     flags = tuple(f"--{spelling}" for spelling in {name, name.replace("_", "-")})
     script = Path(path)

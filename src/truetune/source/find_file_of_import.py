@@ -63,7 +63,7 @@ class ImportSearch:
         self._found: dict[tuple[str, int, tuple[str, ...]], FoundFile | None] = {}
 
     @cached_property
-    def _folders(self) -> frozenset[str]:
+    def _file_folders_and_their_ancestors(self) -> frozenset[str]:
         """The folders that hold files, and those around them."""
         folders: set[str] = set()
         for path in self._paths:
@@ -74,10 +74,12 @@ class ImportSearch:
         return frozenset(folders)
 
     @cached_property
-    def _first_names_of_imports(self) -> frozenset[str]:
+    def _importable_top_level_names(self) -> frozenset[str]:
         """The first names that an absolute import of one of the files may have."""
         names = {os.path.basename(path).removesuffix(".py") for path in self._paths}
-        return frozenset(names | {os.path.basename(folder) for folder in self._folders})
+        return frozenset(
+            names | {os.path.basename(folder) for folder in self._file_folders_and_their_ancestors}
+        )
 
     def find(self, importer: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
         """Find the file that a dotted name means.
@@ -91,7 +93,7 @@ class ImportSearch:
             None where it is none of the files.
         """
         # Most imports are of libraries: a set answers these without a search.
-        if not level and (not parts or parts[0] not in self._first_names_of_imports):
+        if not level and (not parts or parts[0] not in self._importable_top_level_names):
             return None
         folder = os.path.dirname(os.path.abspath(importer))
         if not level and parts[0] in NEVER_IN_A_PROJECT:
@@ -126,13 +128,13 @@ class ImportSearch:
         """The file of `from ..parts import x`, from the importer's folder on."""
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
-        return self._find_below_folder(folder, parts, least=0)
+        return self._find_longest_match_below_folder(folder, parts, least=0)
 
     def _find_absolute_import(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
         """The file of `import parts`: in the importer's folder and its `src`, then in those around it."""
         while True:
             for base in (folder, os.path.join(folder, SOURCES_FOLDER)):
-                file = self._find_below_folder(base, parts, least=1)
+                file = self._find_longest_match_below_folder(base, parts, least=1)
                 if file is not None:
                     return file
             # Above what the user named, only the folders of a package are searched: its absolute imports begin at the
@@ -145,7 +147,7 @@ class ImportSearch:
                 return None
             folder = outer
 
-    def _find_below_folder(
+    def _find_longest_match_below_folder(
         self, base: str, parts: tuple[str, ...], *, least: int
     ) -> FoundFile | None:
         """The file below a folder that the longest part of a dotted name means, of at least `least`

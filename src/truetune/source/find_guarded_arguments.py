@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.name_bindings_in_scopes import Binding
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import shorten_library_name
 
 ASKS_WHAT_IS_TAKEN = re.compile(
@@ -43,7 +43,9 @@ ADDED_BY_UNSLOTH = frozenset(
 """Arguments that unsloth writes into TRL's classes (unsloth/models/rl.py, release 2026.10.9)"""
 
 
-def names_by_try_and_if_branches(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
+def qualified_names_over_try_and_if_branches(
+    module: Module, node: ast.expr, depth: int = 0
+) -> frozenset[str]:
     """The qualified names of all that an expression may be, if `try` and `if` import or assign it
     differently.
     """
@@ -57,7 +59,7 @@ def names_by_try_and_if_branches(module: Module, node: ast.expr, depth: int = 0)
             continue
         is_alias = binding.kind == "value" and not binding.path
         if is_alias and isinstance(binding.value, (ast.Name, ast.Attribute)):
-            names |= names_by_try_and_if_branches(module, binding.value, depth + 1)
+            names |= qualified_names_over_try_and_if_branches(module, binding.value, depth + 1)
     name = module.flow.name(node)
     return frozenset(names | {name}) if name is not None else frozenset(names)
 
@@ -74,7 +76,7 @@ def arguments_added_by_subclass(module: Module, call: Call) -> frozenset[str]:
     return frozenset(names)
 
 
-def find_guarded_arguments(module: Module, call: Call) -> frozenset[str]:
+def arguments_guarded_by_support_checks(module: Module, call: Call) -> frozenset[str]:
     """The arguments of a call that the program gives only where it has asked whether they are taken."""
     if _is_retried_after_type_error(module, call) or is_behind_release_or_signature_check(
         module, call.node
@@ -99,7 +101,7 @@ def is_behind_release_or_signature_check(module: Module, node: ast.AST) -> bool:
         if (
             isinstance(parent, (ast.If, ast.IfExp))
             and inner is not parent.test
-            and _tests_release_or_signature(module, parent.test)
+            and _condition_checks_release_or_signature(module, parent.test)
         ):
             return True
         inner = parent
@@ -171,7 +173,7 @@ def _is_literal_text(node: ast.expr, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 
-def _tests_release_or_signature(module: Module, test: ast.expr) -> bool:
+def _condition_checks_release_or_signature(module: Module, test: ast.expr) -> bool:
     """Does a condition look at a release, or at what a class takes?"""
     return ASKS_WHAT_IS_TAKEN.search(ast.unparse(test)) is not None
 

@@ -41,14 +41,14 @@ def find_source_files(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
         path = Path(name)
         if not path.exists():
             raise UsageError(f"{name}: there is no such file or folder{did_you_mean_path(name)}")
-        for file in _walk_folder(path) if path.is_dir() else [path]:
+        for file in _walk_source_files_in_folder(path) if path.is_dir() else [path]:
             resolved = file.resolve()
             if resolved not in seen:
                 seen.add(resolved)
                 yield name, file
 
 
-def _walk_folder(folder: Path) -> Iterator[Path]:
+def _walk_source_files_in_folder(folder: Path) -> Iterator[Path]:
     """The files of a folder and those below it that are read, in order of their names."""
     for root, folders, files in os.walk(folder):
         # Changed in place: `os.walk` continues with what is left of this list.
@@ -59,9 +59,9 @@ def _walk_folder(folder: Path) -> Iterator[Path]:
             and name[0] != "."
             and not Path(root, name, "pyvenv.cfg").exists()
         )
-        yield from filter(_is_source_or_commands, (Path(root, name) for name in sorted(files)))
+        yield from filter(_is_code_or_command_file, (Path(root, name) for name in sorted(files)))
 
 
-def _is_source_or_commands(file: Path) -> bool:
+def _is_code_or_command_file(file: Path) -> bool:
     """Is it code, or a file of commands? The results of lm_eval are told by their content."""
     return file.name[0] != "." and (file.name.endswith(SOURCE_SUFFIXES) or is_command_file(file))

@@ -28,7 +28,7 @@ class IgnoreComment(NamedTuple):
     rules: frozenset[str]
     """Names and codes; empty: all"""
 
-    def covers(self, offset: int, *names: str) -> bool:
+    def suppresses_rule_at_offset(self, offset: int, *names: str) -> bool:
         """Does the comment suppress a finding of a rule with these names at this character of the
         file?
         """
@@ -59,13 +59,13 @@ def find_ignore_comments(module: Module) -> tuple[IgnoreComment, ...]:
 def _ignore_comment_on_line(module: Module, line: int, rules: str) -> IgnoreComment:
     """What a comment on this line covers, with the rules between its brackets."""
     names = frozenset(part.strip() for part in rules.split(",") if part.strip())
-    first, last = _lines_of_statement(module, line)
+    first, last = _first_and_last_line_of_statement(module, line)
     start, end = module.lines.starts[first - 1], module.lines.starts[last - 1]
     end += len(module.lines.line(last).rstrip("\r\n"))
     return IgnoreComment(module.offset_in_file(start), module.offset_in_file(end) + 1, names)
 
 
-def _lines_of_statement(module: Module, line: int) -> tuple[int, int]:
+def _first_and_last_line_of_statement(module: Module, line: int) -> tuple[int, int]:
     """First and last line of the innermost statement, or head of a block, that a line belongs to."""
     best = (line, line)
     for node in module.nodes(ast.stmt):

@@ -50,10 +50,10 @@ class Program:
         self.flow = DataFlow(self.scopes, ImportedNames(self.scopes, paths, imports), paths)
         self._running_with: dict[str, tuple[Module, ...]] = {}
 
-    def home(self, node: ast.AST, otherwise: Module) -> Module:
+    def file_holding_node(self, node: ast.AST, otherwise: Module) -> Module:
         """The file (its home) that a node is in; `otherwise` where no file of the group holds it."""
         scope: Scope | None = self.scopes.inside.get(node) or self.scopes.of.get(node)
-        return otherwise if scope is None else self._module_of[scope.of_file]
+        return otherwise if scope is None else self._module_of[scope.enclosing_file_scope]
 
     def files_in_same_process(self, module: Module) -> tuple[Module, ...]:
         """A file, those that import it, and all that these import: the code that may run in one
@@ -72,7 +72,7 @@ class Program:
             self._running_with[module.path] = tuple(running.values())
         return self._running_with[module.path]
 
-    def files_that_start(self, module: Module) -> tuple[Module, ...]:
+    def entry_files_that_may_reach(self, module: Module) -> tuple[Module, ...]:
         """The files of which a run may reach this one: itself, or those that import it, where they can be started.
 
         A file that nothing imports is started, and so is one that asks whether it is the main one.
@@ -86,7 +86,7 @@ class Program:
         ]
         return tuple(started) or (module,)
 
-    def around(self, module: Module) -> Module:
+    def module_in_own_small_group(self, module: Module) -> Module:
         """The group around a file: the file in a small group of its own, with only those that it runs with, to try
         fixes.
         """

@@ -152,7 +152,7 @@ def _types_of_origin(flow: DataFlow, origin: Origin, depth: int) -> frozenset[st
     if isinstance(node, ast.Call):
         return _types_of_call(flow, node, origin.path, depth)
     if isinstance(node, ast.arg):
-        return _types_of_parameter_no_call_gives(flow, node)
+        return _types_of_parameter_by_annotation_or_name(flow, node)
     if isinstance(node, ast.Subscript):
         # `splits["train"]` is a data set too; an item of a tokenizer's or model's is something else.
         return infer_types(flow, node.value, depth + 1) & {"dataset"}
@@ -176,17 +176,17 @@ def _types_of_call(
         if name in COPIES and node.args:
             return infer_types(flow, node.args[0], depth + 1)
     if not isinstance(node.func, ast.Attribute):
-        return _types_of_called_tokenizer(flow, node.func, depth)
-    if flow.assigned(
+        return _types_of_tokenizer_call_result(flow, node.func, depth)
+    if flow.values_assigned_to_attribute(
         node.func
     ):  # `self.tokenizer(texts)`: an attribute that holds an object, no method
-        inferred_by_call = _types_of_called_tokenizer(flow, node.func, depth)
+        inferred_by_call = _types_of_tokenizer_call_result(flow, node.func, depth)
         if inferred_by_call:
             return inferred_by_call
     return _types_of_method_call(flow, node, node.func, path, depth)
 
 
-def _types_of_called_tokenizer(flow: DataFlow, called: ast.expr, depth: int) -> frozenset[str]:
+def _types_of_tokenizer_call_result(flow: DataFlow, called: ast.expr, depth: int) -> frozenset[str]:
     """The types of `tokenizer(...)`; empty for other objects, whose calls nothing is known of."""
     if "tokenizer" in infer_types(flow, called, depth + 1):
         return frozenset({"encoding"})
@@ -206,7 +206,7 @@ def _types_of_method_call(
     if "dataset" in receiver and name in DATASET_METHODS_GIVING_A_DATASET:
         return receiver
     if "accelerator" in receiver and name == "prepare":
-        prepared = _argument_of_accelerator_prepare(node, path)
+        prepared = _argument_returned_by_accelerator_prepare(node, path)
         return frozenset() if prepared is None else infer_types(flow, prepared, depth + 1)
     return _types_of_method_of_model_or_tokenizer(name, receiver)
 
@@ -222,21 +222,23 @@ def _types_of_method_of_model_or_tokenizer(method: str, receiver: frozenset[str]
     return frozenset()
 
 
-def _argument_of_accelerator_prepare(node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+def _argument_returned_by_accelerator_prepare(
+    node: ast.Call, path: tuple[int, ...]
+) -> ast.expr | None:
     """The argument that `accelerator.prepare` gives back here: it returns its arguments in their order."""
     if path:
         return node.args[path[0]] if 0 <= path[0] < len(node.args) else None
     return node.args[0] if len(node.args) == 1 else None
 
 
-def _types_of_parameter_no_call_gives(flow: DataFlow, node: ast.arg) -> frozenset[str]:
+def _types_of_parameter_by_annotation_or_name(flow: DataFlow, node: ast.arg) -> frozenset[str]:
     """The types of a parameter that no call in the files gives: by its annotation, else by its name."""
     names = flow.names(node.annotation) if node.annotation is not None else ()
     for name in names:
         for pattern, inferred in TYPE_OF_ANNOTATION:
             if fnmatchcase(name, pattern):
                 return frozenset({inferred})
-    if node.arg == "model" and flow.is_given_by_trainer(node):
+    if node.arg == "model" and flow.is_callback_parameter_from_trainer(node):
         return frozenset({"model"})
     # `tokenizer: Lexer` is no tokenizer of transformers: an annotation with a known name overrules the name.
     if not names and node.arg in TYPE_OF_PARAMETER_NAME:

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from truetune.source import notebook_code_cells
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 PARAMETERS_END = re.compile(r"\)\s*(?:->|:)")
 """Where the parameters of a `def` end"""
@@ -58,10 +58,10 @@ def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
     keyword = next((k for k in call.node.keywords if k.arg == name), None)
     if keyword is not None:
         return replace_expression(module, keyword.value, text)
-    return () if name in call.keywords else insert_argument(module, call.node, f"{name}={text}")
+    return () if name in call.keywords else append_argument(module, call.node, f"{name}={text}")
 
 
-def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
+def append_argument(module: Module, call: ast.Call, text: str) -> Changes:
     """Changes that add an argument after the last one, on its own line if the last one has its own."""
     if module.home(call) is not module:
         return ()
@@ -78,7 +78,7 @@ def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
     return _insert_after_last_item(module, begin, end, close, text)
 
 
-def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Changes:
+def append_parameter_with_default(module: Module, function: ast.FunctionDef, text: str) -> Changes:
     """Changes that add a parameter with a default after the last one; empty if `*args` or
     `**kwargs` come last.
     """
@@ -103,7 +103,7 @@ def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Ch
 def _insert_after_last_item(module: Module, begin: int, end: int, close: int, text: str) -> Changes:
     """`text` behind the last item of a list in parentheses, which stands from `begin` to `end`."""
     source, newline = module.text, module.lines.newline
-    comma, end = _comma_and_last_sign(source, end, close)
+    comma, end = _has_trailing_comma_and_last_sign_end(source, end, close)
     # What stands before the item in its line: only indentation, where it begins the line.
     head = source[module.lines.starts[module.lines.place(begin)[0] - 1] : begin].rstrip("*(")
     if head.strip() or module.lines.place(close)[0] == module.lines.place(end)[0]:
@@ -118,7 +118,9 @@ def _insert_after_last_item(module: Module, begin: int, end: int, close: int, te
     return (Change(end, end, ","), Change(line_end, line_end, f"{newline}{head}{text}"))
 
 
-def _comma_and_last_sign(source: str, position: int, close: int) -> tuple[bool, int]:
+def _has_trailing_comma_and_last_sign_end(
+    source: str, position: int, close: int
+) -> tuple[bool, int]:
     """Is there a comma behind the last argument, and where does the last sign before the closing parenthesis end?"""
     comma, end = False, position
     while position < close:
@@ -209,7 +211,7 @@ def _insert_lines_before_or_after(
     return (Change(first, first, "".join(indent + line + newline for line in lines)),)
 
 
-def changes_in_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
+def convert_changes_to_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
     """The changes of the code's text as changes of the file's text."""
     if not module.cells:
         return tuple(changes)

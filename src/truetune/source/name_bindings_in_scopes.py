@@ -83,7 +83,7 @@ class Scope:
         return isinstance(self.node, (ast.ClassDef, *COMPREHENSIONS))
 
     @property
-    def of_file(self) -> Scope:
+    def enclosing_file_scope(self) -> Scope:
         """The scope of the whole file."""
         scope = self
         while scope.outer is not None:
@@ -226,7 +226,7 @@ class Scopes:
             scope = scope.outer
         return ()
 
-    def home_of(self, name: ast.Name) -> Scope:
+    def scope_that_binds_name(self, name: ast.Name) -> Scope:
         """The home of a name: the scope that binds it, from where it is used outwards; that of the file where none
         does.
         """
@@ -235,7 +235,7 @@ class Scopes:
             scope = scope.outer
         return scope
 
-    def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
+    def bindings_at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
         """The bindings of a name that may hold at the end of its file, when it has run, the last one first."""
         return self._bindings_of_scope_that_may_hold(scope, name, END_OF_SCOPE, ())
 
@@ -290,7 +290,7 @@ class Scopes:
 def _scope_of_global_or_nonlocal(scope: Scope, name: str) -> Scope:
     """The scope that a `global` or `nonlocal` in this one means."""
     of_file = scope.elsewhere[name]
-    return scope.of_file if of_file else scope.outer or scope
+    return scope.enclosing_file_scope if of_file else scope.outer or scope
 
 
 def _bindings_of_node(node: ast.AST, arms: tuple[Arm, ...]) -> Iterator[Binding]:

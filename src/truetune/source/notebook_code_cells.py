@@ -220,7 +220,7 @@ def _keep_string_of_source_list(
     cell.source.append(match.span())
 
 
-def readings_as_python(text: str) -> Iterator[str]:
+def candidate_readings_of_cell_as_python(text: str) -> Iterator[str]:
     """The readings of a cell as Python (without indent, without magics), each as long as the cell."""
     if _has_magic_of_other_language(text):
         yield blank_out_text(text)

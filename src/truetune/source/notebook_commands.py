@@ -29,7 +29,9 @@ def read_notebook_commands(module: Module) -> CommandFile | None:
     if not file.commands:
         return None
     commands = tuple(
-        replace(command, line=module.file_place(module.lines.starts[command.line - 1])[0])
+        replace(
+            command, line=module.line_and_column_in_file(module.lines.starts[command.line - 1])[0]
+        )
         for command in file.commands
     )
     return replace(file, commands=commands, saved_from=_loaded_model_name_by_saved_folder(module))

@@ -26,14 +26,14 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
 from truetune.source import notebook_code_cells
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import DataFlow
 from truetune.source.decode_source_and_convert_positions import (
     LineIndex,
-    decode_source,
+    decode_source_with_codec,
     read_source_bytes,
 )
 from truetune.source.name_bindings_in_scopes import Scope, Scopes
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import spelling_of_variable
 
 if TYPE_CHECKING:
@@ -100,24 +100,26 @@ class Module:
         return DataFlow(self.scopes, paths={self.scopes.inside[self.tree]: self.path})
 
     @property
-    def with_linked(self) -> tuple[Module, ...]:
+    def self_and_files_run_together(self) -> tuple[Module, ...]:
         """It, and the files that it is judged with whose code runs together with its own."""
         return (self,) if self.program is None else self.program.files_in_same_process(self)
 
     def mentions(self, *texts: str) -> bool:
         """Does the code of this file, or of a file that runs with it, hold one of these texts?"""
-        return any(text in module.text for module in self.with_linked for text in texts)
+        return any(
+            text in module.text for module in self.self_and_files_run_together for text in texts
+        )
 
     def home(self, node: ast.AST) -> Module:
         """The file that a node is in: this one, one that it is judged with, or one of settings that
         it reads.
         """
-        settings = self.flow.settings_files.home_of(node)
+        settings = self.flow.settings_files.settings_file_of_node(node)
         if settings is not None:
             return Module(
                 settings.path, settings.text, settings.text, ast.Module(body=[], type_ignores=[])
             )
-        return self if self.program is None else self.program.home(node, self)
+        return self if self.program is None else self.program.file_holding_node(node, self)
 
     @cached_property
     def order(self) -> list[ast.AST]:
@@ -148,7 +150,7 @@ class Module:
             if is_variable and isinstance(node, ast.Name | ast.Attribute):
                 yield node
 
-    def additions_to(self, variable: ast.expr) -> list[ast.expr]:
+    def expressions_added_to_variable(self, variable: ast.expr) -> list[ast.expr]:
         """The expressions added to a list or sum of this name, or to `self.x`, by `+=`, `append` or
         `extend`, in the order of the text.
         """
@@ -158,14 +160,14 @@ class Module:
     def _scope_and_name_of_variable(self, node: ast.expr) -> tuple[Scope, str] | None:
         """The scope that holds a name, or the class that holds `self.x`, and how it is written."""
         if isinstance(node, ast.Name):
-            return self.scopes.home_of(node), node.id
+            return self.scopes.scope_that_binds_name(node), node.id
         name = spelling_of_variable(node)
         owner = self.flow.class_around(node) if name is not None else None
         return None if name is None or owner is None else (self.scopes.inside[owner], name)
 
     @cached_property
     def _additions_by_variable(self) -> dict[tuple[Scope, str], list[ast.expr]]:
-        """Scope and name -> what is added to it; made once, for `additions_to`."""
+        """Scope and name -> what is added to it; made once, for `expressions_added_to_variable`."""
         additions: dict[tuple[Scope, str], list[ast.expr]] = {}
         for added in self.nodes(ast.AugAssign):
             key = self._scope_and_name_of_variable(added.target)
@@ -185,14 +187,14 @@ class Module:
         """The calls of anything with such a qualified name (`transformers.Trainer`,
         `trl.*Trainer`), also through a subclass in the file.
         """
-        return self._calls_that_match(self._calls_by_name, patterns)
+        return self._calls_that_match(self._call_numbers_by_qualified_name, patterns)
 
     def methods(self, *patterns: str) -> Iterator[Call]:
         """The calls of a method of that name on any object that is no module."""
-        return self._calls_that_match(self._calls_by_method, patterns)
+        return self._calls_that_match(self._call_numbers_by_method_name, patterns)
 
     @cached_property
-    def _calls_by_name(self) -> dict[str, list[int]]:
+    def _call_numbers_by_qualified_name(self) -> dict[str, list[int]]:
         """Qualified name -> the calls of it, by their number in `all_calls`."""
         numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.all_calls):
@@ -201,7 +203,7 @@ class Module:
         return numbers
 
     @cached_property
-    def _calls_by_method(self) -> dict[str, list[int]]:
+    def _call_numbers_by_method_name(self) -> dict[str, list[int]]:
         """Method -> the calls of it, by their number in `all_calls`."""
         numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.all_calls):
@@ -209,9 +211,9 @@ class Module:
                 numbers.setdefault(call.method, []).append(number)
         return numbers
 
-    def calls_anywhere(self, *patterns: str) -> bool:
+    def is_called_here_or_in_linked_files(self, *patterns: str) -> bool:
         """Does this file, or one that runs with it, call anything with such a name?"""
-        return any(True for part in self.with_linked for _ in part.calls(*patterns))
+        return any(True for part in self.self_and_files_run_together for _ in part.calls(*patterns))
 
     def _calls_that_match(
         self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]
@@ -244,14 +246,14 @@ class Module:
         return nodes
 
     @cached_property
-    def imports_unsloth(self) -> bool:
+    def this_or_linked_file_imports_unsloth(self) -> bool:
         """Does this file, or one that runs with it, import unsloth? It rewrites TRL's trainers and
         their arguments.
         """
-        return any(module.names_unsloth for module in self.with_linked)
+        return any(module.imports_unsloth_itself for module in self.self_and_files_run_together)
 
     @cached_property
-    def names_unsloth(self) -> bool:
+    def imports_unsloth_itself(self) -> bool:
         """Does the file itself import unsloth?"""
         imported = [alias.name for node in self.nodes(ast.Import) for alias in node.names]
         imported += [node.module or "" for node in self.nodes(ast.ImportFrom)]
@@ -293,15 +295,17 @@ class Module:
     def place(self, node: ast.AST) -> tuple[int, int]:
         """1-based line and column of a node in its file; in a notebook, line and column in the .ipynb file."""
         home = self.home(node)
-        return home.file_place(home.span(node)[0])
+        return home.line_and_column_in_file(home.span(node)[0])
 
-    def file_place(self, offset: int) -> tuple[int, int]:
+    def line_and_column_in_file(self, offset: int) -> tuple[int, int]:
         """1-based line and column in the file of a character of the code."""
         return self.file_lines.place(self.offset_in_file(offset))
 
-    def place_of_broken(self, broken: SyntaxProblem) -> tuple[int, int]:
+    def line_and_column_of_syntax_problem(self, broken: SyntaxProblem) -> tuple[int, int]:
         """1-based line and column in the file of code that could not be parsed."""
-        line, column = self.file_place(self.lines.starts[min(broken.line, len(self.lines)) - 1])
+        line, column = self.line_and_column_in_file(
+            self.lines.starts[min(broken.line, len(self.lines)) - 1]
+        )
         return line, column + broken.column - 1
 
     def offset_in_file(self, offset: int) -> int:
@@ -312,7 +316,7 @@ class Module:
             else offset
         )
 
-    def cell_of(self, node: ast.AST) -> str | None:
+    def describe_cell_and_line_of_node(self, node: ast.AST) -> str | None:
         """The place of a node in a notebook as text, `cell 3, line 2`, counted over code cells;
         None in a script.
         """
@@ -334,7 +338,7 @@ class Module:
         return pins_of_notebook(cells, self.path, self.file_text)
 
     @cached_property
-    def place_counts(self) -> dict[str, int]:
+    def examined_place_counts(self) -> dict[str, int]:
         """How many code places of each kind were examined; rules fill it (`checks/examined_code_places.py`)."""
         return {}
 
@@ -372,18 +376,18 @@ def _has_position(node: ast.AST) -> bool:
 
 def read_module(path: Path) -> Module:
     """A .py file or .ipynb notebook. Raises DataError where it is no text, too large, or no notebook."""
-    text, codec = decode_source_file(path)
+    text, codec = decode_source_file_with_codec(path)
     return parse_module(text, str(path), codec)
 
 
-def unreadable_module(path: str, reason: str) -> Module:
+def empty_module_of_unreadable_file(path: str, reason: str) -> Module:
     """A module without code, of a file that could not be read."""
     return Module(
         path, "", "", ast.Module(body=[], type_ignores=[]), (SyntaxProblem(1, 1, reason),)
     )
 
 
-def decode_source_file(path: Path) -> tuple[str, str]:
+def decode_source_file_with_codec(path: Path) -> tuple[str, str]:
     """The text of a .py or .ipynb file, and its codec. Raises DataError."""
     data = read_source_bytes(path)
     if path.suffix == ".ipynb":
@@ -391,7 +395,7 @@ def decode_source_file(path: Path) -> tuple[str, str]:
             return data.decode("utf-8"), "utf-8"
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: a notebook must be UTF-8 ({error})") from None
-    return decode_source(data, str(path))
+    return decode_source_with_codec(data, str(path))
 
 
 def parse_module(text: str, path: str, codec: str = "utf-8") -> Module:
@@ -415,7 +419,7 @@ def parse_module(text: str, path: str, codec: str = "utf-8") -> Module:
 def _parse_cell_as_python(cell: notebook_code_cells.Cell) -> tuple[str, list[SyntaxProblem]]:
     """A cell as Python, as long as the cell; blank with what is wrong where no reading of it parses."""
     broken: tuple[SyntaxProblem, ...] = ()
-    for candidate in notebook_code_cells.readings_as_python(cell.text):
+    for candidate in notebook_code_cells.candidate_readings_of_cell_as_python(cell.text):
         broken = _parse_or_empty_tree(candidate)[1]
         if not broken:
             return candidate, []

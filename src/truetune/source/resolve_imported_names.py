@@ -46,7 +46,7 @@ class ImportedNames:
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
         return self._definitions_of_dotted_name(
-            self._scopes.of[statement].of_file,
+            self._scopes.of[statement].enclosing_file_scope,
             level,
             (*_parts_of_imported_name(binding), *attributes),
             0,
@@ -56,7 +56,7 @@ class ImportedNames:
         self, scope: Scope, name: str, attributes: Sequence[str] = ()
     ) -> tuple[ImportedName, ...]:
         """What a name stands for that `from x import *` may have brought into a file."""
-        return self._definitions_of_last_star(scope, (name, *attributes), 0)
+        return self._definitions_of_last_star_import(scope, (name, *attributes), 0)
 
     def _definitions_of_dotted_name(
         self, importer: Scope, level: int, parts: tuple[str, ...], depth: int
@@ -66,13 +66,13 @@ class ImportedNames:
         if key in self._known or depth > MAX_REEXPORTS:
             return self._known.get(key, ())
         self._known[key] = ()  # a cycle of imports ends here
-        target = self._find_target(importer, level, parts)
+        target = self._find_file_and_count_parts_used(importer, level, parts)
         if target is not None:
             scope, used = target
             self._known[key] = self._definitions_in_file(scope, parts[used:], depth)
         return self._known[key]
 
-    def _find_target(
+    def _find_file_and_count_parts_used(
         self, importer: Scope, level: int, parts: tuple[str, ...]
     ) -> tuple[Scope, int] | None:
         """The file that a dotted name means, and how many parts of the name are used for it.
@@ -87,7 +87,9 @@ class ImportedNames:
         if package is not None and package.used == target.used - 1 and package.path in self._files:
             scope = self._files[package.path]
             # The importer itself may be that package, on its way to bind the name: then its module is meant.
-            if scope is not importer and self._scopes.at_end_of_file(scope, parts[package.used]):
+            if scope is not importer and self._scopes.bindings_at_end_of_file(
+                scope, parts[package.used]
+            ):
                 return scope, package.used
         return self._files[target.path], target.used
 
@@ -99,9 +101,9 @@ class ImportedNames:
         """
         if not parts:
             return ()
-        bindings = self._scopes.at_end_of_file(scope, parts[0])
+        bindings = self._scopes.bindings_at_end_of_file(scope, parts[0])
         if not bindings:
-            return self._definitions_of_last_star(scope, parts, depth)
+            return self._definitions_of_last_star_import(scope, parts, depth)
         # Several bindings (`try: from a import x`, `except ImportError: x = None`) may each be the one that holds.
         links: list[ImportedName] = []
         for binding in bindings:
@@ -118,13 +120,13 @@ class ImportedNames:
             return (ImportedName(binding, rest),)
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
-        importer = self._scopes.of[statement].of_file
+        importer = self._scopes.of[statement].enclosing_file_scope
         further = self._definitions_of_dotted_name(
             importer, level, (*_parts_of_imported_name(binding), *rest), depth + 1
         )
         return further or (ImportedName(binding, rest),)
 
-    def _definitions_of_last_star(
+    def _definitions_of_last_star_import(
         self, scope: Scope, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
         """What a name stands for that the last fitting `from x import *` brought; stars bring no private names."""

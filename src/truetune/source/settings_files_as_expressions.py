@@ -89,8 +89,8 @@ class SettingsFiles:
         self._named: list[str] | None = None
 
     @cached_property
-    def may_be_read(self) -> bool:
-        """Does any of the scripts import a reader of YAML?"""
+    def do_scripts_import_settings_reader(self) -> bool:
+        """Does any of the scripts import a package that reads settings: YAML, JSON, TOML or Hydra?"""
         imported = [
             alias.name
             for node in self._scopes.order
@@ -102,25 +102,27 @@ class SettingsFiles:
         ]
         return any(name.partition(".")[0] in READING_PACKAGES for name in imported)
 
-    def home_of(self, node: ast.AST) -> SettingsText | None:
+    def settings_file_of_node(self, node: ast.AST) -> SettingsText | None:
         """The settings file that a node was made from; None for a node of a script."""
         if not self._home_of_scope:
             return None
         scope = self._scopes.of.get(node)
         return None if scope is None else self._home_of_scope.get(scope)
 
-    def read_by(self, flow: DataFlow, call: ast.Call) -> ast.expr | None:
+    def settings_read_by_call(self, flow: DataFlow, call: ast.Call) -> ast.expr | None:
         """The settings that a call reads from a file, or passes on; None for any other call."""
-        name = flow.name(call.func) if self.may_be_read else None
+        name = flow.name(call.func) if self.do_scripts_import_settings_reader else None
         if not call.args or name is None:
             return None
         if name in GIVES_ITS_ARGUMENT:
             return call.args[0]
         if name in NAMED_FILE_READERS:
             named = _path_of_open_call(flow, call.args[0])
-            if named is None or not self._paths.get(self._scopes.of[call].of_file):
+            if named is None or not self._paths.get(self._scopes.of[call].enclosing_file_scope):
                 return None
-            file = _find_in_folder_or_above(self._folder_of(call), named, NAMED_FILE_READERS[name])
+            file = _find_in_folder_or_above(
+                self._script_folder_of_node(call), named, NAMED_FILE_READERS[name]
+            )
             return None if file is None else self._file_as_dict_literal(file, call)
         if name not in YAML_READERS:
             return None
@@ -131,7 +133,11 @@ class SettingsFiles:
         """The settings that Hydra gives a function; None if it is none of Hydra's, or they have
         several parts.
         """
-        for decorator in getattr(function, "decorator_list", ()) if self.may_be_read else ():
+        for decorator in (
+            getattr(function, "decorator_list", ())
+            if self.do_scripts_import_settings_reader
+            else ()
+        ):
             if not isinstance(decorator, ast.Call) or flow.name(decorator.func) != HYDRA_MAIN:
                 continue
             keywords = flow.call(decorator).keywords
@@ -139,7 +145,11 @@ class SettingsFiles:
             name = flow.value(keywords.get("config_name"))
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None
-            file = self._folder_of(decorator) / folder / f"{name.removesuffix('.yaml')}.yaml"
+            file = (
+                self._script_folder_of_node(decorator)
+                / folder
+                / f"{name.removesuffix('.yaml')}.yaml"
+            )
             literal = self._file_as_dict_literal(file, decorator) if file.is_file() else None
             # A list of defaults names files that this one is put together with.
             is_whole = literal is not None and all(
@@ -159,9 +169,9 @@ class SettingsFiles:
         """
         if not call.args and not call.keywords:
             return None
-        if not self._paths.get(self._scopes.of[call].of_file):
+        if not self._paths.get(self._scopes.of[call].enclosing_file_scope):
             return None
-        folder = self._folder_of(call)
+        folder = self._script_folder_of_node(call)
         node = call.args[0] if call.args else call.keywords[0].value
         named = _path_of_open_call(flow, node)
         endings = ARGUMENT_FILES[method]
@@ -175,15 +185,15 @@ class SettingsFiles:
         found = [literal for literal in literals if literal is not None]
         return found[0] if len(found) == 1 else None
 
-    def _folder_of(self, node: ast.AST) -> Path:
+    def _script_folder_of_node(self, node: ast.AST) -> Path:
         """The folder of the script that a node stands in."""
-        return Path(self._paths.get(self._scopes.of[node].of_file, "")).parent
+        return Path(self._paths.get(self._scopes.of[node].enclosing_file_scope, "")).parent
 
     def _find_file_read_by_call(self, call: ast.Call, path: str | None) -> Path | None:
         """The file that a call reads: of that path, else the only one that may be meant."""
-        if not self._paths.get(self._scopes.of[call].of_file):
+        if not self._paths.get(self._scopes.of[call].enclosing_file_scope):
             return None
-        folder = self._folder_of(call)
+        folder = self._script_folder_of_node(call)
         if path is not None:
             return _find_in_folder_or_above(folder, path)
         named = {
@@ -258,7 +268,7 @@ def _path_of_open_call(flow: DataFlow, node: ast.AST | None) -> str | None:
         if call.method in OPENING_METHODS:
             node = call.receiver
         elif call.named(*JOINING_CALLS):
-            return _path_of_parts(flow, call.args)
+            return _join_path_parts_after_script_folder(flow, call.args)
         elif call.named(*OPENING_CALLS) and len(call.args) > 0:
             node = call.args[0]
         else:
@@ -273,10 +283,10 @@ def _path_joined_by_slash(flow: DataFlow, node: ast.BinOp) -> str | None:
     while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Div):
         parts.insert(0, left.right)
         left = left.left
-    return _path_of_parts(flow, [left, *parts]) if parts else None
+    return _join_path_parts_after_script_folder(flow, [left, *parts]) if parts else None
 
 
-def _path_of_parts(flow: DataFlow, parts: Sequence[ast.expr]) -> str | None:
+def _join_path_parts_after_script_folder(flow: DataFlow, parts: Sequence[ast.expr]) -> str | None:
     """A path of its parts. A first part that comes from `__file__` is left out: the folders around the script are
     tried anyway."""
     first, *others = parts
@@ -372,12 +382,12 @@ def _files_with_training_arguments(folder: Path, endings: tuple[str, ...]) -> li
     """The files of a folder that hold the arguments of a training, by their text."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in endings)
-        return [path for path in files if ARGUMENTS_KEY in _read_small_text(path)]
+        return [path for path in files if ARGUMENTS_KEY in _read_settings_text_if_small(path)]
     except OSError:
         return []
 
 
-def _read_small_text(path: Path) -> str:
+def _read_settings_text_if_small(path: Path) -> str:
     """The text of a file of settings; empty where it is larger than such files are."""
     try:
         return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")

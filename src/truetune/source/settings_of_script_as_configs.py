@@ -24,24 +24,24 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.settings.stacks.settings_of_python_calls import ConfigCall, config_of_calls_of_one_run
+from truetune.source.call_with_resolved_names_and_arguments import Call
+from truetune.source.does_script_prepare_rows_or_freeze_weights import (
+    script_freezes_parameters,
+    trainer_truncates_at_default_length,
+)
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.find_command_line_option_values import (
     find_option_default,
-    option_given_by_commands,
+    option_value_from_commands_by_attribute,
 )
 from truetune.source.find_guarded_arguments import (
     ADDED_BY_UNSLOTH,
     arguments_added_by_subclass,
-    find_guarded_arguments,
-    names_by_try_and_if_branches,
+    arguments_guarded_by_support_checks,
+    qualified_names_over_try_and_if_branches,
 )
 from truetune.source.find_quantization_configs_and_readers import quantization_configs_that_are_read
-from truetune.source.how_script_prepares_training import (
-    script_freezes_parameters,
-    trainer_truncates_at_default_length,
-)
 from truetune.source.parsed_source_file import Module, read_module
-from truetune.source.resolved_calls import Call
 from truetune.source.trainer_arguments_from_parser import (
     CommandSettings,
     ParsedSettings,
@@ -95,7 +95,7 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
     """
     argument_calls: list[tuple[Call, str]] = []
     for call in module.all_calls:
-        classes = _argument_classes(module, call)
+        classes = _possible_trainer_argument_classes(module, call)
         if classes:
             argument_calls.append((call, classes[0]))
     from_files = list(settings_files_read_by_parser(module))
@@ -103,9 +103,9 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
     from_commands = [] if argument_calls else list(command_options_read_by_parser(module))
     if not argument_calls and not from_files and not from_commands:
         return ()
-    parts = _read_file_parts(module)
+    parts = _collect_adapter_and_load_calls(module)
     made = [_make_config(module, call, name, parts) for call, name in argument_calls]
-    made += [_config_of_file(module, parsed, parts) for parsed in from_files]
+    made += [_config_of_parsed_settings_file(module, parsed, parts) for parsed in from_files]
     made += [_config_of_command(module, parsed, parts) for parsed in from_commands]
     return tuple(made)
 
@@ -122,7 +122,9 @@ def _config_of_command(module: Module, parsed: CommandSettings, parts: _FilePart
     return _config_of_parsed_arguments(module, arguments, parts, module.path, module.file_text)
 
 
-def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -> Config:
+def _config_of_parsed_settings_file(
+    module: Module, parsed: ParsedSettings, parts: _FileParts
+) -> Config:
     """The Config of a file of settings that a parser of the script reads into a class of arguments."""
     arguments = _file_as_config_call(module, parsed, older=parts.older)
     return _config_of_parsed_arguments(module, arguments, parts, parsed.file, parsed.text)
@@ -173,7 +175,7 @@ class _FileParts:
     """The script freezes parameters by hand"""
 
 
-def _read_file_parts(module: Module) -> _FileParts:
+def _collect_adapter_and_load_calls(module: Module) -> _FileParts:
     """The calls of a file that belong to each of its trainers: LoRA, quantization, model loads."""
     calls = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
     calls["BitsAndBytesConfig"] = list(quantization_configs_that_are_read(module))
@@ -185,7 +187,9 @@ def _read_file_parts(module: Module) -> _FileParts:
     if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         single.append(ConfigCall("LoraConfig", {}, complete=False))
     has_older_pins = any(
-        module.pins.before(stack, first_release_of_major(load_known_keys(stack).release))
+        module.pins.is_release_surely_before(
+            stack, first_release_of_major(load_known_keys(stack).release)
+        )
         for stack in ("trl", "transformers")
     )
     loads = tuple(calls["from_pretrained"])
@@ -212,7 +216,7 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     if is_default:
         limit = (
             _default_length_limit_if_unset(call, name, config)
-            if _rows_are_cut_at_default(module, call)
+            if _rows_are_cut_at_default_length(module, call)
             else None
         )
         config = _add_length_limit_of_trainer(config, module, call)
@@ -327,9 +331,13 @@ def _drop_faults_of_unsure_arguments(config: Config, module: Module, call: Call)
     (`try: from trl import SFTConfig`, `except ImportError: SFTConfig = TrainingArguments`), and those that unsloth
     adds.
     """
-    excused = find_guarded_arguments(module, call) | arguments_added_by_subclass(module, call)
-    excused = excused.union(*(class_defaults(name) for name in _argument_classes(module, call)))
-    if module.imports_unsloth:
+    excused = arguments_guarded_by_support_checks(module, call) | arguments_added_by_subclass(
+        module, call
+    )
+    excused = excused.union(
+        *(class_defaults(name) for name in _possible_trainer_argument_classes(module, call))
+    )
+    if module.this_or_linked_file_imports_unsloth:
         excused |= ADDED_BY_UNSLOTH
     return replace(
         config,
@@ -434,13 +442,13 @@ def _trainers_with_arguments(module: Module, arguments: Call) -> list[Call]:
     """The calls of trainers that are given these arguments."""
     return [
         trainer
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for trainer in part.calls("trl.*Trainer", "transformers.*Trainer")
         if module.flow.producing_call(trainer.argument(1, "args")) is arguments
     ]
 
 
-def _rows_are_cut_at_default(module: Module, arguments: Call) -> bool:
+def _rows_are_cut_at_default_length(module: Module, arguments: Call) -> bool:
     """Are rows cut at the default of these arguments? Earlier releases take the length from the trainer's call."""
     trainers = _trainers_with_arguments(module, arguments)
     is_of_project = module.flow.name(arguments.node.func) is None
@@ -467,12 +475,14 @@ def only_config_of_script(module: Module) -> Config | None:
     return configs[0] if len(configs) == 1 else None
 
 
-def _argument_classes(module: Module, call: Call) -> list[str]:
+def _possible_trainer_argument_classes(module: Module, call: Call) -> list[str]:
     """The classes of arguments that a call may be of; those of TRL first, which know what they add themselves."""
     if not call.names:
         return []
     classes: list[tuple[str, str]] = []
-    for name in sorted({*call.names, *names_by_try_and_if_branches(module, call.node.func)}):
+    for name in sorted(
+        {*call.names, *qualified_names_over_try_and_if_branches(module, call.node.func)}
+    ):
         package, _, last = name.rpartition(".")
         if package in ("trl", "transformers") and last in METHOD_OF_CLASS:
             classes.append((package, last))
@@ -495,7 +505,7 @@ def _call_as_config_call(
     expressions = dict(call.keywords)
     if call.args and not isinstance(call.args[0], ast.Starred):
         expressions.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
-    changed = _find_later_settings(module, call, name)
+    changed = _find_settings_set_after_call(module, call, name)
     expressions.update(changed)
     for key, node in expressions.items():
         # They are about evaluation, and the table of settings is that of `TrainingArguments`.
@@ -507,7 +517,7 @@ def _call_as_config_call(
             default is not None
         ):  # the place is that of the default, which is what a user would change
             node, value = default, _evaluate_setting(module, default)
-        given = option_given_by_commands(module, node) if value is UNKNOWN else None
+        given = option_value_from_commands_by_attribute(module, node) if value is UNKNOWN else None
         if given is not None:
             arguments[key] = given.value
             places[key] = SettingLocation(given.file, given.line, key)
@@ -518,7 +528,7 @@ def _call_as_config_call(
     return ConfigCall(name, arguments, places, complete=not call.open, older=older)
 
 
-def _find_later_settings(module: Module, call: Call, name: str) -> dict[str, ast.expr]:
+def _find_settings_set_after_call(module: Module, call: Call, name: str) -> dict[str, ast.expr]:
     """What a script sets on an object of settings after the call that makes it: `args.learning_rate = 2e-4`.
 
     Where that may be left out, by an `if` or a loop, the target stands for the value, of which nothing is known.
@@ -527,7 +537,7 @@ def _find_later_settings(module: Module, call: Call, name: str) -> dict[str, ast
         return {}
     known = class_defaults(name)
     later: dict[str, ast.expr] = {}
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Assign):
             target = node.targets[0]
             if not isinstance(target, ast.Attribute) or target.attr not in known:

@@ -51,6 +51,12 @@ def spelling_of_variable(node: ast.AST | None) -> str | None:
     return f"self.{node.attr}" if isinstance(node, ast.Attribute) and is_of_self else None
 
 
+def variables_set_by_target(target: ast.expr) -> frozenset[str]:
+    """The variables that the target of an assignment sets, those of a tuple or list too; not the entries it sets."""
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    return frozenset(name for part in parts if (name := spelling_of_variable(part)) is not None)
+
+
 def variable_of_indexed_or_attribute(node: ast.expr) -> ast.expr:
     """The variable that an index or attribute is taken of: `out` of `out[0]` and `out.sequences`.
     `self.out` is a variable, and no part of `self`.

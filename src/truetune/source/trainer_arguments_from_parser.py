@@ -19,17 +19,17 @@ from truetune.errors import TruetuneError
 from truetune.settings.located_document import TextPosition, read_located_document
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
+from truetune.settings.stacks.options_of_commands import parse_options, position_of_option
 from truetune.settings.stacks.read_config_of_any_stack import identify_stack
 from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
-from truetune.settings.stacks.settings_of_stack_commands import (
-    SETTINGS_FILE,
-    parse_options,
-    position_of_option,
-)
+from truetune.settings.stacks.settings_of_stack_commands import SETTINGS_FILE
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
-from truetune.source.find_command_line_option_values import StartingCommand, commands_starting
+from truetune.source.find_command_line_option_values import (
+    StartingCommand,
+    shell_commands_starting_script,
+)
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
 
 PARSERS = (
@@ -90,10 +90,10 @@ def _settings_file_read_by_call(module: Module, call: Call, method: str) -> Pars
     named = [name for one in classes if (name := _library_class_of_arguments(module, one))]
     files = module.flow.settings_files
     literal = files.arguments_read_by_parser(module.flow, call.node, method)
-    home = files.home_of(literal) if literal is not None else None
+    home = files.settings_file_of_node(literal) if literal is not None else None
     if literal is None or home is None:
         return None
-    if len(named) != 1 or _is_judged_as_settings_file(home.path):
+    if len(named) != 1 or _is_settings_file_judged_by_itself(home.path):
         return None
     entries = _entries_of_trainer_arguments(module, literal, named[0], classes)
     return ParsedSettings(named[0], home.path, home.text, entries)
@@ -133,7 +133,7 @@ def command_options_read_by_parser(module: Module) -> Iterator[CommandSettings]:
             if len(trainers) != 1:
                 continue
             path = Path(module.path)
-            for command in commands_starting(path.parent, path.name)[:MAX_COMMANDS]:
+            for command in shell_commands_starting_script(path.parent, path.name)[:MAX_COMMANDS]:
                 options = dict(parse_options(command.words))
                 if options and not any(f"--{key}" in SETTINGS_FILE for key in options):
                     yield _options_for_trainer_class(module, trainers[0], classes, command, options)
@@ -244,7 +244,7 @@ def _keys_with_nodes_and_values(
             yield key.value, (key, value)
 
 
-def _is_judged_as_settings_file(path: str) -> bool:
+def _is_settings_file_judged_by_itself(path: str) -> bool:
     """Is the file judged by itself, because its keys or its project tell who reads it?"""
     try:
         return identify_stack(read_located_document(Path(path)).value, Path(path)) is not None

@@ -72,7 +72,11 @@ class _Search:
         """Does nothing read an attribute of `self` whose class is made and used in this file alone?"""
         module = self.module
         owner = module.flow.class_around(target)
-        if spelling_of_variable(target) is None or owner is None or len(module.with_linked) > 1:
+        if (
+            spelling_of_variable(target) is None
+            or owner is None
+            or len(module.self_and_files_run_together) > 1
+        ):
             return False
         # A base, a decorator or who is handed the object may read the attribute by its name.
         if (
@@ -87,14 +91,16 @@ class _Search:
     def _is_name_unread(self, name: ast.Name, depth: int) -> bool:
         """Is every reading of a name lost as well? A name that may be read in a way not seen here is none."""
         scopes = self.module.scopes
-        home = scopes.home_of(name)
+        home = scopes.scope_that_binds_name(name)
         # Attributes of a class are read as `self.config` or from outside, which a search for the name does not find.
         if isinstance(home.node, ast.ClassDef) or _may_be_read_unseen(
             self.module, name, scopes.of[name]
         ):
             return False
         reads = (
-            read for read in self.module.name_reads.get(name.id, ()) if scopes.home_of(read) is home
+            read
+            for read in self.module.name_reads.get(name.id, ())
+            if scopes.scope_that_binds_name(read) is home
         )
         return all(self.is_lost(read, depth + 1) for read in reads)
 
@@ -105,7 +111,11 @@ class _Search:
             return self.is_lost(call, depth + 1)
         if resolved.named("print", *self.ignoring):
             return True
-        function = self.module.flow.function(call.func) if not resolved.names else None
+        function = (
+            self.module.flow.function_that_expression_names(call.func)
+            if not resolved.names
+            else None
+        )
         if not isinstance(function, ast.FunctionDef):
             return False
         parameter = _parameter_given_by_argument(self.module, function, call, value)
@@ -113,12 +123,16 @@ class _Search:
             return False
         inside = self.module.scopes.inside[function]
         reads = self.module.name_reads.get(parameter.arg, ())
-        return not any(self.module.scopes.home_of(read) is inside for read in reads)
+        return not any(self.module.scopes.scope_that_binds_name(read) is inside for read in reads)
 
     def _do_all_calls_lose_result(self, statement: ast.Return, depth: int) -> bool:
         """Do all calls of the function lose what it returns? One that nothing calls may serve other files."""
         function = self.module.scopes.of[statement].node
-        calls = self.module.flow.calls_of(function) if isinstance(function, ast.FunctionDef) else []
+        calls = (
+            self.module.flow.calls_of_function_or_class(function)
+            if isinstance(function, ast.FunctionDef)
+            else []
+        )
         return bool(calls) and all(self.is_lost(call, depth + 1) for call in calls)
 
 
@@ -139,7 +153,7 @@ def _is_object_passed_on(module: Module, owner: ast.ClassDef) -> bool:
     for name in module.name_reads.get("self", ()):
         if not isinstance(module.scopes.parent.get(name), ast.Attribute):
             return True
-    calls = module.flow.calls_of(owner)
+    calls = module.flow.calls_of_function_or_class(owner)
     return not calls or not all(_is_used_only_for_methods(module, call) for call in calls)
 
 
@@ -188,9 +202,11 @@ def _may_be_read_unseen(module: Module, name: ast.Name, scope: Scope) -> bool:
     if name.id in scope.elsewhere:
         return True
     # Other files and texts reach the names of a file, and not those inside of its functions.
-    if module.scopes.home_of(name) is not scope.of_file:
+    if module.scopes.scope_that_binds_name(name) is not scope.enclosing_file_scope:
         return False
     if any(node.value == name.id for node in module.nodes(ast.Constant)):
         return True
     word = re.compile(rf"\b{re.escape(name.id)}\b")
-    return any(word.search(part.text) for part in module.with_linked if part is not module)
+    return any(
+        word.search(part.text) for part in module.self_and_files_run_together if part is not module
+    )

@@ -34,7 +34,9 @@ def values_that_reach_read(
     is_set = _keep_bindings_and_has_one_run(scopes, own, position, arms, kept)
     kept.update(_later_bindings_brought_back_by_loop(scopes, own, read, position))
     for earlier in sorted(
-        (one for one in by_method if _is_body_or_init(one)), key=_run_order_of_method, reverse=True
+        (one for one in by_method if _is_class_body_or_init(one)),
+        key=_run_order_of_method,
+        reverse=True,
     ):
         bindings = by_method.pop(earlier)
         # In `__init__` itself only the body of the class has run before.
@@ -96,11 +98,11 @@ def _later_bindings_brought_back_by_loop(
     return [one for one in bindings if position < one.position <= max(ends)]
 
 
-def _is_body_or_init(method: ast.AST) -> bool:
+def _is_class_body_or_init(method: ast.AST) -> bool:
     """Is it the body of the class or its `__init__`?"""
     return _run_order_of_method(method) > 0 or isinstance(method, ast.ClassDef)
 
 
 def _run_order_of_method(method: ast.AST) -> int:
-    """A number that orders methods as they run: the body of the class, `__init__`, then the others."""
+    """1 for `__init__`, else 0: of the body of the class and `__init__`, it orders which runs first."""
     return int(getattr(method, "name", "") == "__init__" and not isinstance(method, ast.ClassDef))

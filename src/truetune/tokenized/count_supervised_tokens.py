@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from truetune.render.template_probes import Probes
 from truetune.tokenized.find_token_sources import TokenPlacer
 from truetune.tokenized.open_token_cache import TokenCache
-from truetune.tokenized.row_chunks import read_chunks
+from truetune.tokenized.read_tokenized_rows_in_chunks import read_chunks
 
 
 @dataclass(frozen=True)

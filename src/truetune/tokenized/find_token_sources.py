@@ -19,7 +19,7 @@ from truetune.encoding.token_bytes import TokenBytes
 from truetune.render.rendering import Source
 from truetune.render.template_probes import Probes
 from truetune.tokenized.find_turn_layout_of_template import TurnLayout, find_turn_layout
-from truetune.tokenized.row_chunks import Chunk, Ints, Mask
+from truetune.tokenized.read_tokenized_rows_in_chunks import Chunk, Ints, Mask
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class TokenPlacer:
         self, chunk: Chunk, valid: Mask, padding: Mask
     ) -> tuple[Turns, int]:
         """(the turns of a chunk, how many texts are only spelled like a header)."""
-        pattern = self.layout.pattern
+        pattern = self.layout.header_bytes_pattern
         if pattern is None or not len(chunk.ids):
             return _empty_turns(), 0
         ids = np.where(valid, chunk.ids, 0).astype(np.int32)
@@ -135,7 +135,7 @@ class TokenPlacer:
         # behind its end.
         header = np.searchsorted(begins, starts, side="right") - 1
         content = np.searchsorted(begins, ends, side="left")
-        row = chunk.row_of(header)
+        row = chunk.rows_of_tokens(header)
         roles = np.array([int(one.role) for one in self.layout.headers], np.uint8)[numbers - 1]
         firsts = np.array([-1 if one.first is None else one.first for one in self.layout.headers])[
             numbers - 1
@@ -154,7 +154,7 @@ class TokenPlacer:
         """The turns with their ends: the first token that closes their role, else the next header
         or the row's end.
         """
-        row = chunk.row_of(header)
+        row = chunk.rows_of_tokens(header)
         text_end = _ends_of_text_by_row(chunk, padding)[row]
         # A turn that nothing closes ends where the next one begins.
         following = np.append(header[1:], len(chunk.ids))
@@ -207,7 +207,7 @@ class TokenPlacer:
         rows, first = np.unique(turns.row, return_index=True)
         # Where system texts have a header, text before the first header is nothing that the
         # template writes.
-        role = Source.OTHER if self.layout.has(Source.SYSTEM) else Source.SYSTEM
+        role = Source.OTHER if self.layout.has_header_for_role(Source.SYSTEM) else Source.SYSTEM
         starts, ends = chunk.offsets[rows], turns.header[first]
         _assign_ranges(source, starts, ends, np.full(len(rows), role, np.uint8))
         source[np.isin(chunk.ids, self.control) & (source == role)] = Source.TEMPLATE

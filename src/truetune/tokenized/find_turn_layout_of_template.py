@@ -71,13 +71,13 @@ class TurnLayout:
     """Must the model write a token of the answer's header itself, as gpt-oss writes its channel?"""
 
     @cached_property
-    def pattern(self) -> re.Pattern[bytes] | None:
+    def header_bytes_pattern(self) -> re.Pattern[bytes] | None:
         """Finds the headers in bytes, the number of each as its group; None where there are none."""
         if not self.headers:
             return None
         return re.compile(b"|".join(b"(%s)" % re.escape(header.text) for header in self.headers))
 
-    def has(self, role: Source) -> bool:
+    def has_header_for_role(self, role: Source) -> bool:
         """Has this role a header of its own?"""
         return any(header.role is role for header in self.headers)
 
@@ -108,7 +108,7 @@ def find_turn_layout(probes: Probes) -> TurnLayout:
     opens = bos is not None and _is_written_before_answers(bos.token, betweens, ends)
     # A BOS that begins the text is no part of a header: rows may lack it, and that is a finding of its own.
     leading = "" if bos is None or opens else bos.token
-    texts = _header_texts(betweens, ends, added, leading)
+    texts = _header_texts_by_role(betweens, ends, added, leading)
     return TurnLayout(
         headers=tuple(
             _headers_longest_first_without_doubles(
@@ -141,7 +141,7 @@ def _tokens_that_end_turns(
     return {token for token in closing if _closes_turns_of_several_roles(token, closers)} | {*stops}
 
 
-def _header_texts(
+def _header_texts_by_role(
     betweens: Sequence[TextBetween], ends: set[str], added: Mapping[str, int], leading: str
 ) -> dict[Source, list[str]]:
     """By role, the text before each of its contents; `leading` is BOS where it is no part of the headers."""
@@ -151,7 +151,7 @@ def _header_texts(
         if leading:
             header = header.removeprefix(leading).lstrip()
         if between.role is not Source.TEMPLATE and header.strip():
-            texts[between.role].append(_cut_header_text(header, added))
+            texts[between.role].append(_cut_header_at_first_empty_line(header, added))
     return texts
 
 
@@ -168,7 +168,14 @@ def _supervised_span_begins_with_header(probes: Probes, added: Mapping[str, int]
     except TruetuneError:
         return False
     for rendering in renderings:
-        content = next((run.start for run in rendering.runs if run.source is Source.ASSISTANT), 0)
+        content = next(
+            (
+                run.start
+                for run in rendering.runs_of_text_by_origin
+                if run.source is Source.ASSISTANT
+            ),
+            0,
+        )
         start = min((span.start for span in rendering.spans), default=content)
         if any(token in rendering.text[start:content] for token in added):
             return True
@@ -201,7 +208,7 @@ def _texts_between_contents(probes: Probes, messages: list[dict[str, Any]]) -> l
 def _texts_between_contents_of_rendering(rendering: Rendering) -> Iterator[TextBetween]:
     """The texts between contents of one rendering."""
     before, at = Source.TEMPLATE, 0
-    for run in rendering.runs:
+    for run in rendering.runs_of_text_by_origin:
         # Text of the template, and tools: it stands between the contents.
         if run.source not in ROLE_NAMES:
             continue
@@ -247,7 +254,7 @@ def _text_after_end_of_turn(between: TextBetween, ends: set[str]) -> str:
     return header.rstrip(" ")
 
 
-def _cut_header_text(header: str, added: Mapping[str, int]) -> str:
+def _cut_header_at_first_empty_line(header: str, added: Mapping[str, int]) -> str:
     """A header up to the first empty line behind its last added token: what follows is text, such as today's date."""
     last = max((header.rfind(token) + len(token) for token in added if token in header), default=0)
     empty_line = header.find("\n\n", last)

@@ -20,8 +20,8 @@ from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, read_manifes
 from truetune.errors import DataError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.render.find_tokenizer_folder import tokenizer_and_model_files
 from truetune.render.template_probes import Probes
-from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from truetune.errors import DataError
 from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import RunSpec
+from truetune.tokenized.compare_ids_with_retokenized_text import RoundTrip, RoundTripSampler
 from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
 from truetune.tokenized.open_token_cache import CacheDifference, TokenCache, find_cache_differences
-from truetune.tokenized.round_trip import RoundTrip, RoundTripSampler
-from truetune.tokenized.row_chunks import Chunk, Progress, read_chunks
+from truetune.tokenized.read_tokenized_rows_in_chunks import Chunk, Progress, read_chunks
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 from truetune.trainers import TrainerFacts
 
@@ -29,7 +29,7 @@ MIN_STRANGE_ROWS = 2
 """... and how many rows at least"""
 
 
-def _are_too_many_rows_strange(strange: int, read: int) -> bool:
+def _do_strange_rows_show_other_tokenizer(strange: int, read: int) -> bool:
     """Are so many of the rows that were read strange that another tokenizer must have made them?"""
     return strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * read
 
@@ -49,7 +49,7 @@ class TokenizedData:
     """What the cache was made with, and is another one now"""
 
     @property
-    def learns_everything(self) -> bool:
+    def do_settings_train_on_prompts(self) -> bool:
         """Do the settings ask for prompts in the loss?"""
         return self.spec.learn.what == "all" or self.spec.training.method == "pretrain"
 
@@ -59,10 +59,13 @@ class TokenizedData:
         summary = self.summary
         # Labels that equal the ids everywhere say no more than no labels: so a text for pretraining
         # is stored.
-        masked = summary.says_what_is_learned and summary.all_supervised.count < summary.rows
+        masked = (
+            summary.do_rows_say_which_tokens_are_learned
+            and summary.all_supervised.count < summary.rows
+        )
         return not summary.chats and not masked
 
-    def foreign_tokens(self) -> list[str]:
+    def unexplained_control_tokens(self) -> list[str]:
         """Control tokens in the rows that neither the template nor the tokenizer's settings name."""
         tokenizer, template = self.probes.tokenizer, self.probes.template
         source = template.source if template else ""
@@ -81,14 +84,14 @@ class TokenizedData:
         # Ids beyond the vocabulary prove it without reading any text.
         if (
             summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0
-            or _are_too_many_rows_strange(len(trip.strange), trip.read)
+            or _do_strange_rows_show_other_tokenizer(len(trip.strange), trip.read)
         ):
             return "another tokenizer made the rows"
         headers_missing = bool(self.placer.layout.headers) and not summary.chats
         if (
             headers_missing
             and not self.is_plain_text
-            and (summary.headers_as_text or self.foreign_tokens())
+            and (summary.headers_as_text or self.unexplained_control_tokens())
         ):
             return "another template made the rows"
         return ""

@@ -17,7 +17,7 @@ from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED, Source
 from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
-from truetune.tokenized.row_chunks import Chunk, Ints, Mask
+from truetune.tokenized.read_tokenized_rows_in_chunks import Chunk, Ints, Mask
 
 # Chosen, not measured: a report shows some ten, and a page can list these.
 MAX_KEPT_ROWS = 200
@@ -117,7 +117,7 @@ class TokenizedSummary:
         return Ledger(self.counts.copy())
 
     @property
-    def says_what_is_learned(self) -> bool:
+    def do_rows_say_which_tokens_are_learned(self) -> bool:
         """Do the rows say which tokens are learned, by a column of labels or a mask?"""
         return self.labels or bool(self.masks)
 
@@ -158,7 +158,9 @@ class TokenizedSummary:
         if chunk.attended is None:
             self.padding_attended += int(pads.sum())
         self.padded.add(
-            chunk, np.unique(chunk.row_of(np.flatnonzero(pads))), "padding is stored with the row"
+            chunk,
+            np.unique(chunk.rows_of_tokens(np.flatnonzero(pads))),
+            "padding is stored with the row",
         )
 
     def _count_rows_by_learning_and_end(self, placed: PlacedChunk, text: Mask) -> None:
@@ -175,7 +177,7 @@ class TokenizedSummary:
         )
         self.beyond.add(
             chunk,
-            np.unique(chunk.row_of(np.flatnonzero(~placed.valid))),
+            np.unique(chunk.rows_of_tokens(np.flatnonzero(~placed.valid))),
             texts=_describe_first_id_beyond_vocabulary(placed),
         )
         # A histogram, not a list: a cache may have millions of rows.
@@ -208,7 +210,7 @@ class TokenizedSummary:
         following = np.append(chunk.ids[1:], IGNORED)
         self.labels_shifted += int((differ & (chunk.labels == following)).sum())
         self.odd_labels.add(
-            chunk, np.unique(chunk.row_of(np.flatnonzero(differ))), "labels of other tokens"
+            chunk, np.unique(chunk.rows_of_tokens(np.flatnonzero(differ))), "labels of other tokens"
         )
 
     def _count_rows_by_leading_bos(self, chunk: Chunk, placed: PlacedChunk) -> None:
@@ -423,7 +425,7 @@ def _describe_first_id_beyond_vocabulary(placed: PlacedChunk) -> list[str]:
     """For each row the first id that is not in the vocabulary, as text for its place."""
     chunk = placed.chunk
     places = np.flatnonzero(~placed.valid)
-    _, first = np.unique(chunk.row_of(places), return_index=True)
+    _, first = np.unique(chunk.rows_of_tokens(places), return_index=True)
     return [f"id {chunk.ids[place]}" for place in places[first][:MAX_KEPT_ROWS].tolist()]
 
 

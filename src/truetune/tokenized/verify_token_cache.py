@@ -23,11 +23,11 @@ from truetune.encoding.render_and_encode_in_two_threads import (
     stream_batches,
 )
 from truetune.errors import DataError
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.find_token_sources import TokenPlacer
 from truetune.tokenized.open_token_cache import TokenCache
-from truetune.tokenized.row_chunks import Chunk, read_chunks
+from truetune.tokenized.read_tokenized_rows_in_chunks import Chunk, read_chunks
 
 # Chosen, not measured: enough to see what such rows have in common.
 MAX_KEPT_PLACES = 20
@@ -116,7 +116,7 @@ def _compare_cache_with_encoded_data(
     spec: RunSpec, cache: TokenCache, *, only_reference: bool
 ) -> CacheComparison:
     """Compare as `verify_cache` does, once; with shortcuts of the encoder or without."""
-    probes = prepare_probes_of_run(spec)
+    probes = load_tokenizer_and_template_of_run(spec)
     comparison = CacheComparison()
     # The cache is held and the data pass by: the cache must be read to its end either way, and data
     # may be a stream.
@@ -194,7 +194,9 @@ def _document_ranges_by_columns(chunk: Chunk) -> list[tuple[int, int, int]]:
     """(row, start, end) of each document, as far as columns separate them."""
     starts = np.flatnonzero(chunk.borders)
     ends = np.append(starts[1:], len(chunk.ids))
-    return list(zip(chunk.row_of(starts).tolist(), starts.tolist(), ends.tolist(), strict=True))
+    return list(
+        zip(chunk.rows_of_tokens(starts).tolist(), starts.tolist(), ends.tolist(), strict=True)
+    )
 
 
 def _supervision_after_first_token(supervised: Any) -> Any:

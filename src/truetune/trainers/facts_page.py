@@ -58,7 +58,7 @@ def render_facts_page() -> str:
 
 def _render_section(facts: TrainerFacts) -> Iterator[str]:
     """The lines of the section of one trainer."""
-    yield f"## {facts.called.replace(f' {facts.release}', '') if facts.release else facts.called}"
+    yield f"## {facts.name_in_reports.replace(f' {facts.release}', '') if facts.release else facts.name_in_reports}"
     yield ""
     proved = {
         "run": f"Release {facts.release}; compared with the package by tests.",

@@ -139,7 +139,7 @@ class TrainerFacts:
     """The earlier release that the run asks for; empty where it is that of the facts, or not known"""
 
     @property
-    def called(self) -> str:
+    def name_in_reports(self) -> str:
         """What it is called in reports: its title, with the release and the collator."""
         return self.title.format(release=self._release_in_words) + (
             f" with {self.collator}" if self.collator else ""
@@ -151,13 +151,13 @@ class TrainerFacts:
         return f"{self.pinned} (judged as {self.release})" if self.pinned else self.release
 
     @property
-    def title_for_pairs(self) -> str:
+    def title_for_preference_pairs(self) -> str:
         """The title for preference pairs: its package, with the release, since preference trainers
         are others than that of supervised rows.
         """
         return self.family.format(release=self._release_in_words)
 
-    def decision(self, kind: RowKind, setting: Setting) -> Decision:
+    def decide_what_is_learned(self, kind: RowKind, setting: Setting) -> Decision:
         """What is learned of rows of a kind under settings."""
         rules = self.learns.value
         for switch in rules.switches:

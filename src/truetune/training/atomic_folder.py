@@ -22,7 +22,7 @@ from truetune.data.guard_output_folder import (
     remove_empty_folders,
 )
 from truetune.errors import UsageError
-from truetune.render.tokenizer_folder import TOKENIZER_FILES
+from truetune.render.find_tokenizer_folder import TOKENIZER_FILES
 
 TOKENIZER_EXTRAS = (
     "tokenizer.model.v*",
@@ -84,8 +84,8 @@ def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input])
     # What a killed process has left takes as much room as a model. The number of the process is in
     # the name, so that a merge that still runs is not touched.
     for left in folder.parent.glob(f".{folder.name}.*.part"):
-        if _process_named_by_work_folder(left) is not None and not _is_process_alive(
-            _process_named_by_work_folder(left) or ""
+        if _process_id_in_work_folder_mark(left) is not None and not _is_process_alive(
+            _process_id_in_work_folder_mark(left) or ""
         ):
             _remove_work_folder(left)
     # Before anything is written: a full disk harms other programs too.
@@ -100,7 +100,7 @@ def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input])
     try:
         work.mkdir()
         write_atomically.write_atomically(
-            work / MARK_FILE, _mark_of_process_as_bytes(str(os.getpid()))
+            work / MARK_FILE, _work_folder_mark_file_content(str(os.getpid()))
         )
         part.mkdir()
         yield part
@@ -130,14 +130,14 @@ def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input])
         _remove_work_folder(work)
 
 
-def _mark_of_process_as_bytes(process: str) -> bytes:
+def _work_folder_mark_file_content(process: str) -> bytes:
     """The content of the file that marks a work folder as ours, for the number of a process."""
     return json.dumps(
         {"truetune": "a model that is being written", "format": MARK_FORMAT, "process": process}
     ).encode()
 
 
-def _process_named_by_work_folder(work: Path) -> str | None:
+def _process_id_in_work_folder_mark(work: Path) -> str | None:
     """The number of the process that a work folder of ours names; None where it does not bear our
     mark.
     """
@@ -145,7 +145,7 @@ def _process_named_by_work_folder(work: Path) -> str | None:
     try:
         ours = not work.is_symlink() and (
             work / MARK_FILE
-        ).read_bytes() == _mark_of_process_as_bytes(process)
+        ).read_bytes() == _work_folder_mark_file_content(process)
     except OSError:
         return None
     return process if ours else None
@@ -153,7 +153,7 @@ def _process_named_by_work_folder(work: Path) -> str | None:
 
 def _remove_work_folder(work: Path) -> None:
     """Remove a work folder that bears our mark. A file that has no name of ours stays, and so does the folder then."""
-    if _process_named_by_work_folder(work) is None:
+    if _process_id_in_work_folder_mark(work) is None:
         return
     folders = {work / MODEL_FOLDER}
     for path in (work / MODEL_FOLDER).rglob("*"):

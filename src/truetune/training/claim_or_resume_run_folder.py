@@ -20,10 +20,10 @@ from accelerate.utils import broadcast_object_list
 
 from truetune.checkpoint.read_run_and_check_checkpoints import (
     WHOLE_FILE,
-    describe_damages,
+    describe_files_unlike_listing,
     find_checkpoint_fault,
     list_checkpoints,
-    read_own_run,
+    read_run_written_by_truetune,
     step_of_checkpoint_name,
 )
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
@@ -35,10 +35,10 @@ from truetune.data.guard_output_folder import (
 )
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
-from truetune.training.files_written_by_run import (
+from truetune.training.tell_files_of_run_from_other_files import (
     OTHER_FOLDER_HINT,
+    files_listed_by_checkpoint,
     find_foreign_file,
-    listed_files,
     refuse_unsuitable_run_folder,
     remove_unfinished_checkpoint,
 )
@@ -117,7 +117,7 @@ def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderCl
 
     Raises UsageError as `inspect_folder_and_drop_partial_checkpoint` does.
     """
-    before = read_own_run(folder)
+    before = read_run_written_by_truetune(folder)
     if not before:
         refuse_unsuitable_run_folder(folder, RunSpec())
         return FolderClaim(folder, {}, None, False, ())
@@ -136,7 +136,9 @@ def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderCl
     refuse_folder_with_other_run(folder, inputs)
     # Only where every file is as the run left it: a folder whose weights were edited is trained
     # again rather than taken for the result.
-    if before["status"] == "finished" and not any(describe_damages(folder, before["files"])):
+    if before["status"] == "finished" and not any(
+        describe_files_unlike_listing(folder, before["files"])
+    ):
         return FolderClaim(folder, before, None, True, ())
     notes: list[str] = []
     checkpoint = _last_whole_checkpoint_dropping_partial(folder, before, notes)
@@ -149,7 +151,7 @@ def refuse_folder_with_other_run(folder: Path, inputs: Mapping[str, Any]) -> Non
     """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find
     out.
     """
-    before = read_own_run(folder)
+    before = read_run_written_by_truetune(folder)
     if not before or _ended_before_any_checkpoint(folder, before):
         return
     different = describe_input_differences(inputs, before["inputs"])
@@ -191,7 +193,7 @@ def _last_whole_checkpoint_dropping_partial(
     # there long before they are complete.
     last = None
     for path in list_checkpoints(folder):
-        mark = _read_whole_mark(path)
+        mark = _read_whole_json_of_checkpoint(path)
         if mark is not None and mark["resumes"]:
             last = path
     _refuse_foreign_files(folder, run, last)
@@ -200,7 +202,7 @@ def _last_whole_checkpoint_dropping_partial(
     for path in reversed(list_checkpoints(folder)):
         if path == last:
             break
-        if _read_whole_mark(path) is not None:
+        if _read_whole_json_of_checkpoint(path) is not None:
             notes.append(
                 f"{path.name} holds weights alone (save_only_model): the run can't resume from it"
             )
@@ -227,10 +229,10 @@ def _refuse_foreign_files(folder: Path, run: Mapping[str, Any], checkpoint: Path
         )
 
 
-def _read_whole_mark(checkpoint: Path) -> dict[str, Any] | None:
+def _read_whole_json_of_checkpoint(checkpoint: Path) -> dict[str, Any] | None:
     """whole.json of a checkpoint; None where there is none that truetune wrote."""
     return (
         read_json_object(checkpoint / WHOLE_FILE, [])
-        if listed_files(checkpoint) is not None
+        if files_listed_by_checkpoint(checkpoint) is not None
         else None
     )

@@ -51,7 +51,7 @@ class GgufFile:
     path: Path
 
     @cached_property
-    def package(self) -> Any:
+    def gguf_package(self) -> Any:
         """The package (module) `gguf`. Raises UsageError where it is not installed."""
         try:
             return importlib.import_module("gguf")
@@ -63,7 +63,7 @@ class GgufFile:
     @cached_property
     def reader(self) -> Any:
         """The reader of `gguf`: it maps the file into memory; tensors are unpacked one by one."""
-        return self.package.GGUFReader(self.path)
+        return self.gguf_package.GGUFReader(self.path)
 
     def value(self, name: str) -> Any:
         """A metadata field of the file; None where it has none of that name."""
@@ -80,7 +80,7 @@ class GgufFile:
         tensor = self.tensors[name]
         # The package's own code and not ours: a second reader of these formats could share no error
         # with llama.cpp, but would bring its own.
-        unpacked = self.package.quants.dequantize(tensor.data, tensor.tensor_type)
+        unpacked = self.gguf_package.quants.dequantize(tensor.data, tensor.tensor_type)
         return np.asarray(unpacked, dtype=np.float32).reshape(
             # GGUF lists the fastest dimension first.
             [int(n) for n in reversed(tensor.shape)]
@@ -90,11 +90,11 @@ class GgufFile:
     def tensor_name_map(self) -> Any:
         """The package's map from names of transformers to those of the file; None for an unknown architecture"""
         architecture = self.value("general.architecture")
-        known = {name: arch for arch, name in self.package.MODEL_ARCH_NAMES.items()}
+        known = {name: arch for arch, name in self.gguf_package.MODEL_ARCH_NAMES.items()}
         layers = self.value(f"{architecture}.block_count")
         if architecture not in known or layers is None:
             return None
-        return self.package.get_tensor_name_map(known[architecture], int(layers))
+        return self.gguf_package.get_tensor_name_map(known[architecture], int(layers))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
 from truetune.errors import FirstProcessFailed, SpecError, TokenizerError, UsageError
 from truetune.memory.matrices_and_parameters_from_config import read_architecture
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: longer than any encoding. The processes wait without load, so that a large
@@ -72,7 +72,7 @@ def settings_for_number_of_processes(spec: RunSpec, state: PartialState) -> RunS
     devices = spec.training.model_copy(update={"devices": state.num_processes})
     trainer = (
         {"ddp_find_unused_parameters": False}
-        if state.num_processes > 1 and _uses_all_weights(spec)
+        if state.num_processes > 1 and _does_every_token_use_all_weights(spec)
         else {}
     )
     return spec.model_copy(update={"training": devices, "trainer": trainer | spec.trainer})
@@ -201,7 +201,7 @@ def _leave_process_group() -> None:
         torch.distributed.destroy_process_group()
 
 
-def _uses_all_weights(spec: RunSpec) -> bool:
+def _does_every_token_use_all_weights(spec: RunSpec) -> bool:
     """Is each weight used for each token, so that DDP need not look which are not? Experts and towers are not."""
     try:
         architecture = read_architecture(find_tokenizer_folder(str(spec.model or spec.tokenizer)))
@@ -209,7 +209,7 @@ def _uses_all_weights(spec: RunSpec) -> bool:
         return False
     # Experts that no token chose, and towers without an image, get no gradient, and DDP waits for
     # it unless it is told to look.
-    return not architecture.other and not architecture.parts().get("experts")
+    return not architecture.other and not architecture.parameter_counts_by_part().get("experts")
 
 
 def _broadcast_failure(failed: bool) -> bool:

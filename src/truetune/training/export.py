@@ -39,7 +39,7 @@ from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
     ServingFacts,
     prepare_proof_prompts,
-    read_serving_facts,
+    read_template_and_stop_facts,
 )
 from truetune.training.atomic_folder import (
     copy_tokenizer_files,
@@ -168,7 +168,7 @@ def export(
     checkpoint = _read_full_model(model)
     if dtype is not None and dtype not in DTYPE_BYTES:
         raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPE_BYTES)}")
-    command = find_converter(converter) if to == "gguf" else []
+    command = find_gguf_converter_command(converter) if to == "gguf" else []
     folder, before = Path(out), _find_base_before_training(checkpoint, base)
     inputs = [Input("the model", checkpoint.folder), *(Input("data", Path(name)) for name in data)]
     inputs += [Input("the base model", before.folder)] if before is not None else []
@@ -212,7 +212,7 @@ class _ExportFailed(Exception):
     """Raised where something is lost, so that nothing is left of the folder."""
 
 
-def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
+def find_gguf_converter_command(wanted_path: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
     if wanted_path is None:
         wanted_path = _path_of_installed_converter()
@@ -258,12 +258,12 @@ def _base_in_merge_record(model: Checkpoint) -> str | None:
 
 def _estimate_output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> int:
     """About how many bytes will be written."""
-    items = sum(tensor.items for tensor in model.tensors.values())
+    items = sum(tensor.value_count for tensor in model.tensors.values())
     if outtype is not None:
         # auto, f16 and bf16 take 2 bytes. An estimate on the safe side for q8_0's scales is not
         # needed: SPARE_BYTES covers them.
         return items * {"f32": 4, "q8_0": 1}.get(outtype, 2)
-    return items * DTYPE_BYTES[dtype] if dtype else model.size
+    return items * DTYPE_BYTES[dtype] if dtype else model.total_tensor_bytes
 
 
 def _export_safetensors(
@@ -281,14 +281,14 @@ def _export_safetensors(
     del model
     gc.collect()
     copied = copy_tokenizer_files(source.folder, part)
-    if source.has("generation_config.json"):
+    if source.has_file("generation_config.json"):
         shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
     # Read back from the disk and compared value by value with the source: what a library says that
     # it wrote is no proof.
     there = read_checkpoint(part, base=source.folder)
-    values = there.manifest
+    values = there.full_comparison_with_base
     faults = [
-        f"{t.name}: {t.values - t.same:,} of {t.values:,} values are others"
+        f"{t.name}: {t.value_count - t.same:,} of {t.value_count:,} values are others"
         for t in values.tensors
         if t.share < 1
     ]
@@ -296,12 +296,15 @@ def _export_safetensors(
     proof = _prove_export_by_logits(
         job,
         lambda: load_model_float32(part, model_class(source), job.device),
-        read_serving_facts(part),
+        read_template_and_stop_facts(part),
         f"exported, {kept}",
     )
-    count = sum(t.values for t in values.tensors)
+    count = sum(t.value_count for t in values.tensors)
     facts = (
-        ("weights", f"{kept}, {len(there.weights.files):,} files, {there.size:,} bytes"),
+        (
+            "weights",
+            f"{kept}, {len(there.weights.files):,} files, {there.total_tensor_bytes:,} bytes",
+        ),
         ("compared", f"{count:,} values{'' if faults else f', all equal to the model, as {kept}'}"),
         ("tokenizer", f"{len(copied)} files as they were"),
     )

@@ -106,7 +106,7 @@ def launch_processes(
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     # It prints a table about the failed process after that process has explained itself.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    with _pass_signals_on() as passed, ThreadPoolExecutor(1) as pool:
+    with _forward_signals_to_processes() as passed, ThreadPoolExecutor(1) as pool:
         try:
             pool.submit(_run_launcher_in_thread, line).result()
         except ChildFailedError as error:
@@ -131,7 +131,7 @@ def _run_launcher_in_thread(line: Sequence[str]) -> None:
 
 
 @contextmanager
-def _pass_signals_on() -> Iterator[list[int]]:
+def _forward_signals_to_processes() -> Iterator[list[int]]:
     """Pass SIGINT and SIGTERM on to the processes while this lasts; the yielded list fills with
     those that came.
     """

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from truetune.errors import UsageError
-from truetune.render.embedding_weights import find_embedding
+from truetune.render.read_embedding_from_safetensors import find_embedding
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.training_settings import Training
 from truetune.training.training_recipe import Choice

@@ -39,7 +39,7 @@ from truetune.generation.load_model_refusing_missing_weights import adapter_voca
 from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
     prepare_proof_prompts,
-    read_serving_facts,
+    read_template_and_stop_facts,
 )
 from truetune.package import __version__
 from truetune.training.atomic_folder import (
@@ -168,7 +168,7 @@ def merge(
             tuned.folder,
             under.folder,
             chosen,
-            there.manifest,
+            there.full_comparison_with_base,
             _judge_merge_with_adapter_warnings(there, adapter_judgement),
             None,
             ("made before, of the same files",),
@@ -193,14 +193,14 @@ def merge(
             data=data,
             generation=sources.adapter_generation_config,
         )
-    size = DTYPE_BYTES[chosen] * sum(tensor.items for tensor in under.tensors.values())
+    size = DTYPE_BYTES[chosen] * sum(tensor.value_count for tensor in under.tensors.values())
     with (
         contextlib.suppress(_MergeFailed),
         write_folder_atomically(folder, size=size, inputs=inputs) as part,
     ):
         say(f"merging {tuned.folder} into {under.folder} in float32")
         observations = _merge_and_save(tuned, under, proof_prompts, part, chosen, device, shard)
-        copied = sources.copy_into(part)
+        copied = sources.copy_tokenizer_and_generation_config_into(part)
         there = replace(read_checkpoint(part, base=under.folder), adapter=tuned)
         say("comparing all values with base and adapter")
         judgement = _judge_merge_with_adapter_warnings(there, adapter_judgement)
@@ -212,7 +212,7 @@ def merge(
             tuned.folder,
             under.folder,
             chosen,
-            there.manifest,
+            there.full_comparison_with_base,
             judgement,
             proof,
             (*_notes_where_adapter_record_disagrees(adapter_judgement), *copied),
@@ -298,7 +298,7 @@ def _dtype_of_most_values(base: Checkpoint) -> str:
     """The number format of most of the base's values."""
     items: dict[str, int] = {}
     for tensor in base.tensors.values():
-        items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.items
+        items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.value_count
     # By the number of values and not of tensors: norms kept in float32 are many and small.
     dtype = max(items, key=items.__getitem__, default="F32")
     if dtype not in DTYPE_NAMES:
@@ -318,19 +318,19 @@ class _FileSources:
         """The folder that the tokenizer is copied from: the adapter's where it has one, since
         training may have added tokens or changed the template; else the base's.
         """
-        return self.adapter.folder if self.adapter.has("tokenizer.json") else self.base.folder
+        return self.adapter.folder if self.adapter.has_file("tokenizer.json") else self.base.folder
 
     @property
     def adapter_generation_config(self) -> Mapping[str, Any] | None:
         """The adapter's generation config; None where the base's is used."""
         return self.adapter.generation_config or None
 
-    def copy_into(self, part: Path) -> tuple[str, ...]:
+    def copy_tokenizer_and_generation_config_into(self, part: Path) -> tuple[str, ...]:
         """Copy tokenizer, template and generation_config into the folder; gives a note for each."""
         copied = copy_tokenizer_files(self.tokenizer_folder, part)
         notes = [f"tokenizer and template of {self.tokenizer_folder} ({len(copied)} files)"]
         for source in (self.adapter, self.base):
-            if source.has("generation_config.json"):
+            if source.has_file("generation_config.json"):
                 shutil.copyfile(
                     source.folder / "generation_config.json", part / "generation_config.json"
                 )
@@ -442,7 +442,7 @@ def _prove_merge(
                 observations.off,
                 again,
                 prompts=proof_prompts,
-                facts=read_serving_facts(part),
+                facts=read_template_and_stop_facts(part),
             ),
         ],
     )

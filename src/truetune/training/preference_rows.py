@@ -22,13 +22,13 @@ from truetune.encoding.encode_data_set import Progress, encode
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.settings.run_spec import RunSpec
-from truetune.training.load_training_rows import (
+from truetune.training.load_encoded_held_out_and_packed_rows import (
     TrainingData,
     TrainingRows,
     choices_of_encoded_and_held_rows,
     choose_held_out_by_hash,
     held_out_rows_with_their_copies,
-    open_encoded_table_with_rows,
+    open_nonempty_encoded_table,
 )
 from truetune.training.training_recipe import DEFAULT_SEED, Choice
 
@@ -95,7 +95,7 @@ def load_preference_data(spec: RunSpec, *, progress: Progress | None = None) -> 
     settings = {"packing": "none", "preferences": True, "sources": True, "trainer": "transformers"}
     spec = spec.model_copy(update={"encode": spec.encode.model_copy(update=settings)})
     encoded = encode(spec, progress=progress)
-    table = open_encoded_table_with_rows(encoded, spec.data)
+    table = open_nonempty_encoded_table(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
     flat = _FlatDocuments.of_table(table)
     chosen = choose_held_out_by_hash(numbers, 0 if spec.eval_data else spec.training.val_size)
@@ -108,7 +108,7 @@ def load_preference_data(spec: RunSpec, *, progress: Progress | None = None) -> 
         _pair_documents_or_order_verdicts(table, np.flatnonzero(apart), spec) if held else None
     )
     if spec.eval_data:
-        other = open_encoded_table_with_rows(
+        other = open_nonempty_encoded_table(
             encode(spec.model_copy(update={"data": spec.eval_data})), spec.eval_data
         )
         held_out = _pair_documents_or_order_verdicts(other, np.arange(len(other)), spec)

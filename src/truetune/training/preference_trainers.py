@@ -21,9 +21,9 @@ from packaging.specifiers import SpecifierSet
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.temporary_data_loader import temporary_data_loader
+from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
 from truetune.render.rendering import IGNORED
-from truetune.training.load_training_rows import TrainingData
+from truetune.training.load_encoded_held_out_and_packed_rows import TrainingData
 from truetune.training.preference_rows import PreferenceRows
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.trainer_arguments import make_trainer_arguments
@@ -170,7 +170,7 @@ def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: Training
     arguments = trainer_arguments_of_recipe(recipe, evaluates=held_out is not None)
     try:
         trainer = BUILDERS[recipe.method](recipe, ready, arguments, rows, held_out)
-        _check_first_batches(trainer, rows)
+        _check_first_batches_match_rows(trainer, rows)
         if recipe.method != "orpo" and recipe.training.reference is None:
             _check_reference_equals_policy(trainer)
     except TruetuneError:
@@ -310,9 +310,9 @@ def _turn_off_all_dropout(model: torch.nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def _check_first_batches(trainer: Any, rows: PreferenceRows) -> None:
+def _check_first_batches_match_rows(trainer: Any, rows: PreferenceRows) -> None:
     """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
-    with temporary_data_loader(trainer) as (loader, _):
+    with temporary_data_loader_and_tokenizer(trainer) as (loader, _):
         batches = peek_batches(loader, PROVED_BATCHES)
     for number, batch in enumerate(batches):
         expected = _expected_batch_lines(trainer, rows, batch)
@@ -386,7 +386,7 @@ def _check_reference_equals_policy(trainer: Any) -> None:
         trainer.model.training,
     )
     with (
-        temporary_data_loader(trainer) as (loader, _),
+        temporary_data_loader_and_tokenizer(trainer) as (loader, _),
         torch.no_grad(),
         trainer.compute_loss_context_manager(),
     ):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from truetune.auditing.record_in_process import record_run as audited
+from truetune.auditing.record_trainer_run_in_this_process import record_run as audited
 from truetune.checks.batch.packed_without_boundaries import PackedWithoutBoundaries
 from truetune.checks.batch.template_never_applied import TemplateNeverApplied
 from truetune.checks.check_data import check
@@ -23,11 +23,11 @@ from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.encoding.relative_names_of_data_files import source_names_of
+from truetune.encoding.relative_names_of_data_files import names_relative_to_common_folder
 from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.temporary_data_loader import temporary_data_loader
+from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 from truetune.training.progress_listeners import Listener
@@ -56,7 +56,7 @@ class PreflightChecks:
         self.findings_by_check: dict[str, tuple[Finding, ...]] = {}
         """By what was looked at"""
 
-    def add_or_stop(self, name: str, report: Report) -> None:
+    def keep_report_or_stop_on_findings(self, name: str, report: Report) -> None:
         """Show and keep a report. Raises FindingsError where it has findings at or above `fail_on`,
         unless told to continue.
         """
@@ -82,7 +82,8 @@ def check_settings_and_data(spec: RunSpec, listener: Listener) -> Report:
     # The severity of many rules depends on what the trainer does, and here it is known.
     spec = spec.model_copy(update={"trained_by": "truetune"})
     judge_rehearsal = check(
-        spec, progress=lambda rows, done, total: listener.busy("checking", done, total)
+        spec,
+        progress=lambda rows, done, total: listener.busy("checking", done, total),
     )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
     return add_judgement(judge_rehearsal, judge_settings(config, spec))
@@ -131,7 +132,7 @@ def rehearse_trainer(trainer: Any, spec: RunSpec, rows: Any) -> Any:
 
 def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     """The rows of the first batches, as they are in the data."""
-    with temporary_data_loader(trainer) as (loader, _):
+    with temporary_data_loader_and_tokenizer(trainer) as (loader, _):
         peeked = peek_batches(loader, AUDIT_BATCHES)
     # A dictionary keeps the order and drops the doubles.
     numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
@@ -139,7 +140,11 @@ def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Seque
     columns: list[dict[str, Any]] = []
     sources = find_data_files_of_paths(spec.data)
     names = dict(
-        zip((str(source.path) for source in sources), source_names_of(sources).names, strict=True)
+        zip(
+            (str(source.path) for source in sources),
+            names_relative_to_common_folder(sources).names,
+            strict=True,
+        )
     )
     for row in read_conversations(spec.data, format=spec.format, columns=spec.map):
         if (names.get(row.origin.file), row.origin.line) in origins:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
@@ -62,7 +62,7 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
     # embedding, which needs a row for it; then attention, tried on the finished model; the adapter
     # last, for peft wraps what is there.
     spec = spec.model_copy(update={"training": training})
-    probes = prepare_probes_of_run(spec)
+    probes = load_tokenizer_and_template_of_run(spec)
     tokenizer, choices = prepare_tokenizer(probes, spec)
     model, more = load_base_model(probes.tokenizer, training)
     choices += more

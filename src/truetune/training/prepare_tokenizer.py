@@ -36,7 +36,7 @@ TRIAL_ROWS = 20
 
 def prepare_tokenizer(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]:
     """A transformers tokenizer that gives the ids of `probes`. Raises TokenizerError where none does."""
-    tokenizer, choices = _load_same_tokenizer(
+    tokenizer, choices = _load_tokenizer_class_with_same_ids(
         probes,
         [*TRIAL_TEXTS, *_template_texts_of_short_chats(probes), *_first_message_contents(spec)],
     )
@@ -64,7 +64,9 @@ def prepare_tokenizer(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]
     return tokenizer, choices
 
 
-def first_different_text(tokenizer: Any, probes: Probes, texts: Iterable[str]) -> str | None:
+def first_text_with_different_ids(
+    tokenizer: Any, probes: Probes, texts: Iterable[str]
+) -> str | None:
     """The first text that gets other ids than in encoding; None where all get the same."""
     backend = probes.tokenizer.backend
     # Once with special tokens: a class that adds BOS where the file does not would shift every row
@@ -80,7 +82,9 @@ def first_different_text(tokenizer: Any, probes: Probes, texts: Iterable[str]) -
     return None
 
 
-def _load_same_tokenizer(probes: Probes, texts: list[str]) -> tuple[Any, list[Choice]]:
+def _load_tokenizer_class_with_same_ids(
+    probes: Probes, texts: list[str]
+) -> tuple[Any, list[Choice]]:
     """The first class of transformers that gives the ids of tokenizer.json. Raises TokenizerError."""
     folder = str(probes.tokenizer.folder)
     reason = None
@@ -92,7 +96,7 @@ def _load_same_tokenizer(probes: Probes, texts: list[str]) -> tuple[Any, list[Ch
         except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:
             reason = reason or f"transformers can't load it: {str(error).splitlines()[0]}"
             continue
-        other = first_different_text(tokenizer, probes, texts)
+        other = first_text_with_different_ids(tokenizer, probes, texts)
         if other is None:
             why = f"{reason}; this class gives the ids of tokenizer.json"
             return tokenizer, (

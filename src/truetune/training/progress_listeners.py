@@ -39,7 +39,7 @@ class Listener(Protocol):
     def step(self, step: int, figures: Mapping[str, float]) -> None:
         """A step has been made. The figures (loss, learning_rate, tokens/s, memory in bytes) are the last known."""
 
-    def look(self, look: SamplingPass) -> None:
+    def look(self, sampling_pass: SamplingPass) -> None:
         """The model has answered its prompts in a sampling pass."""
 
     def end(self) -> None:
@@ -68,10 +68,12 @@ class PlainListener:
     def step(self, step: int, figures: Mapping[str, float]) -> None:
         """Show nothing for a step: a line for each would bury the others."""
 
-    def look(self, look: SamplingPass) -> None:
+    def look(self, sampling_pass: SamplingPass) -> None:
         """Print how many answers of a sampling pass stop, in a line."""
-        stopped = sum(sample.scores.stopped for sample in look.samples)
-        self.say(f"step {look.step:,}: {stopped} of {len(look.samples)} answers stop by themselves")
+        stopped = sum(sample.scores.stopped for sample in sampling_pass.samples)
+        self.say(
+            f"step {sampling_pass.step:,}: {stopped} of {len(sampling_pass.samples)} answers stop by themselves"
+        )
 
     def end(self) -> None:
         """Show nothing at the end."""

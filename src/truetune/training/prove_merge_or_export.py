@@ -21,7 +21,7 @@ import transformers
 from truetune.generation.build_prompts import make_decoder
 from truetune.generation.generate_answers import generate_answers
 from truetune.generation.prompts_to_compare_model_forms import ProofPrompts, ServingFacts
-from truetune.probe.preserve_state import preserve_state
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 
 # Chosen, not measured: 8 questions of 32 tokens are 256 positions, and a lost adapter shows at the
 # first. Twice as many double the time of a merge on a CPU.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from truetune.errors import SpecError
 from truetune.memory.matrices_and_parameters_from_config import Architecture, read_architecture
-from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder, read_json
 from truetune.settings.run_spec import RunSpec
 
 

@@ -20,6 +20,11 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import NotJudged
 from truetune.settings.run_spec import RunSpec
 from truetune.training import preflight_checks, write_contract_of_trained_prompts
+from truetune.training.change_settings_until_memory_fits import (
+    MemoryFitting,
+    plan_run_memory,
+    usable_gpu_bytes,
+)
 from truetune.training.claim_or_resume_run_folder import (
     FolderClaim,
     inspect_folder_and_drop_partial_checkpoint,
@@ -33,14 +38,12 @@ from truetune.training.coordinate_processes_of_run import (
     run_first_process_before_others,
     settings_for_number_of_processes,
 )
-from truetune.training.files_written_by_run import EXTENDED_TOKENIZER, refuse_unsuitable_run_folder
-from truetune.training.fit_memory import MemoryFitting, plan_run_memory, usable_gpu_bytes
-from truetune.training.load_training_rows import TrainingData, highest_token_id
-from truetune.training.out_of_memory import (
+from truetune.training.handle_out_of_memory_of_run import (
     RanOutOfMemory,
     reduce_next_attempt_or_give_up,
     run_and_catch_out_of_memory,
 )
+from truetune.training.load_encoded_held_out_and_packed_rows import TrainingData, highest_token_id
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.progress_listeners import (
     Listener,
@@ -53,6 +56,10 @@ from truetune.training.save_checkpoints import (
     held_out_loss_after_training,
     measure_held_out_loss_before_training,
     save_final_weights,
+)
+from truetune.training.tell_files_of_run_from_other_files import (
+    EXTENDED_TOKENIZER,
+    refuse_unsuitable_run_folder,
 )
 from truetune.training.training_recipe import Recipe, make_recipe
 from truetune.training.watch.exchange_between_sampling_processes import describe_sharding
@@ -137,7 +144,7 @@ def train_run(
         except RanOutOfMemory as error:
             listener.end()
             # The exception's frames hold the model and the optimizer until it is dropped.
-            trouble = error.without_frames()
+            trouble = error.without_traceback()
         reduce_next_attempt_or_give_up(trouble, fitting)
 
 
@@ -157,7 +164,7 @@ def _attempt_run(
     # Checked before anything is encoded: a finding in the settings should not cost that time.
     with run_first_process_before_others() as leads:
         if leads:
-            looks.add_or_stop(
+            looks.keep_report_or_stop_on_findings(
                 "the check",
                 preflight_checks.check_settings_and_data(
                     fitting.without_memory_rule(first.spec), listener
@@ -189,9 +196,11 @@ def _attempt_run(
         filled = make_recipe(fitted, rows=len(data.train), **machine)
         ready = prepare_model_and_report(filled, data, listener)
         record = write_record_of_begun_run(place, inputs, filled, ready, data)
-        record.update(fitted=fitting.as_record())
+        record.update(fitted=fitting.changes_as_plain_values())
         if record.writes:
-            write_contract_of_trained_prompts.write_contract(folder, ready.probes, ready.tokenizer)
+            write_contract_of_trained_prompts.write_trained_prompt_contract(
+                folder, ready.probes, ready.tokenizer
+            )
         trainer = build(filled, ready, data)
         # The listener draws; transformers' own bar and dictionaries would run through its lines.
         for kind in (PrinterCallback, ProgressCallback):
@@ -265,12 +274,12 @@ def _say_held_out_loss_and_doubt(
         return
     change = f" ({before:.3f} before)" if before is not None else ""
     listener.say(f"held-out loss: {loss:.3f}{change}")
-    doubt = _describe_loss_doubt(loss, before)
+    doubt = _describe_held_out_loss_doubt(loss, before)
     if doubt:
         listener.say(doubt)
 
 
-def _describe_loss_doubt(loss: float, before: float | None) -> str:
+def _describe_held_out_loss_doubt(loss: float, before: float | None) -> str:
     """What a held-out loss says against the training; empty where it says nothing."""
     if not isfinite(loss):
         return (
@@ -336,12 +345,12 @@ def audit_and_rehearse(
     with run_first_process_before_others() as leads:
         if leads:
             with hide_other_processes_from_accelerate():
-                looks.add_or_stop(
+                looks.keep_report_or_stop_on_findings(
                     "the audit",
                     preflight_checks.audit_first_batches_and_laws(trainer, filled.spec, data.train),
                 )
                 if filled.spec.rehearsal:
-                    looks.add_or_stop(
+                    looks.keep_report_or_stop_on_findings(
                         "the rehearsal",
                         preflight_checks.rehearse_trainer(trainer, filled.spec, data.train),
                     )
@@ -372,7 +381,7 @@ def train_steps(
 def _row_loader_and_trainer_builder(method: str) -> tuple[LoadRows, BuildTrainer]:
     """What loads the rows of a method, and what makes its trainer."""
     if method == "sft":
-        from truetune.training.load_training_rows import load_training_data
+        from truetune.training.load_encoded_held_out_and_packed_rows import load_training_data
         from truetune.training.trainer_with_supervised_token_loss import make_supervised_trainer
 
         return load_training_data, make_supervised_trainer

@@ -38,7 +38,10 @@ from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.training.claim_or_resume_run_folder import FolderClaim
-from truetune.training.files_written_by_run import remove_checkpoint, remove_unfinished_checkpoint
+from truetune.training.tell_files_of_run_from_other_files import (
+    remove_checkpoint_and_name_remains,
+    remove_unfinished_checkpoint,
+)
 from truetune.training.write_run_record import RunFile
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -106,7 +109,9 @@ class CheckpointSaver(TrainerCallback):
         try:
             with self._catch_signals():
                 # Killed between the last step and the end: only the saving is left to do.
-                if checkpoint is not None and self._is_last_step(checkpoint):
+                if checkpoint is not None and self._is_unsharded_checkpoint_of_last_step(
+                    checkpoint
+                ):
                     self._load_final_or_best_weights(checkpoint)
                 else:
                     self.trainer.train(
@@ -172,7 +177,7 @@ class CheckpointSaver(TrainerCallback):
         others = [path for path in all_checkpoints if path not in kept]
         for path in others[: len(others) - max(0, self.keep - len(kept))]:
             # What the user put into a checkpoint, or edited there, is not ours to delete.
-            left = remove_checkpoint(path)
+            left = remove_checkpoint_and_name_remains(path)
             if left:
                 self.say(
                     f"{path} stays: this run did not write {', '.join(left)}, or it has changed"
@@ -221,8 +226,8 @@ class CheckpointSaver(TrainerCallback):
         finally:
             put_back()
 
-    def _is_last_step(self, checkpoint: Path) -> bool:
-        """Was this the last step? transformers would make one more."""
+    def _is_unsharded_checkpoint_of_last_step(self, checkpoint: Path) -> bool:
+        """Was this the last step, of a run without FSDP and DeepSpeed? transformers would make one more."""
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         sharded = self.trainer.is_fsdp_enabled or self.trainer.is_deepspeed_enabled
         return bool(state.global_step >= state.max_steps > 0 and not sharded)

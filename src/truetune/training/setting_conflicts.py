@@ -78,7 +78,7 @@ def refuse_conflicts(
         *_settings_meant_for_other_program(spec),
         *_conflicts_of_own_or_renamed_arguments(training, trainer),
         *_batch_and_packing_conflicts(spec, training),
-        *_weight_conflicts(training, gpu=gpu, bf16=bf16),
+        *_weight_adapter_and_format_conflicts(training, gpu=gpu, bf16=bf16),
     ]
     conflicts += _kto_batch_conflicts(training, trainer)
     if training.warmup_ratio is not None and training.warmup_steps is not None:
@@ -144,7 +144,9 @@ def _batch_and_packing_conflicts(spec: RunSpec, training: Training) -> Iterator[
         )
 
 
-def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
+def _weight_adapter_and_format_conflicts(
+    training: Training, *, gpu: bool, bf16: bool
+) -> Iterator[str]:
     """Conflicts among the settings of weights, adapters and their number formats."""
     adapts = training.lora is not None or training.adapter is not None
     yield from _number_format_conflicts(training, gpu=gpu, bf16=bf16)

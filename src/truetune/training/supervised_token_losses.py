@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from truetune.probe.observe_run import unwrap_model
+from truetune.probe.record_run_ready_to_train import unwrap_model
 from truetune.render.rendering import IGNORED
 
 NOT_FOR_MODEL = ("labels", "sources", "loss_weights", "num_items_in_batch")
@@ -73,7 +73,7 @@ def compute_token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
         _batch_column_at_supervised_positions(batch, "loss_weights", mask),
         _batch_column_at_supervised_positions(batch, "sources", mask),
         first,
-        _auxiliary_loss(inner, output),
+        _weighted_expert_balance_loss(inner, output),
     )
 
 
@@ -141,7 +141,7 @@ def _give_head_supervised_positions_only(model: Any, mask: torch.Tensor) -> Iter
         handle.remove()
 
 
-def _auxiliary_loss(model: Any, output: Any) -> torch.Tensor | None:
+def _weighted_expert_balance_loss(model: Any, output: Any) -> torch.Tensor | None:
     """The weighted loss that balances a mixture of experts; None where the model has none."""
     loss: torch.Tensor | None = getattr(output, "aux_loss", None)
     share = getattr(model.config.get_text_config(), "router_aux_loss_coef", None)

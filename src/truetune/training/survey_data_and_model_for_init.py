@@ -19,7 +19,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch as batch_of
 from truetune.errors import SpecError, TruetuneError
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.training.read_model_shape import ModelShape, read_model_shape
 
@@ -57,7 +57,7 @@ class DataSurvey:
     """What could not be looked at, and why"""
 
 
-def survey_data(spec: RunSpec) -> DataSurvey:
+def survey_data_and_model_config(spec: RunSpec) -> DataSurvey:
     """Survey the first rows of `data`, and the model's config.json. Raises DataError."""
     rows, count, exact = _first_rows_count_and_if_counted(spec)
     notes: list[str] = []
@@ -90,7 +90,7 @@ def _first_rows_count_and_if_counted(spec: RunSpec) -> tuple[list[Conversation],
 def _measure_example_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
     """How many tokens the examples of the rows have; of a pair the longer side counts."""
     # The exact path alone: proving the fast one costs more than it saves on so few rows.
-    ready = replace(prepare_probes_of_run(spec), only_reference=True)
+    ready = replace(load_tokenizer_and_template_of_run(spec), only_reference=True)
     batch = batch_of(rows, ready.renderer(), Encoder(ready.tokenizer.backend, only_reference=True))
     if not batch.examples:
         raise SpecError(f"none of {len(rows):,} rows can be rendered: {batch.rejected[0].reason}")

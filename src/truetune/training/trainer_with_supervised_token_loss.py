@@ -13,7 +13,7 @@ from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
 
 from truetune.training.coordinate_processes_of_run import make_even_sampler
-from truetune.training.load_training_rows import TrainingData
+from truetune.training.load_encoded_held_out_and_packed_rows import TrainingData
 from truetune.training.make_or_load_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.supervised_token_losses import compute_token_losses

@@ -123,7 +123,7 @@ def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Re
         UsageError: settings contradict each other.
         SpecError: a value that is not understood.
     """
-    training, trainer = _training_under_trainer_and_rest(spec)
+    training, trainer = _apply_trainer_arguments_and_keep_rest(spec)
     # Before the filling, so that only what the user wrote can be in conflict.
     refuse_conflicts(spec, training, trainer, gpu=gpu, bf16=bf16)
     fill = SettingsBuilder(training)
@@ -186,7 +186,7 @@ def trainer_arguments_of_recipe(recipe: Recipe, *, evaluates: bool = True) -> di
     }
 
 
-def _training_under_trainer_and_rest(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
+def _apply_trainer_arguments_and_keep_rest(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
     """The training's settings under those of `trainer`, which win; and what of these has no field."""
     trainer = dict(spec.trainer)
     if CHECKPOINTING in trainer:

@@ -26,7 +26,7 @@ MAX_ROWS_READ = 200
 """Rows of the data among which those are sought"""
 
 
-def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
+def write_trained_prompt_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
     spec = probes.spec
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map) if spec.data else ()

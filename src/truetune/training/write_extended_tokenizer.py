@@ -14,8 +14,8 @@ from pathlib import Path
 import tokenizers
 
 from truetune.data.write_atomically import write_atomically
+from truetune.render.find_tokenizer_folder import read_json, tokenizer_and_model_files
 from truetune.render.tokenizer import load_tokenizer
-from truetune.render.tokenizer_folder import read_json, tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 
 # A run may replace this folder only where it wrote it. The mark and the test for links keep a

@@ -39,7 +39,7 @@ from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from truetune.training.claim_or_resume_run_folder import FolderClaim
-    from truetune.training.load_training_rows import TrainingData
+    from truetune.training.load_encoded_held_out_and_packed_rows import TrainingData
     from truetune.training.prepare_model import PreparedModel
     from truetune.training.training_recipe import Recipe
 

@@ -75,7 +75,7 @@ class ProjectText:
     is_whole: bool
     """Not only its beginning and its end: lines can be counted"""
 
-    def lines(self) -> Iterator[TextLine]:
+    def lines_unless_prose(self) -> Iterator[TextLine]:
         """The lines of the file, a notebook's as those of its cells; none of prose, which says what is not there too.
 
         A file that was read in two pieces has its lines up to the gap.
@@ -114,14 +114,14 @@ def read_project_texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[Project
     return tuple(texts)
 
 
-def words_of_texts(texts: Iterable[ProjectText]) -> frozenset[str]:
+def word_stems_of_texts(texts: Iterable[ProjectText]) -> frozenset[str]:
     """The stems of all words in texts."""
     return frozenset(stem for text in texts for stem in list_stems(text.text))
 
 
-def read_project_words(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str]:
+def read_word_stems_of_project(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str]:
     """The stems of all words in the texts among files and folders; what can't be read has none."""
-    return words_of_texts(read_project_texts(paths))
+    return word_stems_of_texts(read_project_texts(paths))
 
 
 def _find_text_files_up_to_limit(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -131,7 +131,7 @@ def _find_text_files_up_to_limit(paths: Iterable[str | os.PathLike[str]]) -> Ite
     count = 0
     for path in map(Path, paths):
         # A file that was named is read whatever it is called, unless it holds rows.
-        files = _files_below(path) if path.is_dir() else iter([path])
+        files = _user_files_below_folder(path) if path.is_dir() else iter([path])
         for file in files:
             if not _has_text_suffix(file):
                 continue
@@ -141,7 +141,7 @@ def _find_text_files_up_to_limit(paths: Iterable[str | os.PathLike[str]]) -> Ite
                 return
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
+def _user_files_below_folder(folder: Path) -> Iterator[Path]:
     """The files in a folder and a few levels below; hidden folders, environments and caches are
     left out.
     """

@@ -3,7 +3,7 @@ proved.
 
 Each guide lists the causes of one symptom with what tells them apart. A cause is likely where it says what the user
 says, and where what it takes is in the project: `share` of its words that stand in the user's files. Rare words count
-more, as in a search (`checks.explaining.search_topics`).
+more, as in a search (`checks.explaining.search_rules_messages_guides_commands`).
 
 Measured on the 88 starts of `bench.starts` whose rule stands in a cause of their guide, with no rule asked: the true
 cause is among the first five of some twenty in 32 by the guides' own order, in 58 by the words of the user, in 61 by
@@ -12,8 +12,8 @@ fares worse. `python -m bench.candidates` measures it again, with the facts of t
 
 Rules that name the symptom, and stand in no cause of a guide, are candidates too: where one fires it is a finding, and
 where it does not, its fault may stand in a form that it does not read. What the files make impossible goes to the end:
-a cause that takes DPO in a project that trains on plain rows (`project_facts`). What stands in the files, and most of
-all what the user names, makes the causes likelier that take it.
+a cause that takes DPO in a project that trains on plain rows (`find_traits_shown_by_project_lines`). What stands in
+the files, and most of all what the user names, makes the causes likelier that take it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
-from truetune.checks.explaining.project_traits import (
+from truetune.checks.explaining.recognise_project_traits_behind_causes import (
     UNTELLING,
     Area,
     Trait,
@@ -40,14 +40,18 @@ from truetune.checks.explaining.recognise_questions_about_speed import (
     guides_of_named_speed,
 )
 from truetune.checks.explaining.recognise_symptom import symptom_probabilities
-from truetune.checks.explaining.search_topics import list_guide_topics, list_topics, search_topics
+from truetune.checks.explaining.search_rules_messages_guides_commands import (
+    list_guide_topics,
+    list_topics,
+    search_topics,
+)
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
 from truetune.checks.findings import Finding
 from truetune.checks.rule import AnswersRule
 from truetune.checks.rule_catalogue import all_rules
-from truetune.troubleshooting.project_facts import ProjectFacts
+from truetune.troubleshooting.find_traits_shown_by_project_lines import ProjectFacts
 from truetune.troubleshooting.project_words import TextLine
-from truetune.troubleshooting.signs.find_signs_in_statements import signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import signs_belonging_to_cause_text
 from truetune.troubleshooting.signs.sign_as_statement_patterns import Sign
 from truetune.troubleshooting.signs.sign_rarity import rarity_of_sign
 
@@ -260,9 +264,9 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
 
 def _scores_of_guides_not_spoken_against(question: str) -> dict[str, float]:
     """The score of each guide that fits, without those that the words themselves speak against."""
-    shares = _shares_by_pages_and_users(question)
+    shares = _guide_scores_by_pages_and_user_sentences(question)
     if _says_that_the_loss_falls(question):
-        shares = _shares_without_guides_unless_empty(shares, (FLAT_GUIDE,))
+        shares = _drop_guides_unless_none_remain(shares, (FLAT_GUIDE,))
     if _says_that_nothing_is_learned(question) and UNLEARNED_GUIDE in shares:
         shares = _shares_with_answers_as_base_first(shares)
     shares = _shares_of_speed_guides_if_slowness(question, shares)
@@ -272,11 +276,11 @@ def _scores_of_guides_not_spoken_against(question: str) -> dict[str, float]:
         shares = _shares_with_bad_answers_on_top(shares, SERVED_GUIDE)
     if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
         # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
-        shares = _shares_without_guides_unless_empty(shares, GUIDES_OF_SPEED)
+        shares = _drop_guides_unless_none_remain(shares, GUIDES_OF_SPEED)
     return shares
 
 
-def _shares_without_guides_unless_empty(
+def _drop_guides_unless_none_remain(
     shares: dict[str, float], names: Iterable[str]
 ) -> dict[str, float]:
     """The shares without some guides; all where none would be left."""
@@ -328,19 +332,19 @@ def keep_possible_guides(
         (guide, share)
         for guide, share in guides
         if not (needed := NEEDS_OF_GUIDE.get(guide.name, frozenset()))
-        or needed & (facts.present | facts.unknown)
+        or needed & (facts.traits_shown_by_project | facts.traits_files_could_not_show)
     )
     best = max((share for _, share in possible), default=0.0)
     return tuple((guide, share / best) for guide, share in possible) if best else guides
 
 
-def _shares_by_pages_and_users(question: str) -> dict[str, float]:
+def _guide_scores_by_pages_and_user_sentences(question: str) -> dict[str, float]:
     """Guide -> its score, by the search over the pages and by the sentences of other users; empty
     where none fits.
     """
     hits = search_topics(question, list_guide_topics(), most=len(GUIDES))
-    by_pages = _shares_of_best({hit.topic.name: hit.score for hit in hits})
-    by_sentences = _shares_of_best(symptom_probabilities(question))
+    by_pages = _scores_relative_to_best({hit.topic.name: hit.score for hit in hits})
+    by_sentences = _scores_relative_to_best(symptom_probabilities(question))
     return {
         name: (1 - SENTENCES_WEIGHT) * by_pages.get(name, 0.0)
         + SENTENCES_WEIGHT * by_sentences.get(name, 0.0)
@@ -368,7 +372,7 @@ def _shares_of_speed_guides_if_slowness(
     return others | dict.fromkeys(named, best)
 
 
-def _shares_of_best(scores: Mapping[str, float]) -> dict[str, float]:
+def _scores_relative_to_best(scores: Mapping[str, float]) -> dict[str, float]:
     """Scores as shares of the best one."""
     best = max(scores.values(), default=0.0)
     return {name: score / best for name, score in scores.items()} if best > 0 else {}
@@ -406,15 +410,15 @@ def rank_causes(
         # The traceback of another failure says nothing of a symptom that is none.
         outside = facts.outside_failure if guide.name == OUT_OF_MEMORY else frozenset()
         present, unknown = (
-            facts.present - outside,
-            facts.unknown_in_area(AREAS.get(guide.name)) - outside,
+            facts.traits_shown_by_project - outside,
+            facts.traits_files_could_not_show_in_area(AREAS.get(guide.name)) - outside,
         )
-        rule_weight = _weight_of_causes_of_rules(guide, question_stems)
+        rule_weight = _weight_of_rule_causes_beside_listed(guide, question_stems)
         of_guide = _causes_of_guide_and_if_listed(guide.name)
         for number, (cause, is_listed) in enumerate(of_guide):
             shown = _shown_signs_rarest_first(cause, facts)
-            fit = WORDS_WEIGHT * _score_words(cause, question_stems, project_words)
-            fit += _score_facts(cause, facts) + _score_signs(cause, shown, facts)
+            fit = WORDS_WEIGHT * _score_cause_by_words(cause, question_stems, project_words)
+            fit += _score_cause_by_facts(cause, facts) + _score_cause_by_signs(cause, shown, facts)
             fit -= ORDER_WEIGHT * number / len(of_guide)
             weight = 1.0 if is_listed else rule_weight
             if shown and not is_listed:
@@ -423,7 +427,9 @@ def rank_causes(
             fit *= share**GUIDE_EXPONENT * weight if fit > 0 else 1.0
             # What shows the cause has what the cause takes, in whatever words.
             needed = precondition_of_cause(cause.text)
-            lacking = frozenset() if shown else needed.excluding_traits(present, unknown)
+            lacking = (
+                frozenset() if shown else needed.missing_traits_that_exclude_cause(present, unknown)
+            )
             signs = tuple(line for sign in shown for line in facts.signs[sign])
             lines = _first_lines_each_place_once(
                 (*signs, *_lines_that_support_rarest_first(cause, facts))
@@ -431,7 +437,7 @@ def rank_causes(
             own_lines = _first_lines_each_place_once(signs)
             causes.append(LikelyCause(cause, guide.name, fit, lines, own_lines, lacking, is_listed))
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
-    said = _rules_whose_causes_words_name(question)
+    said = _rules_whose_causes_question_names(question)
     ranked = sorted(
         causes,
         key=lambda likely: (
@@ -440,10 +446,10 @@ def rank_causes(
             -likely.fit,
         ),
     )
-    return _each_cause_once(ranked)
+    return _keep_best_place_of_each_cause(ranked)
 
 
-def _rules_whose_causes_words_name(question: str) -> frozenset[str]:
+def _rules_whose_causes_question_names(question: str) -> frozenset[str]:
     """The rules whose causes the words themselves name, such as a memory that grows from step to
     step.
     """
@@ -452,7 +458,7 @@ def _rules_whose_causes_words_name(question: str) -> frozenset[str]:
     return RULES_OF_GROWING_MEMORY if grows else frozenset()
 
 
-def _each_cause_once(ranked: list[LikelyCause]) -> list[LikelyCause]:
+def _keep_best_place_of_each_cause(ranked: list[LikelyCause]) -> list[LikelyCause]:
     """Each cause at its best place: two guides may list one."""
     by_text: dict[str, LikelyCause] = {}
     for likely in ranked:
@@ -473,7 +479,7 @@ def rules_that_many_causes_trigger() -> frozenset[str]:
     )
 
 
-def names_cause(finding: Finding, cause: Cause) -> bool:
+def finding_names_cause(finding: Finding, cause: Cause) -> bool:
     """Does a finding say in its own words what a cause says?"""
     return share_of_cause_in_finding(finding, cause) >= MIN_NAMED_WORDS
 
@@ -483,7 +489,10 @@ def share_of_cause_in_finding(finding: Finding, cause: Cause) -> float:
 
     0 where one says that a value is too small and the other that it is too large: all their other words are equal.
     """
-    sizes = {_says_small_or_large(finding.message), _says_small_or_large(cause.text)} - {""}
+    sizes = {
+        _small_or_large_if_text_says_it(finding.message),
+        _small_or_large_if_text_says_it(cause.text),
+    } - {""}
     if len(sizes) > 1:
         return 0.0
     said = frozenset(list_stems(" ".join((finding.message, finding.remedy, *finding.evidence))))
@@ -493,7 +502,7 @@ def share_of_cause_in_finding(finding: Finding, cause: Cause) -> float:
     return named / total
 
 
-def _says_small_or_large(text: str) -> str:
+def _small_or_large_if_text_says_it(text: str) -> str:
     """What a text says of a value, `small` or `large`; empty where it says neither, or both."""
     is_small, is_large = TOO_SMALL.search(text) is not None, TOO_LARGE.search(text) is not None
     if is_small == is_large:
@@ -501,7 +510,7 @@ def _says_small_or_large(text: str) -> str:
     return "small" if is_small else "large"
 
 
-def _weight_of_causes_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
+def _weight_of_rule_causes_beside_listed(guide: Guide, question_stems: frozenset[str]) -> float:
     """How much the causes of rules count beside those that a guide lists, by whether the question
     says more than the symptom.
     """
@@ -540,7 +549,7 @@ def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
             continue
         text = page.title.rstrip(".")
         cause = Cause(
-            _lower_first_letter_unless_name(text), _first_sentences(page.why), (rule.name(),)
+            _lower_first_letter_unless_name(text), _first_two_sentences(page.why), (rule.name(),)
         )
         found.append((rule.name(), rule.symptoms, cause))
     return tuple(found)
@@ -553,13 +562,13 @@ def _lower_first_letter_unless_name(text: str) -> str:
     return text if is_name else text[0].lower() + text[1:]
 
 
-def _first_sentences(text: str) -> str:
+def _first_two_sentences(text: str) -> str:
     """The beginning of a text, to the end of its second sentence."""
     sentences = SENTENCE_END.split(" ".join(text.split()))
     return " ".join(sentences[:2])
 
 
-def _score_facts(cause: Cause, facts: ProjectFacts) -> float:
+def _score_cause_by_facts(cause: Cause, facts: ProjectFacts) -> float:
     """How well a cause fits what the project does and what the user names: rare traits say more."""
     concerned = traits_mentioned(f"{cause.text} {cause.seen}")
     in_files = sum(_rarity_of_trait(trait) for trait in concerned & facts.lines.keys())
@@ -585,9 +594,9 @@ def _lines_that_support_rarest_first(cause: Cause, facts: ProjectFacts) -> tuple
             facts.lines[trait], key=lambda one: not _line_has_word(settings, one.text)
         ):
             is_named = _line_has_word(subject, line.text)
-            is_refuted = any(word.search(line.text) for word in missed) or _quantizes_to_other_bits(
-                cause, line.text
-            )
+            is_refuted = any(
+                word.search(line.text) for word in missed
+            ) or _line_quantizes_to_other_bits_than_cause(cause, line.text)
             is_telling = is_named or trait not in UNTELLING or _blames_learning_rate(cause, trait)
             if is_telling and not is_refuted:
                 found.setdefault(line.place, line)
@@ -603,16 +612,16 @@ def _line_has_word(words: Iterable[re.Pattern[str]], line: str) -> bool:
 
 def _shown_signs_rarest_first(cause: Cause, facts: ProjectFacts) -> list[Sign]:
     """The signs of a cause that the project shows, the rarest first."""
-    shown = [sign for sign in signs_of_cause(cause.text) if sign in facts.signs]
+    shown = [sign for sign in signs_belonging_to_cause_text(cause.text) if sign in facts.signs]
     return sorted(shown, key=lambda sign: -rarity_of_sign(sign))
 
 
-def _score_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> float:
+def _score_cause_by_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> float:
     """How well the signs of a cause fit: the rarest that is shown counts, or that none of them is."""
     if shown:
         return SIGN_WEIGHT + RARITY_WEIGHT * rarity_of_sign(shown[0])
     # Files of neither a training nor a generation could not show it.
-    return -UNSHOWN_WEIGHT if facts.areas and signs_of_cause(cause.text) else 0.0
+    return -UNSHOWN_WEIGHT if facts.areas and signs_belonging_to_cause_text(cause.text) else 0.0
 
 
 def _first_lines_each_place_once(lines: tuple[TextLine, ...]) -> tuple[TextLine, ...]:
@@ -620,7 +629,7 @@ def _first_lines_each_place_once(lines: tuple[TextLine, ...]) -> tuple[TextLine,
     return tuple({line.place: line for line in reversed(lines)}.values())[::-1][:MAX_TELLING_LINES]
 
 
-def _quantizes_to_other_bits(cause: Cause, line: str) -> bool:
+def _line_quantizes_to_other_bits_than_cause(cause: Cause, line: str) -> bool:
     """Does a line quantize to 8 bits, where the cause is about 4, or the other way round?"""
     text = f"{cause.text} {cause.seen}"
     is_eight, is_four = bool(OF_8_BITS.search(text)), bool(OF_4_BITS.search(text))
@@ -645,20 +654,20 @@ def _rarity_of_trait(trait: Trait) -> float:
     return math.log(1 + (len(causes) - having + 0.5) / (having + 0.5))
 
 
-def _score_words(
+def _score_cause_by_words(
     cause: Cause, question_stems: frozenset[str], project_words: frozenset[str]
 ) -> float:
     """How well a cause fits the user's words and the words of the files."""
-    words = _words_of_cause(cause)
+    words = _word_stems_of_cause(cause)
     total = sum(_rarity_of_word(word) for word in words) or 1.0
-    asked = sum(_rarity_of_word(word) * _match_word(word, question_stems) for word in words)
+    asked = sum(_rarity_of_word(word) * _score_word_match(word, question_stems) for word in words)
     in_files = sum(_rarity_of_word(word) for word in words & project_words)
     # The root: a cause that is told at length has more of the user's words by chance, and a share alone would prefer
     # the shortest.
     return asked / math.sqrt(total) + FILES_WEIGHT * in_files / total
 
 
-def _match_word(word: str, stems: frozenset[str]) -> float:
+def _score_word_match(word: str, stems: frozenset[str]) -> float:
     """How well a word matches stems: 1 where it is among them, a part where a synonym of it is,
     else 0.
     """
@@ -668,20 +677,20 @@ def _match_word(word: str, stems: frozenset[str]) -> float:
 
 
 @cache
-def _words_of_cause(cause: Cause) -> frozenset[str]:
+def _word_stems_of_cause(cause: Cause) -> frozenset[str]:
     """The stems of the words by which a cause is known."""
     return frozenset(list_stems(f"{cause.text} {cause.seen}"))
 
 
 @cache
-def _causes_with_word() -> Mapping[str, int]:
+def _cause_count_by_word_stem() -> Mapping[str, int]:
     """Stem -> in how many causes of all guides it stands."""
     causes = [cause for guide in GUIDES for cause in guide.causes]
-    return Counter(word for cause in causes for word in _words_of_cause(cause))
+    return Counter(word for cause in causes for word in _word_stems_of_cause(cause))
 
 
 def _rarity_of_word(word: str) -> float:
     """The inverse document frequency of a word among all causes."""
     count = sum(len(guide.causes) for guide in GUIDES)
-    having = _causes_with_word().get(word, 0)
+    having = _cause_count_by_word_stem().get(word, 0)
     return math.log(1 + (count - having + 0.5) / (having + 0.5))

@@ -14,14 +14,14 @@ import numpy as np
 
 from truetune.checks.find_only_gpu_named_in_files import GPU_WITHOUT_BFLOAT16
 from truetune.checks.hyperparameter_limits import LOWEST_SCALE
-from truetune.troubleshooting.cause_needs import ROWS as NEEDS
-from truetune.troubleshooting.evidence_against_causes import (
+from truetune.troubleshooting.project_evidence_for_ruling_out_causes import (
     MIN_LOSSES,
     NUMBER,
     Evidence,
     RuleOutRow,
     make_rule_out_row,
 )
+from truetune.troubleshooting.what_causes_need_and_what_denies_them import ROWS as NEEDS
 
 SMALL_BATCH = 4
 """Rows of a GPU, from which on a batch is not tiny"""
@@ -209,7 +209,10 @@ def _reason_if_batch_is_not_tiny(evidence: Evidence) -> str:
     """The reason against a cause where a batch has several rows, or the accumulation steps are few;
     empty otherwise.
     """
-    batches, steps = evidence.numbers_set(BATCH), evidence.numbers_set(ACCUMULATION)
+    batches, steps = (
+        evidence.numbers_set_by_lines(BATCH),
+        evidence.numbers_set_by_lines(ACCUMULATION),
+    )
     if batches and min(batches) >= SMALL_BATCH:
         return f"a batch has {min(batches):g} rows a GPU"
     if steps and max(steps) < MANY_STEPS:
@@ -221,7 +224,7 @@ def _reason_if_padding_is_to_longest_row(evidence: Evidence) -> str:
     """The reason against a cause where the library's trainer pads to the longest row of a batch,
     and no line pads to a fixed length; empty otherwise.
     """
-    if evidence.trains_by_library and not evidence.line_matches(FIXED_PADDING):
+    if evidence.trains_only_by_library_trainer and not evidence.line_matches(FIXED_PADDING):
         return "no line pads to a fixed length, and the trainer pads to the longest row of a batch"
     return ""
 
@@ -255,12 +258,16 @@ def _reason_if_evaluation_loss_never_rose(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_evaluation_is_of_pairs(evidence: Evidence) -> str:
+def _reason_if_evaluation_loss_is_over_pairs(evidence: Evidence) -> str:
     """The reason against a cause where the evaluation loss is one of preference pairs, which is a
     mean over pairs; empty otherwise.
     """
     logs = [log for log in evidence.logs if log.curve("eval_loss")]
-    if logs and all(log.kind == "preference" for log in logs) and evidence.trains_by_library:
+    if (
+        logs
+        and all(log.kind == "preference" for log in logs)
+        and evidence.trains_only_by_library_trainer
+    ):
         return "the loss of pairs is a mean over pairs, whatever the batch"
     return ""
 
@@ -269,7 +276,7 @@ def _reason_if_trainer_steps_schedule(evidence: Evidence) -> str:
     """The reason against a cause where the library's trainer steps the schedule itself; empty
     otherwise.
     """
-    if evidence.trains_by_library and not evidence.line_matches(OWN_STEP):
+    if evidence.trains_only_by_library_trainer and not evidence.line_matches(OWN_STEP):
         return "the library's trainer steps the schedule itself"
     return ""
 
@@ -278,7 +285,7 @@ def _reason_if_one_process_saves(evidence: Evidence) -> str:
     """The reason against a cause where only one process saves, by the library's trainer or by a
     guard in the script; empty otherwise.
     """
-    if evidence.trains_by_library or (
+    if evidence.trains_only_by_library_trainer or (
         evidence.line_matches(SAVES) and evidence.line_matches(GUARDED)
     ):
         return "only one process saves"
@@ -289,18 +296,18 @@ def _reason_if_classifier_pad_is_set(evidence: Evidence) -> str:
     """The reason against a cause where every script that loads a classifier gives its model the
     tokenizer's pad; empty otherwise.
     """
-    classifying = evidence.files_that_match(CLASSIFIER_LOAD)
+    classifying = evidence.lines_of_matching_files(CLASSIFIER_LOAD)
     set_alike = [any(PAD_OF_TOKENIZER.search(line) for line in lines) for lines in classifying]
     if set_alike and all(set_alike):
         return "the classifier's pad_token_id is set to the tokenizer's"
     return ""
 
 
-def _reason_if_loader_is_shared_out(evidence: Evidence) -> str:
+def _reason_if_rows_are_split_over_processes(evidence: Evidence) -> str:
     """The reason against a cause where the rows are shared out over the processes; empty otherwise."""
     return (
         "the loader is shared out over the processes"
-        if evidence.trains_by_library or evidence.line_matches(SHARED_OUT)
+        if evidence.trains_only_by_library_trainer or evidence.line_matches(SHARED_OUT)
         else ""
     )
 
@@ -313,7 +320,7 @@ def _hub_models_unless_folder_named(evidence: Evidence) -> set[str]:
     return set() if any(LOCAL_PATH.match(name) for name in names) else names
 
 
-def _reason_if_no_model_reasons(evidence: Evidence) -> str:
+def _reason_against_if_models_do_not_think(evidence: Evidence) -> str:
     """The reason against a cause where no file names a model that reasons, and no text holds
     <think>; empty otherwise.
     """
@@ -330,11 +337,15 @@ def _reason_if_labels_are_boolean(evidence: Evidence) -> str:
     )
 
 
-def _reason_if_library_mismatches_pairs(evidence: Evidence) -> str:
+def _reason_if_library_builds_kto_mismatches(evidence: Evidence) -> str:
     """The reason against a cause where the library's trainer builds the mismatched batch of KTO
     itself; empty otherwise.
     """
-    return "the library's trainer builds the mismatched batch" if evidence.trains_by_library else ""
+    return (
+        "the library's trainer builds the mismatched batch"
+        if evidence.trains_only_by_library_trainer
+        else ""
+    )
 
 
 def _reason_if_updates_outgrow_bf16_rounding(evidence: Evidence) -> str:
@@ -343,7 +354,7 @@ def _reason_if_updates_outgrow_bf16_rounding(evidence: Evidence) -> str:
     """
     if evidence.line_matches(ADAPTER):
         return "the weights of the adapter are trained, in float32"
-    rates = evidence.numbers_set(RATE)
+    rates = evidence.numbers_set_by_lines(RATE)
     return f"the rate is {min(rates):g}" if rates and min(rates) >= HIGH_RATE else ""
 
 
@@ -357,14 +368,14 @@ def _reason_if_every_start_is_from_hub(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_model_stays_loaded(evidence: Evidence) -> str:
+def _reason_if_server_loads_model_once(evidence: Evidence) -> str:
     """The reason against a cause where the server's log shows that the model is loaded once; empty
     otherwise.
     """
     if evidence.line_matches(KEPT_ALIVE_ZERO):
         return ""
     loads = sum(MODEL_LOADS.search(line) is not None for line in evidence.lines)
-    servers = [log for log in evidence.logs if log.server]
+    servers = [log for log in evidence.logs if log.inference_server_name]
     return "the server's log shows one load" if servers and loads <= MAX_LOADS else ""
 
 
@@ -386,7 +397,7 @@ def _reason_if_evaluation_loads_adapter(evidence: Evidence) -> str:
     )
 
 
-def _reason_if_gradients_are_logged(evidence: Evidence) -> str:
+def _reason_if_logged_gradients_are_nonzero(evidence: Evidence) -> str:
     """The reason against a cause where the log's gradient norms are above 0 at most steps; empty
     otherwise.
     """
@@ -397,17 +408,17 @@ def _reason_if_gradients_are_logged(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_tokens_have_labels(evidence: Evidence) -> str:
+def _reason_if_loss_and_gradients_are_nonzero(evidence: Evidence) -> str:
     """The reason against a cause where the logged loss and gradients are above 0, which takes
     tokens with labels; empty otherwise.
     """
     losses = evidence.logged_curves("loss")
     # Without a label the loss is 0 or NaN at every step.
     is_live = losses and all((values > 0).all() and values[0] > 0.01 for values in losses)
-    return _reason_if_gradients_are_logged(evidence) if is_live else ""
+    return _reason_if_logged_gradients_are_nonzero(evidence) if is_live else ""
 
 
-def _reason_if_rate_stays_above_zero(evidence: Evidence) -> str:
+def _reason_if_learning_rate_stays_above_zero(evidence: Evidence) -> str:
     """The reason against a cause where the logged learning rate is above 0 to the end, and peaks in
     the first half; empty otherwise.
     """
@@ -425,19 +436,19 @@ def _stays_above_zero_after_early_peak(rates: np.ndarray) -> bool:
 
 def _reason_if_adapter_scale_is_usual(evidence: Evidence) -> str:
     """The reason against a cause where lora_alpha is not small beside the rank; empty otherwise."""
-    alphas, ranks = evidence.numbers_set(ALPHA), evidence.numbers_set(RANK)
+    alphas, ranks = evidence.numbers_set_by_lines(ALPHA), evidence.numbers_set_by_lines(RANK)
     if not alphas or not ranks or max(ranks) <= 0:
         return ""
     least = min(alphas) / max(ranks)
     return f"lora_alpha is {least:g} times the rank" if least >= LOWEST_SCALE else ""
 
 
-def _reason_if_rate_is_not_too_small(evidence: Evidence) -> str:
+def _reason_if_learning_rate_is_not_too_small(evidence: Evidence) -> str:
     """The reason against a cause where the learning rate is not far too small for what is trained;
     empty otherwise.
     """
     # What a log has at its end, or after a resume, is the schedule's.
-    rates = evidence.numbers_set(RATE) or [
+    rates = evidence.numbers_set_by_lines(RATE) or [
         float(one.max()) for one in evidence.logged_curves("learning_rate")
     ]
     usual = USUAL_RATES[evidence.line_matches(ADAPTER)]
@@ -508,12 +519,12 @@ def _reason_if_every_loss_fell(evidence: Evidence) -> str:
 
 def _reason_if_no_layers_are_numbered(evidence: Evidence) -> str:
     """The reason against a cause where no line names layers by numbers; empty otherwise."""
-    if evidence.trains and not evidence.line_matches(LAYER_NUMBERS):
+    if evidence.has_training_line and not evidence.line_matches(LAYER_NUMBERS):
         return "no line names layers by numbers"
     return ""
 
 
-def _reason_if_own_data_are_named(evidence: Evidence) -> str:
+def _reason_if_only_own_data_sets_are_named(evidence: Evidence) -> str:
     """The reason against a cause where every line that names a data set names one of the user's
     own, and no demo; empty otherwise.
     """
@@ -523,7 +534,7 @@ def _reason_if_own_data_are_named(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_something_is_trained(evidence: Evidence) -> str:
+def _reason_if_gradients_or_adapter_show_learning(evidence: Evidence) -> str:
     """The reason against a cause where the log has gradients, or the one adapter has learned; empty
     otherwise.
     """
@@ -543,7 +554,7 @@ def _reason_if_reward_stays_near_zero(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_no_scores_are_named(evidence: Evidence) -> str:
+def _reason_if_pairs_have_no_scores(evidence: Evidence) -> str:
     """The reason against a cause where the pairs are here, and no file names a score of answers;
     empty otherwise.
     """
@@ -556,7 +567,7 @@ def _reason_if_prefix_cache_is_used(evidence: Evidence) -> str:
     """The reason against a cause where the server keeps the prefix of prompts in a cache; empty
     otherwise.
     """
-    hits = evidence.numbers_set(PREFIX_HITS)
+    hits = evidence.numbers_set_by_lines(PREFIX_HITS)
     if hits and max(hits) > 0:
         return f"the server's log shows a prefix cache hit rate of {max(hits):g}%"
     return (
@@ -568,7 +579,9 @@ def _reason_if_long_context_is_asked_for(evidence: Evidence) -> str:
     """The reason against a cause where a context is asked for whose cache takes the GPU, and not
     the weights; empty otherwise.
     """
-    lengths = [length for length in evidence.numbers_set(CONTEXT) if length >= LONG_CONTEXT]
+    lengths = [
+        length for length in evidence.numbers_set_by_lines(CONTEXT) if length >= LONG_CONTEXT
+    ]
     if lengths:
         return f"a context of {max(lengths):,.0f} tokens is set aside: shorten that first"
     return ""
@@ -603,7 +616,9 @@ def _reason_if_no_thinking_is_involved(evidence: Evidence) -> str:
     """The reason against a cause where the user means the training, or no model that reasons is
     here; empty otherwise.
     """
-    return _reason_if_user_means_training(evidence) or _reason_if_no_model_reasons(evidence)
+    return _reason_if_user_means_training(evidence) or _reason_against_if_models_do_not_think(
+        evidence
+    )
 
 
 def _reason_if_card_has_bfloat16(evidence: Evidence) -> str:
@@ -633,7 +648,7 @@ def _reason_if_log_says_gpu(evidence: Evidence) -> str:
 
 def _reason_if_loader_has_workers(evidence: Evidence) -> str:
     """The reason against a cause where the data loader has workers; empty otherwise."""
-    workers = evidence.numbers_set(WORKERS)
+    workers = evidence.numbers_set_by_lines(WORKERS)
     if workers and min(workers) >= 1:
         return f"the data loader has {min(workers):g} workers"
     return ""
@@ -650,7 +665,7 @@ def _reason_if_client_asks_for_adapter(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_loss_is_of_one_batch(evidence: Evidence) -> str:
+def _reason_if_loss_is_no_sum_of_batches(evidence: Evidence) -> str:
     """The reason against a cause where no logged loss is above what one batch has; a sum of several
     begins far above; empty otherwise.
     """
@@ -661,12 +676,15 @@ def _reason_if_loss_is_of_one_batch(evidence: Evidence) -> str:
     return ""
 
 
-def _reason_if_records_are_of_many_rows(evidence: Evidence) -> str:
+def _reason_if_log_records_cover_several_rows(evidence: Evidence) -> str:
     """The reason against a cause where each record of the log stands for several rows; empty
     otherwise.
     """
-    batches, steps = evidence.numbers_set(BATCH), evidence.numbers_set(ACCUMULATION)
-    each = evidence.numbers_set(LOGGING_STEPS)
+    batches, steps = (
+        evidence.numbers_set_by_lines(BATCH),
+        evidence.numbers_set_by_lines(ACCUMULATION),
+    )
+    each = evidence.numbers_set_by_lines(LOGGING_STEPS)
     # Of several values it is not known which one the run had.
     if not batches or any(len(set(values)) > 1 for values in (batches, steps, each)):
         return ""
@@ -674,12 +692,12 @@ def _reason_if_records_are_of_many_rows(evidence: Evidence) -> str:
     return f"a record of the log is a mean over {rows:g} rows and more" if rows >= MANY_ROWS else ""
 
 
-def _reason_if_rate_is_low_and_loss_falls(evidence: Evidence) -> str:
+def _reason_if_low_learning_rate_and_loss_falls(evidence: Evidence) -> str:
     """The reason against a cause where the learning rate is low, and the loss falls without
     climbing; empty otherwise.
     """
     rates = [float(values.max()) for values in evidence.logged_curves("learning_rate")]
-    rates = rates or evidence.numbers_set(RATE)
+    rates = rates or evidence.numbers_set_by_lines(RATE)
     # A rate of all weights is far too small for an adapter, and the usual one of an adapter far too large for them.
     most = LARGEST_ADAPTER_RATE if _reason_if_only_adapter_is_trained(evidence) else LOW_RATE
     if rates and max(rates) <= most and _reason_if_loss_never_rose(evidence):
@@ -721,7 +739,7 @@ def _reason_if_generating_loads_in_16_bits(evidence: Evidence) -> str:
     """
     loaders = [
         lines
-        for lines in evidence.files_that_match(LOADS_A_MODEL)
+        for lines in evidence.lines_of_matching_files(LOADS_A_MODEL)
         if any(GENERATES_TEXT.search(line) for line in lines)
     ]
     is_narrow = [
@@ -759,27 +777,30 @@ RULES: tuple[RuleOutRow, ...] = (
         r"^a quantized model that computes in float32", _reason_if_only_8_bits_are_used
     ),
     make_rule_out_row(
-        r"^the logged loss is multiplied by the accumulation steps", _reason_if_loss_is_of_one_batch
+        r"^the logged loss is multiplied by the accumulation steps",
+        _reason_if_loss_is_no_sum_of_batches,
     ),
     make_rule_out_row(
-        r"^one row is a step, and each step is logged", _reason_if_records_are_of_many_rows
+        r"^one row is a step, and each step is logged", _reason_if_log_records_cover_several_rows
     ),
     make_rule_out_row(
-        r"^the learning rate is far too large", _reason_if_rate_is_low_and_loss_falls
+        r"^the learning rate is far too large", _reason_if_low_learning_rate_and_loss_falls
     ),
     make_rule_out_row(
         r"^the adapter was merged into 4-bit weights", _reason_if_nothing_is_quantized
     ),
-    make_rule_out_row(r"^no token has a label", _reason_if_tokens_have_labels),
-    make_rule_out_row(r"^nothing is trainable", _reason_if_gradients_are_logged),
+    make_rule_out_row(r"^no token has a label", _reason_if_loss_and_gradients_are_nonzero),
+    make_rule_out_row(r"^nothing is trainable", _reason_if_logged_gradients_are_nonzero),
     make_rule_out_row(
-        r"^reentrant gradient checkpointing over a frozen", _reason_if_gradients_are_logged
+        r"^reentrant gradient checkpointing over a frozen", _reason_if_logged_gradients_are_nonzero
     ),
     make_rule_out_row(
-        r"^the schedule has ended, or never leaves", _reason_if_rate_stays_above_zero
+        r"^the schedule has ended, or never leaves", _reason_if_learning_rate_stays_above_zero
     ),
     make_rule_out_row(r"^the adapter is scaled away", _reason_if_adapter_scale_is_usual),
-    make_rule_out_row(r"^the learning rate is far too small", _reason_if_rate_is_not_too_small),
+    make_rule_out_row(
+        r"^the learning rate is far too small", _reason_if_learning_rate_is_not_too_small
+    ),
     make_rule_out_row(r"^a tiny batch with many accumulation steps", _reason_if_batch_is_not_tiny),
     make_rule_out_row(
         r"^(?:all )?rows are padded to max_length", _reason_if_padding_is_to_longest_row
@@ -792,19 +813,22 @@ RULES: tuple[RuleOutRow, ...] = (
         r"^(?:settings choose layers|layers are chosen) by numbers that the model",
         _reason_if_no_layers_are_numbered,
     ),
-    make_rule_out_row(r"^the configuration trains the demo data", _reason_if_own_data_are_named),
+    make_rule_out_row(
+        r"^the configuration trains the demo data", _reason_if_only_own_data_sets_are_named
+    ),
     make_rule_out_row(r"^the learning rate destroyed the weights", _reason_if_loss_never_rose),
     make_rule_out_row(
         r"scheduler that is stepped by every process", _reason_if_trainer_steps_schedule
     ),
     make_rule_out_row(r"^the evaluation loss rises again", _reason_if_evaluation_loss_never_rose),
     make_rule_out_row(
-        r"^the loss of the evaluation depends on its batch size", _reason_if_evaluation_is_of_pairs
+        r"^the loss of the evaluation depends on its batch size",
+        _reason_if_evaluation_loss_is_over_pairs,
     ),
     make_rule_out_row(r"^every process writes the same checkpoint", _reason_if_one_process_saves),
     make_rule_out_row(
         r"^every process of a DistributedDataParallel loop goes through all rows",
-        _reason_if_loader_is_shared_out,
+        _reason_if_rows_are_split_over_processes,
     ),
     make_rule_out_row(r"^the model reasons before each answer", _reason_if_no_thinking_is_involved),
     make_rule_out_row(r"^prompts padded to max_length", _reason_if_user_means_training),
@@ -824,7 +848,7 @@ RULES: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(r"^kTO's labels are text or numbers", _reason_if_labels_are_boolean),
     make_rule_out_row(
-        r"^kTO's mismatched batch holds the pairs", _reason_if_library_mismatches_pairs
+        r"^kTO's mismatched batch holds the pairs", _reason_if_library_builds_kto_mismatches
     ),
     make_rule_out_row(
         r"^(?:steps are rounded away: all weights in bfloat16|weights in bfloat16 alone)",
@@ -835,7 +859,7 @@ RULES: tuple[RuleOutRow, ...] = (
         r"^a classifier reads its answer off a pad|^the classifier's pad_token",
         _reason_if_classifier_pad_is_set,
     ),
-    make_rule_out_row(r"^keep_alive is 0", _reason_if_model_stays_loaded),
+    make_rule_out_row(r"^keep_alive is 0", _reason_if_server_loads_model_once),
     make_rule_out_row(
         r"^a (?:job|script) switches a fast transport of NCCL off",
         _reason_if_no_nccl_transport_is_set,
@@ -849,9 +873,11 @@ RULES: tuple[RuleOutRow, ...] = (
     make_rule_out_row(
         r"^embeddings and head are trained whole", _reason_if_only_adapter_is_trained
     ),
-    make_rule_out_row(r"^the adapter is frozen(?:\n|$)", _reason_if_something_is_trained),
+    make_rule_out_row(
+        r"^the adapter is frozen(?:\n|$)", _reason_if_gradients_or_adapter_show_learning
+    ),
     make_rule_out_row(r"^the reward pays for the form alone", _reason_if_reward_stays_near_zero),
-    make_rule_out_row(r"^many pairs are ties", _reason_if_no_scores_are_named),
+    make_rule_out_row(r"^many pairs are ties", _reason_if_pairs_have_no_scores),
     make_rule_out_row(
         r"^a long prompt is computed again for each request", _reason_if_prefix_cache_is_used
     ),

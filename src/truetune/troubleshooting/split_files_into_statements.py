@@ -46,7 +46,7 @@ class Statement(NamedTuple):
         """The file that it is in."""
         return self.lines[0].file
 
-    def line_that_shows(self, pattern: re.Pattern[str]) -> TextLine:
+    def line_that_matches(self, pattern: re.Pattern[str]) -> TextLine:
         """The line that matches; the first where only several together do."""
         shown = (line for line in self.lines if pattern.search(line.text))
         return next(shown, self.lines[0])
@@ -59,7 +59,7 @@ def list_statements(texts: Iterable[ProjectText]) -> list[Statement]:
 
 def _statements_of_text(text: ProjectText) -> Iterator[Statement]:
     """The statements of one file."""
-    lines = list(text.lines())
+    lines = list(text.lines_unless_prose())
     if text.path.suffix.lower() not in PYTHON_SUFFIXES:
         yield from _statements_without_log_records(_shell_statements(lines))
         return

@@ -74,9 +74,9 @@ class SymptomReport(Report):
         """
         open_ones = [one for one in self.causes if one.state in ("looked for", "open")]
         possible = [one for one in open_ones if not one.lacking]
-        return tuple(sorted(possible or open_ones, key=self._is_shown_by_findings))
+        return tuple(sorted(possible or open_ones, key=self._are_all_cause_lines_at_findings))
 
-    def _is_shown_by_findings(self, judged: JudgedCause) -> bool:
+    def _are_all_cause_lines_at_findings(self, judged: JudgedCause) -> bool:
         """Do all lines of a cause stand where a finding is that explains the symptom?"""
         shown = {
             (Path(case.file).name, case.line)

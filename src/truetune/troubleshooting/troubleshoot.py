@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from truetune.checks.check_data import Progress
 from truetune.checks.explain_answers_by_generating_scripts import SYMPTOMS, proven_script_faults
 from truetune.checks.explaining.guides import Cause, Guide
-from truetune.checks.explaining.project_traits import READING_OF_TRAIT
+from truetune.checks.explaining.recognise_project_traits_behind_causes import READING_OF_TRAIT
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport, Report, Subject
 from truetune.checks.rule_catalogue import find_rule
@@ -24,15 +24,19 @@ from truetune.errors import UsageError
 from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
-from truetune.troubleshooting.evidence_against_causes import Evidence, read_evidence
-from truetune.troubleshooting.project_facts import read_facts_of_project
-from truetune.troubleshooting.project_words import ProjectText, read_project_texts, words_of_texts
+from truetune.troubleshooting.find_traits_shown_by_project_lines import read_facts_of_project
+from truetune.troubleshooting.project_evidence_for_ruling_out_causes import Evidence, read_evidence
+from truetune.troubleshooting.project_words import (
+    ProjectText,
+    read_project_texts,
+    word_stems_of_texts,
+)
 from truetune.troubleshooting.rank_causes import (
     MIN_NAMED_SHARE,
     LikelyCause,
     choose_guides,
+    finding_names_cause,
     keep_possible_guides,
-    names_cause,
     rank_causes,
     rules_that_many_causes_trigger,
     share_of_cause_in_finding,
@@ -109,7 +113,7 @@ def choose_guides_and_judge_causes(
     """The guides on a symptom that a project can have, and what its texts, logs and findings say of their causes."""
     facts = read_facts_of_project(question, texts)
     guides = keep_possible_guides(choose_guides(question), facts)
-    likely = rank_causes(guides, question, words_of_texts(texts), facts)
+    likely = rank_causes(guides, question, word_stems_of_texts(texts), facts)
     return guides, judge_causes(likely, report, read_evidence(question, texts, logs))
 
 
@@ -223,7 +227,7 @@ def _do_findings_prove_cause(rule: str, findings: Sequence[Finding], cause: Caus
     """
     if rule not in rules_that_many_causes_trigger():
         return bool(findings)
-    return any(names_cause(finding, cause) for finding in findings)
+    return any(finding_names_cause(finding, cause) for finding in findings)
 
 
 def _split_findings_that_explain_symptom(

@@ -18,11 +18,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from truetune.errors import TruetuneError, UsageError
-from truetune.report.visible_text import visible
-from truetune.viewing.row_counts import KIND_LABELS
-from truetune.viewing.row_filter import MAX_TOKENS, SORTS, RowFilter
+from truetune.report.visible_text import escape_invisible_characters
+from truetune.viewing.filter_and_sort_rows import MAX_TOKENS, SORTS, RowFilter
 from truetune.viewing.row_service import MAX_ROWS, RowService
 from truetune.viewing.server_connections import Connections
+from truetune.viewing.token_counts_of_rows import KIND_LABELS
 
 LOOPBACK = "127.0.0.1"
 ALLOWED_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
@@ -65,7 +65,7 @@ class ViewServer(HTTPServer):
         self.token = secrets.token_urlsafe(24)
         # They begin before the port is taken, and are closed by `server_close`, which the base
         # class calls where it is taken.
-        self.connections = Connections(self._answer)
+        self.connections = Connections(self._answer_connection)
         try:
             # The loopback and no other address: the data may be private, and a page on the
             # network could be read by all.
@@ -75,7 +75,7 @@ class ViewServer(HTTPServer):
                 f"--port {port}: {error.strerror}; choose another, or leave it out"
             ) from None
 
-    def _answer(self, connection: socket.socket, address: Any, head: bytes) -> None:
+    def _answer_connection(self, connection: socket.socket, address: Any, head: bytes) -> None:
         """Answer one connection, in a worker."""
         RequestHandler(connection, address, self, head)
 
@@ -125,11 +125,11 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a GET request."""
-        self._answer(body=True)
+        self._send_answer_or_error(body=True)
 
     def do_HEAD(self) -> None:
         """Answer a HEAD request, without the body."""
-        self._answer(body=False)
+        self._send_answer_or_error(body=False)
 
     def __getattr__(self, name: str) -> Any:
         # Every other method gets an answer; the base class would answer with a page of its own,
@@ -143,7 +143,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._send(405, "text/plain", b"only GET and HEAD\n", {"Allow": "GET, HEAD"})
 
-    def _answer(self, *, body: bool) -> None:
+    def _send_answer_or_error(self, *, body: bool) -> None:
         """Send the answer to the request, or the error as its status."""
         try:
             kind, content = self._find_answer()
@@ -152,7 +152,12 @@ class RequestHandler(BaseHTTPRequestHandler):
         # The data was changed or can't be read: it may be whole again later, so the status is
         # 503.
         except TruetuneError as error:
-            self._send(503, "text/plain", f"{visible(str(error))}\n".encode(), body=body)
+            self._send(
+                503,
+                "text/plain",
+                f"{escape_invisible_characters(str(error))}\n".encode(),
+                body=body,
+            )
         except Exception as error:
             why = f"this is a bug of truetune, please report it: {error!r}\n"
             self._send(500, "text/plain", why.encode("utf-8", "backslashreplace"), body=body)
@@ -260,7 +265,9 @@ def _answer_select(row_service: RowService, parameters: Mapping[str, str]) -> di
     try:
         return row_service.select(row_filter)
     except KeyError as error:
-        raise RequestRefused(404, f"{visible(str(error))}: no such finding or file") from None
+        raise RequestRefused(
+            404, f"{escape_invisible_characters(str(error))}: no such finding or file"
+        ) from None
 
 
 ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {

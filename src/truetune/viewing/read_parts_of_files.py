@@ -106,7 +106,7 @@ class ForwardReader:
         self._raw = open_raw(source.path)
         self._batches = read_record_batches(source, self._raw, group, kept)
 
-    def reaches(self, at: int) -> bool:
+    def can_reach_row_without_restart(self, at: int) -> bool:
         """Does the reader reach the row `at`, so that it can give it without a new start?"""
         return at >= (self._held[0][0] if self._held else 0)
 
@@ -174,11 +174,17 @@ class OpenReaders:
             self._texts[number] = TextReader(self._sources[number], self._over)
         return self._texts[number]
 
-    def table(self, number: int, group: int | None, part: int, at: int) -> ForwardReader:
+    def reader_of_table_part(
+        self, number: int, group: int | None, part: int, at: int
+    ) -> ForwardReader:
         """A reader of a part of a table that can continue to row `at` of it; the one that was used
         last is last in the list.
         """
-        able = [reader for reader in self._tables if reader.part == part and reader.reaches(at)]
+        able = [
+            reader
+            for reader in self._tables
+            if reader.part == part and reader.can_reach_row_without_restart(at)
+        ]
         # The one that is furthest on has the least to pass over.
         reader = max(able, key=lambda r: r.reached, default=None)
         if reader is None:

@@ -190,7 +190,7 @@ class RowIndex:
             for source, rows in zip(firsts, pairwise(borders), strict=True)
         ]
 
-    def changed(self) -> list[str]:
+    def changed_files(self) -> list[str]:
         """The files that were changed: whose size or time is another than when the index was made."""
         return [
             str(s.path)
@@ -309,7 +309,7 @@ class RowIndex:
                 for record in whole[at:]
             ]
         if source.kind in TABLE_KINDS:
-            rows = readers.table(part.source, part.group, number, at).rows(at, count)
+            rows = readers.reader_of_table_part(part.source, part.group, number, at).rows(at, count)
             return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
         with open_raw(source.path) as raw:
             return list(islice(read_records(source, raw), at, at + count))

@@ -22,11 +22,15 @@ import numpy as np
 from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.errors import DataError
-from truetune.report.page.token_rows import TokenRow, cut_row_to_limit, row_without_tokens
-from truetune.viewing.count_rows_in_background import BackgroundCount
-from truetune.viewing.row_counts import KIND_LABELS, Ints, RowCounts, TokenCounter
-from truetune.viewing.row_filter import ANY_FINDING, RowFilter, select_rows
+from truetune.report.page.json_of_one_examples_tokens import (
+    TokenRow,
+    cut_row_to_limit,
+    row_without_tokens,
+)
+from truetune.viewing.count_row_tokens_in_background import BackgroundCount
+from truetune.viewing.filter_and_sort_rows import ANY_FINDING, RowFilter, select_rows
 from truetune.viewing.row_index import RowIndex, SourcedRecords
+from truetune.viewing.token_counts_of_rows import KIND_LABELS, Ints, RowCounts, TokenCounter
 
 MAX_ROWS = 64
 """Rows in one answer"""
@@ -77,7 +81,7 @@ class RowService:
         self.notice = notice
         self.rows_by_finding: Mapping[str, Sequence[int]] = {ANY_FINDING: ()}
         """The rows that each finding of a report names, by the finding's name in the address"""
-        self.background_count = self._prepare_count()
+        self.background_count = self._make_background_count()
         self._drawing = threading.Lock()
         self._under_way, self._idle = 0, threading.Condition()
         self._closed = False
@@ -94,19 +98,19 @@ class RowService:
         with self._count_as_under_way(), self._drawing:
             # Under the drawing lock: no row of the old files is drawn while the new ones are
             # opened.
-            if not self._closed and self.row_index.changed():
+            if not self._closed and self.row_index.changed_files():
                 before, self.row_index = self.row_index, self._open_index()
                 self.background_count.stop()
                 before.close()
                 self.maker.forget()
-                self.background_count = self._prepare_count()
+                self.background_count = self._make_background_count()
                 self._kept.clear()
                 self._tokens = 0
                 self.row_index.start()
 
     def rows(self, start: int, count: int) -> dict[str, Any]:
         """The token rows of `count` rows from `start` on, as JSON: see
-        `truetune.report.page.token_rows`.
+        `truetune.report.page.json_of_one_examples_tokens`.
         """
         with self._count_as_under_way():
             # Wait a moment for the index; what is not there by then the page asks for again.
@@ -134,7 +138,7 @@ class RowService:
     def totals(self) -> dict[str, Any]:
         """The figures of all rows that are counted by now, as JSON; a first call starts the count."""
         self.background_count.start()
-        counts, rows_of_kind = self.background_count.counts.joined()
+        counts, rows_of_kind = self.background_count.counts.joined_counts_and_rows_per_kind()
         files = self.row_index.rows_of_files()
         return {
             "rows": len(counts.tokens),
@@ -156,7 +160,7 @@ class RowService:
         """
         background, known = self.background_count, self.row_index.indexed
         background.start()
-        counts, _ = background.counts.joined()
+        counts, _ = background.counts.joined_counts_and_rows_per_kind()
         rows_of_file = range(known)
         if row_filter.file:
             files = self.row_index.rows_of_files()
@@ -176,7 +180,7 @@ class RowService:
             "done": background.is_done,
         }
 
-    def _prepare_count(self) -> BackgroundCount:
+    def _make_background_count(self) -> BackgroundCount:
         """The pass that counts the rows of the index that is open now."""
         return BackgroundCount(self.row_index, self.maker.token_counter, self._wait_until_idle)
 
@@ -269,7 +273,7 @@ class RowService:
         """Which files were changed since the page was opened, as an error's text; None where none
         were.
         """
-        changed = self.row_index.changed()
+        changed = self.row_index.changed_files()
         return (
             f"{', '.join(changed)}: changed since this page was opened; load the page again"
             if changed

@@ -129,7 +129,7 @@ class Connections:
                     self._register_accepted()
                 else:
                     self._read_head(key.data)
-            self._drop_late()
+            self._close_late_connections()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
                 self._unregister(key.data).close()
@@ -174,7 +174,7 @@ class Connections:
             except queue.Full:
                 _refuse_busy(connection.socket)
 
-    def _drop_late(self) -> None:
+    def _close_late_connections(self) -> None:
         """Close the connections that did not send their head in time."""
         now = time.monotonic()
         late = [

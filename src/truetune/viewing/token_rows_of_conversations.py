@@ -22,8 +22,8 @@ from truetune.data.read_rows_as_conversations import (
     find_record_that_decides_format,
 )
 from truetune.errors import DataError
+from truetune.report.page.json_of_one_examples_tokens import TokenRow, row_without_tokens
 from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
-from truetune.report.page.token_rows import TokenRow, row_without_tokens
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.count_conversation_tokens import ConversationTokenCounter
 from truetune.viewing.row_index import SourcedRecords
@@ -93,7 +93,7 @@ class ConversationRows:
         )
         # The place of each token in its own example: what max_length cuts is not learned.
         at = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
-        learned = batch.per_example(
+        learned = batch.count_true_per_example(
             batch.supervised & (at < (self.spec.max_length or np.inf))
         ).tolist()
         fine = {e.row.origin.row for e, count in zip(batch.examples, learned, strict=True) if count}

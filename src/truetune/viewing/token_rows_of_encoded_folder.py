@@ -22,11 +22,11 @@ from truetune.data.read_file_records import Record
 from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, read_manifest_or_none
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import DataError, SpecError
+from truetune.render.find_tokenizer_folder import tokenizer_and_model_files
 from truetune.render.rendering import IGNORED
 from truetune.render.rendering import Source as Kind
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
-from truetune.render.tokenizer_folder import tokenizer_and_model_files
-from truetune.report.page.token_rows import (
+from truetune.report.page.json_of_one_examples_tokens import (
     TokenRow,
     labels_entry_where_unlike_ids,
     mask_bits,
@@ -35,8 +35,8 @@ from truetune.report.page.token_rows import (
     spell_tokens_without_source_text,
 )
 from truetune.settings.run_spec import RunSpec
-from truetune.viewing.row_counts import RowCounts, TokensOfRows
 from truetune.viewing.row_index import SourcedRecords
+from truetune.viewing.token_counts_of_rows import RowCounts, TokensOfRows
 
 TOKEN_COLUMNS = ("input_ids", "labels")
 
@@ -152,9 +152,11 @@ class EncodedRows:
     ) -> NDArray[np.uint8]:
         """(tokens,) the sources of a record's tokens: its column, or what the ids alone tell."""
         kinds = columns.get("sources")
-        return self._sources_without_column(ids) if kinds is None else np.array(kinds, np.uint8)
+        return (
+            self._sources_told_from_ids_alone(ids) if kinds is None else np.array(kinds, np.uint8)
+        )
 
-    def _sources_without_column(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _sources_told_from_ids_alone(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(tokens,) sources where the column `sources` is missing: control tokens are the
         template's, the rest is not known.
         """

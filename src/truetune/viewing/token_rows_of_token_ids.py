@@ -14,8 +14,8 @@ import numpy as np
 from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.errors import TruetuneError
-from truetune.render.template_probes import prepare_probes_of_run
-from truetune.report.page.token_rows import (
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
+from truetune.report.page.json_of_one_examples_tokens import (
     TokenRow,
     labels_entry_where_unlike_ids,
     mask_bits,
@@ -24,9 +24,9 @@ from truetune.report.page.token_rows import (
 )
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
-from truetune.tokenized.row_chunks import chunk_of_records
-from truetune.viewing.row_counts import PADDING, RowCounts, TokensOfRows
+from truetune.tokenized.read_tokenized_rows_in_chunks import chunk_of_records
 from truetune.viewing.row_index import SourcedRecords
+from truetune.viewing.token_counts_of_rows import PADDING, RowCounts, TokensOfRows
 
 
 class TokenIdRows:
@@ -35,7 +35,7 @@ class TokenIdRows:
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
         self._spec = spec
-        self._placer = TokenPlacer(prepare_probes_of_run(spec))
+        self._placer = TokenPlacer(load_tokenizer_and_template_of_run(spec))
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """For each record its token row; `first` is the number of the first of them."""
@@ -111,7 +111,7 @@ class TokenIdCounter:
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
-        self._placer = TokenPlacer(prepare_probes_of_run(spec))
+        self._placer = TokenPlacer(load_tokenizer_and_template_of_run(spec))
 
     def count(self, first: int, records: SourcedRecords) -> RowCounts:
         """The figures of records; one that can't be read has no tokens."""

@@ -23,16 +23,16 @@ from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import report_as_dict
 from truetune.report.page.html_document import html_document, notebook_frame
-from truetune.report.page.mark_cited_rows import Marks, marks_of_cited_rows
+from truetune.report.page.json_of_one_examples_tokens import TokenRow
+from truetune.report.page.mark_cited_rows import Marks, rules_and_cases_that_cite_rows
 from truetune.report.page.page_section import Result, Section
-from truetune.report.page.token_rows import TokenRow
 from truetune.report.page.tokens_section import token_view_section
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.open_token_cache import open_token_cache
+from truetune.viewing.filter_and_sort_rows import ANY_FINDING
 from truetune.viewing.local_server import ViewServer
-from truetune.viewing.row_filter import ANY_FINDING
 from truetune.viewing.row_index import RowIndex
 from truetune.viewing.row_service import MAX_ROWS, RowService
 from truetune.viewing.token_rows_of_conversations import ConversationRows
@@ -102,7 +102,7 @@ def view_page_html(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False
     """The HTML of the page with the token view alone."""
     name = ", ".join(spec.data)
     tokens = token_view_section(rows)
-    section = Section(tokens.id, visible(name), tokens.html, tokens.data)
+    section = Section(tokens.id, escape_invisible_characters(name), tokens.html, tokens.data)
     return html_document(
         f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect
     )
@@ -136,7 +136,7 @@ def marks_of_report_for_data(spec: RunSpec, result: Result) -> Marks:
             " the same files"
             " in the same order, from the folder where the check ran"
         )
-    marks = marks_of_cited_rows(result, in_page=False)
+    marks = rules_and_cases_that_cite_rows(result, in_page=False)
     cases = [(named.get(os.path.realpath(file)), *rest) for file, *rest in marks["cases"]]
     # A finding on evaluation rows names rows of files that are not shown, by numbers of their own.
     return {**marks, "cases": [list(case) for case in cases if case[0] is not None]}
@@ -187,7 +187,7 @@ class View:
         self.marks: Marks = marks or {"rules": [], "cases": []}
         """See `truetune.report.page.mark_cited_rows`"""
         self.rows: list[TokenRow] = []
-        """See `truetune.report.page.token_rows`"""
+        """See `truetune.report.page.json_of_one_examples_tokens`"""
         row_service = make_row_service(spec)
         wanted = sorted({row for row in rows if row >= 0})
         # A notebook needs no rows beyond these: index and files are let go.

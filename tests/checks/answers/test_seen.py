@@ -11,8 +11,8 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     MAX_CHANCE,
     BadAnswerCount,
     count_bad_answers,
+    is_bad_share_surely_above,
     is_late_in_run,
-    is_surely_above,
     p_value_of_rise,
 )
 from truetune.checks.findings import Finding
@@ -63,12 +63,12 @@ def test_one_or_two_of_eight_are_noise() -> None:
 
 
 def test_often_is_a_binomial_tail() -> None:
-    assert not is_surely_above(BadAnswerCount(0, 0, 8), 0.0)
-    assert not is_surely_above(BadAnswerCount(0, 1, 8), 0.05)
-    assert not is_surely_above(BadAnswerCount(0, 2, 8), 0.05)
-    assert is_surely_above(BadAnswerCount(0, 3, 8), 0.05)
-    assert is_surely_above(BadAnswerCount(0, 8, 8), 0.5)
-    assert not is_surely_above(BadAnswerCount(0, 7, 8), 0.5)
+    assert not is_bad_share_surely_above(BadAnswerCount(0, 0, 8), 0.0)
+    assert not is_bad_share_surely_above(BadAnswerCount(0, 1, 8), 0.05)
+    assert not is_bad_share_surely_above(BadAnswerCount(0, 2, 8), 0.05)
+    assert is_bad_share_surely_above(BadAnswerCount(0, 3, 8), 0.05)
+    assert is_bad_share_surely_above(BadAnswerCount(0, 8, 8), 0.5)
+    assert not is_bad_share_surely_above(BadAnswerCount(0, 7, 8), 0.5)
 
 
 def test_early_is_not_late() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests import parts
 from tests.checkpoint import make
-from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.base_fingerprint import write_base_fingerprint
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.inspect_checkpoint import checkpoint_report
 
@@ -272,7 +272,7 @@ def test_another_base(made: Path, copy: Callable[[str], Path], tmp_path: Path) -
     assert found(made / "heads", other) == {rule: "error"}
     assert found(made / "lora", wide) == {rule: "error"}
     folder = copy("lora")
-    record_base(folder, read_checkpoint(made / "base"))
+    write_base_fingerprint(folder, read_checkpoint(made / "base"))
     assert found(folder) == {}
     assert found(folder, other) == {rule: "error"}
     make.edit(folder / "adapter_config.json", base_model_name_or_path=None)

@@ -125,3 +125,19 @@ HEALTHY: dict[str, dict[str, Any]] = {
         "training": {"learning_rate": 2e-4, "lora": {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}},
     },
 }  # fmt: skip
+VERL: dict[str, Any] = {
+    "defaults": ["ppo_trainer", "_self_"],
+    "data": {"train_files": "train.parquet", "val_files": "test.parquet", "train_batch_size": 256},
+    "actor_rollout_ref": {
+        "model": {"path": "some/model"},
+        "actor": {
+            "optim": {"lr": 1e-6},
+            "ppo_mini_batch_size": 64,
+            "use_kl_loss": True,
+            "kl_loss_coef": 0.001,
+        },
+        "rollout": {"name": "vllm", "temperature": 1.0, "n": 8},
+    },
+    "algorithm": {"adv_estimator": "grpo"},
+    "trainer": {"total_epochs": 2, "save_freq": 20},
+}

@@ -61,3 +61,18 @@ def test_no_layer_is_wrapped(tmp_path: Path, name: str, text: str) -> None:
 )
 def test_layers_are_wrapped_or_not_known_to_be_left(tmp_path: Path, files: dict[str, str]) -> None:
     assert found(tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "severities"),
+    [("==4.57.1", ["warning"]), ("==5.9.0", ["warning"]), ("==5.10.0", []), ("", ["info"])],
+)
+def test_the_release_decides_whether_a_missing_policy_wraps(
+    tmp_path: Path, release: str, severities: list[str]
+) -> None:
+    """transformers 5.10 and later wrap by the class of layers where no policy is named."""
+    (tmp_path / "a.yaml").write_text(AXOLOTL + "fsdp: [full_shard]\n")
+    if release:
+        (tmp_path / "requirements.txt").write_text(f"transformers{release}\n")
+    report = check_paths([tmp_path], RunSpec())
+    assert [one.severity for one in report.findings if one.code == "CFG099"] == severities

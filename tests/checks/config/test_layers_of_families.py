@@ -9,7 +9,9 @@ import pytest
 
 from tests.checks.config import found
 from tests.checks.config.settings import AXOLOTL, LORA
-from truetune.checks.config.evidence.family_module_names import layer_names_of_family
+from truetune.checks.config.evidence.layer_names_of_published_model_families import (
+    layer_names_of_family,
+)
 from truetune.source.parsed_source_file import parse_module
 from truetune.source.settings_of_script_as_configs import only_config_of_script
 

@@ -110,3 +110,35 @@ def test_rows_that_are_rendered_or_meant_as_they_are(
     files: dict[str, Any], row: dict[str, Any], tmp_path: Path
 ) -> None:
     assert messages_found(tmp_path, files, row) == []
+
+
+OPENRLHF = (
+    "python3 -m openrlhf.cli.train_ppo_ray --pretrain {model} --prompt_data rows.jsonl --input_key prompt"
+    " --advantage_estimator rloo --n_samples_per_prompt 8 {more}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "row", "is_found"),
+    [
+        (INSTRUCT, "", {"prompt": "What is 3 + 4?"}, True),
+        (INSTRUCT, "--data.max_len 2048", {"prompt": "What is 3 + 4?"}, True),
+        (INSTRUCT, "--apply_chat_template", {"prompt": "What is 3 + 4?"}, False),
+        (INSTRUCT, "--data.apply_chat_template", {"prompt": "What is 3 + 4?"}, False),
+        (INSTRUCT, "--input_template 'User: {}'", {"prompt": "What is 3 + 4?"}, False),
+        (
+            INSTRUCT,
+            "",
+            {"prompt": "<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n"},
+            False,
+        ),
+        (INSTRUCT, "", {"question": "What is 3 + 4?"}, False),
+        ("acme/base-7b", "", {"prompt": "What is 3 + 4?"}, False),
+    ],
+)
+def test_commands_of_openrlhf_without_a_template(
+    model: str, more: str, row: dict[str, Any], is_found: bool, tmp_path: Path
+) -> None:
+    command = OPENRLHF.replace("{model}", model).replace("{more}", more)
+    found = messages_found(tmp_path, {"run.sh": command}, row)
+    assert ["no --apply_chat_template is given" in one for one in found] == [True] * is_found

@@ -109,3 +109,41 @@ def test_the_template_that_the_tokenizer_is_saved_with(tmp_path: Path) -> None:
         "    type: chatml.intel\nchat_template: chatml\nspecial_tokens: {eos_token: '<|im_end|>'}"
     )
     assert TOKEN not in found(tmp_path, text)
+
+
+ALPACA = """base_model: {base}
+chat_template: {template}
+datasets:
+  - path: some/rows
+    type: {type}
+output_dir: out
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+sequence_len: 2048
+micro_batch_size: 2
+learning_rate: 0.0002
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "template", "differs"),
+    [
+        ("alpaca", LLAMA, "llama3", True),
+        ("alpaca:chat", QWEN, "qwen_25", True),
+        ("alpaca:phi", "microsoft/Phi-3-mini-4k-instruct", "phi_3", False),
+        ("alpaca:chatml", QWEN, "chatml", False),
+        ("chat_template", LLAMA, "llama3", False),
+        # A base has no template of its own that a server would ask by.
+        ("alpaca", "meta-llama/Llama-3.1-8B", "llama3", False),
+        ("alpaca", LLAMA, "tokenizer_default", False),
+    ],
+)
+def test_alpacas_prompt_beside_a_chat_template(
+    kind: str, base: str, template: str, differs: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "sft.yml"
+    path.write_text(ALPACA.format(base=base, template=template, type=kind), encoding="utf-8")
+    found = truetune.check([str(path)], select=[TEMPLATE]).findings
+    assert [one.severity for one in found] == ["warning"] * differs

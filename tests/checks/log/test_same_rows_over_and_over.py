@@ -82,3 +82,41 @@ def test_rows_known_by_heart_are_noted(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ENOUGH.values(), ids=ENOUGH)
 def test_usual_runs_are_left_alone(text: str, tmp_path: Path) -> None:
     assert severities(text, tmp_path) == []
+
+
+def _lines_of_ranks(steps: int, *, is_shared_out: bool, rows: str, batch: str) -> str:
+    """The lines of four processes, each of which prints the loss of its own batch."""
+    lines = [f"[rank0] {rows}, {batch}"]
+    for step in range(10, 2 * steps + 1, 10):
+        for rank in (2, 0, 3, 1):
+            loss = 1.7 - 0.3 * step / steps + (0.01 * rank if is_shared_out else 0.0) + 0.0123
+            epoch = (step - 1) // steps
+            lines.append(
+                f"[rank{rank}] epoch {epoch} step {step}/{2 * steps} loss {loss:.4f} lr 9e-06"
+            )
+    return "\n".join(lines) + "\n"
+
+
+ROWS, BATCH = "data/notes_train.jsonl: 4800 rows", "per-GPU batch 8"
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_shared_out", "rows", "batch", "expected"),
+    [
+        (600, False, ROWS, BATCH, ["warning"]),
+        (600, False, ROWS, "per_device_train_batch_size=8", ["warning"]),
+        # The losses are averaged before they are printed, and the rows are shared out.
+        (150, False, ROWS, BATCH, []),
+        (150, True, ROWS, BATCH, []),
+        (600, True, ROWS, BATCH, []),
+        # Of a batch of all processes, these are the right number of steps.
+        (600, False, ROWS, "batch 8", []),
+        (600, False, ROWS, f"{BATCH}, tensor_parallel_size=4", []),
+        (600, False, "data/notes_eval.jsonl: 4800 rows", BATCH, []),
+    ],
+)
+def test_processes_with_the_same_batches(
+    steps: int, is_shared_out: bool, rows: str, batch: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = _lines_of_ranks(steps, is_shared_out=is_shared_out, rows=rows, batch=batch)
+    assert severities(text, tmp_path) == expected

@@ -24,7 +24,7 @@ from truetune.generation.answer_samples import (
     Scores,
     StepLosses,
 )
-from truetune.generation.labels_said_by_answers import mark_given_references
+from truetune.generation.labels_said_by_answers import mark_whether_answers_give_reference
 
 GOOD: dict[str, Any] = {
     "stopped": True,
@@ -99,7 +99,7 @@ def look(
         prompt = Prompt((1, i), question, wanted, (5, 6, 2), "held.jsonl", i + 1)
         answer = Answer((5, 6), said, 2 if score.stopped else None, _of(stop_probability, i), 0)
         samples.append(Sample(prompt, answer, score))
-    return SamplingPass(step, mark_given_references(samples), 1.0)
+    return SamplingPass(step, mark_whether_answers_give_reference(samples), 1.0)
 
 
 def _of(given: Any, i: int) -> Any:

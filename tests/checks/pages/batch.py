@@ -22,8 +22,8 @@ from tests.auditing import tiny
 from truetune.checks.findings import Finding
 from truetune.checks.judge_audit import AuditReport, audit
 from truetune.checks.rule import Rule
-from truetune.probe.observe_run import observe_run
 from truetune.probe.own_loop_hook import OwnLoop
+from truetune.probe.record_run_ready_to_train import observe_run
 from truetune.settings.run_spec import RunSpec
 
 

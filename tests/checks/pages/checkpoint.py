@@ -3,11 +3,11 @@
 `llama: 2` stands for the tensors and the config.json of a tiny Llama of two layers, `lora: [q_proj]` for those of an
 adapter of rank 4 on them. `tensors` adds or replaces ({shape, fill: random | zero | one | nan, dtype, seed}; what is
 left out stays) or deletes (null), `shards: {file: tensors}` writes further files; `add: 0.1` is added to all values,
-`moved_below: 0.1` changes the last bit of the smaller ones, `rows: {3: 0.0}` sets rows. A random tensor depends on
-its name and `seed` (0) alone. `config`, `adapter_config`, `generation_config`, `tokenizer_config`, `trainer_state`
-are edits of these files, `tokens` adds tokens to the demo's tokenizer ({text: id}; {} for the plain one), `files`
-holds others whole; `base` is the base, `adapter` an adapter, both described the same way; `merge: 0.5` adds the
-adapter's change, times that, to the tensors.
+`moved_below: 0.1` changes the last bit of the smaller ones, `rows: {3: 0.0}` sets rows, `turn_rows: 2` moves all rows
+by two, the last ones to the front. A random tensor depends on its name and `seed` (0) alone. `config`,
+`adapter_config`, `generation_config`, `tokenizer_config`, `trainer_state` are edits of these files, `tokens` adds
+tokens to the demo's tokenizer ({text: id}; {} for the plain one), `files` holds others whole; `base` is the base,
+`adapter` an adapter, both described the same way; `merge: 0.5` adds the adapter's change, times that, to the tensors.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ def _body(name: str, entry: dict[str, Any]) -> bytes:
         values[..., 0] = np.nan
     for row, value in (entry.get("rows") or {}).items():
         values[row] = value
+    values = np.roll(values, entry.get("turn_rows", 0), axis=0)
     bits = values.view(np.uint32)
     return {
         "F32": lambda: values.tobytes(),

@@ -23,8 +23,8 @@ import yaml
 from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.report.rule_pages.examples_of_settings import launchers_of_settings
-from truetune.report.rule_pages.generated_rows import short_chats
+from truetune.report.rule_pages.examples_of_settings import launch_command_file_if_keys_ambiguous
+from truetune.report.rule_pages.generated_rows import generate_chats_with_some_long
 from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
@@ -60,7 +60,7 @@ def lay_out(example: dict[str, Any], folder: Path) -> Path:
         save_file(zeros, folder / name / "model.safetensors")
     for name, age in (example.get("ages") or {}).items():
         os.utime(folder / name, (time.time() - age,) * 2)
-    for launcher in launchers_of_settings(example):
+    for launcher in launch_command_file_if_keys_ambiguous(example):
         _write(folder / launcher.name, launcher.text)
     there = {str(path.relative_to(folder)): str(path) for path in folder.rglob("*")}
     path = folder / example.get("name", "config.yaml")
@@ -82,7 +82,7 @@ def _with_paths(value: Any, there: dict[str, str]) -> Any:
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl" and isinstance(content, dict):
-        content = short_chats(**content)
+        content = generate_chats_with_some_long(**content)
     if isinstance(content, str):
         path.write_text(content, encoding="utf-8")
     elif path.suffix == ".jsonl":

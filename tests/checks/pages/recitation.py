@@ -14,7 +14,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.judge_audit import AuditReport
 from truetune.checks.rule import Rule
 from truetune.probe.run_record import Record
-from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
+from truetune.rehearsal.ask_server_for_prompt_ids import (
+    ask_server_for_recited_rows_prompts,
+    find_prompt_server,
+)
 from truetune.rehearsal.rehearsal_report import judge_rehearsal
 from truetune.rehearsal.rehearse_in_process import record_rehearsal
 from truetune.settings.run_spec import RunSpec
@@ -35,5 +38,5 @@ def _rehearsed(text: str) -> Record:
     names = run("from tests.rehearsal.server import server\n" + text)
     record = record_rehearsal(names["run"], source_data=names.get("given"), laws="none", rows=3)
     if "serve" in names:
-        ask_recited_prompts(record, find_prompt_server(names["serve"]))
+        ask_server_for_recited_rows_prompts(record, find_prompt_server(names["serve"]))
     return record

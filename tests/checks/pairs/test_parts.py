@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import wilson_interval
 from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,
     OpenEnds,
@@ -16,7 +17,6 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     ends_within_sentence,
     is_marked_as_cut,
 )
-from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.pairs.evidence.token_edit_distance import (
     is_within_edits,
     lower_bound_of_edits,
@@ -117,7 +117,7 @@ def test_open_ends_of_cut_answers_and_of_whole_ones(ends: list[str], wanted: int
     found = OpenEnds()
     for number in range(36 if wanted == 36 else 40):
         found.add(f"It is open. {ends[number % len(ends)]}")
-    assert found.cuts().total() == wanted
+    assert found.counts_of_cut_endings().total() == wanted
 
 
 def test_priors_take_no_long_over_hostile_texts() -> None:

@@ -50,7 +50,6 @@ FAULTY: dict[str, tuple[Pairs, str]] = {
     "whole numbers as texts": ([(9, 2), (5, 10), (7, 4), (6, 1)] * 15, "error"),
     "a few rows": (_marks(6), "warning"),
     "many rows": (_marks(30), "error"),
-    "all rows": (_marks(ROWS), "error"),
     "rewards at any margin": (_rewards(5), "warning"),
 }
 HEALTHY: dict[str, Pairs] = {
@@ -78,6 +77,12 @@ def test_scores_against_the_sides(name: str, tmp_path: Path) -> None:
     (found,) = _found(tmp_path, pairs, *NAMES[0])
     assert found.severity == severity
     assert ("compared as texts" in found.message) == ("texts" in name)
+
+
+def test_scores_against_all_sides_are_one_finding(tmp_path: Path) -> None:
+    assert not _found(tmp_path, _marks(ROWS), *NAMES[0])
+    codes = [one.code for one in truetune.check(tmp_path / "pairs.jsonl").findings]
+    assert "PREF002" in codes
 
 
 @pytest.mark.parametrize("names", NAMES)

@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from datasets import load_dataset
 from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
@@ -26,12 +27,26 @@ model = AutoModelForCausalLM.from_pretrained("model")
 OPTIMIZER = "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)\n"
 SCALER = OPTIMIZER + 'scaler = torch.amp.GradScaler("cuda")\n'
 TRAIN = "trainer = SFTTrainer(model=model, args=SFTConfig('out'), train_dataset=rows)\ntrainer.train()\n"
+SHARD = "model = FullyShardedDataParallel(model, device_id=0)\n"
 LOOP = """\
 for batch in DataLoader(rows):
     loss = model(**batch).loss
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+"""
+
+
+AVERAGED = """\
+from diffusers.training_utils import EMAModel
+ema = EMAModel(model.parameters())
+for epoch in range(3):
+    for batch in DataLoader(rows):
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    ema.store(model.parameters())
+    ema.copy_to(model.parameters())
 """
 
 
@@ -53,6 +68,9 @@ STEP = "scaler.step(optimizer)"
 UPDATE = "scaler.update()"
 CLEAR = "optimizer.zero_grad()"
 ADAPT = "model = get_peft_model(model, LoraConfig(task_type='CAUSAL_LM'))"
+FIRST = "model = PeftModel.from_pretrained(model, 'first', adapter_name='first')"
+COMBINE = "model.add_weighted_adapter(['first', 'style'], [0.7, 0.3], adapter_name='both')"
+MERGE = "merged = model.merge_and_unload()"
 FREEZE = "model.requires_grad_(False)"
 WRAP = "model = DistributedDataParallel(model)"
 RESIZE = "model.resize_token_embeddings(len(tokenizer))"
@@ -89,6 +107,14 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "clip-before-unscale": (
         script(SCALER, loop(SCALED, CLIP, STEP, UPDATE, CLEAR)),
         script(SCALER, loop(SCALED, UNSCALE, CLIP, STEP, UPDATE, CLEAR)),
+    ),
+    "clip-of-one-shard": (
+        script(SHARD, OPTIMIZER, loop("loss.backward()", CLIP, "optimizer.step()", CLEAR)),
+        script(
+            SHARD,
+            OPTIMIZER,
+            loop("loss.backward()", "model.clip_grad_norm_(1.0)", "optimizer.step()", CLEAR),
+        ),
     ),
     "scaled-gradients-stepped": (
         script(SCALER, loop(SCALED, "optimizer.step()", UPDATE, CLEAR)),
@@ -132,6 +158,10 @@ SCRIPTS: dict[str, tuple[str, str]] = {
                loop("loss.backward()", "scheduler.step()", "optimizer.step()", CLEAR)),
         script(OPTIMIZER, "scheduler = get_linear_schedule_with_warmup(optimizer, 10, 100)",
                loop("loss.backward()", "optimizer.step()", "scheduler.step()", CLEAR)),
+    ),
+    "trained-on-averaged-weights": (
+        script(OPTIMIZER, AVERAGED),
+        script(OPTIMIZER, AVERAGED + "    ema.restore(model.parameters())\n"),
     ),
     "epoch-of-the-sampler-fixed": (
         script("sampler = DistributedSampler(rows)", "for epoch in range(3):\n    sampler.set_epoch(0)"),
@@ -216,6 +246,17 @@ SCRIPTS: dict[str, tuple[str, str]] = {
         script(ADAPT, "model.add_adapter('second', LoraConfig(task_type='CAUSAL_LM'))", TRAIN),
         script(ADAPT, "model.add_adapter('second', LoraConfig(task_type='CAUSAL_LM'))",
                "model.set_adapter('second')", TRAIN),
+    ),
+    "second-adapter-not-merged": (
+        script(FIRST, "model.load_adapter('style', adapter_name='style')", MERGE),
+        script(FIRST, "model.load_adapter('style', adapter_name='style')", "model.set_adapter('style')", MERGE),
+    ),
+    "combined-adapter-not-merged": (
+        script(FIRST, COMBINE, MERGE), script(FIRST, COMBINE, "model.set_adapter('both')", MERGE),
+    ),
+    "combined-adapter-not-asked": (
+        script(FIRST, COMBINE, "answers = model.generate(**batch, max_new_tokens=200)"),
+        script(FIRST, COMBINE, "model.set_adapter('both')", "answers = model.generate(**batch, max_new_tokens=200)"),
     ),
     "resize-after-embedding-adapter": (
         script("model = get_peft_model(model, LoraConfig(modules_to_save=['embed_tokens']))", RESIZE),

@@ -47,6 +47,52 @@ def test_amounts_and_enough_outputs_are_fine(way: str) -> None:
     assert count("classes-learned-as-numbers", text + SOUND[way]) == 0
 
 
+ONE_OUTPUT = """
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification, Trainer
+model = AutoModelForSequenceClassification.from_pretrained("m", num_labels=1)
+def metrics(pred):
+{body}
+trainer = Trainer(model=model, args=args, train_dataset=rows, compute_metrics=metrics)
+trainer.train()
+"""
+REDUCED = {
+    "numpy": "    return {'f1': f1(pred.label_ids, np.argmax(pred.predictions, axis=-1))}",
+    "method": "    return {'f1': f1(pred.label_ids, pred.predictions.argmax(-1))}",
+    "taken apart": "    logits, labels = pred\n    return {'a': (np.argmax(logits, axis=1) == labels).mean()}",
+    "tuple": "    p = pred.predictions[0] if isinstance(pred.predictions, tuple) else pred.predictions\n"
+    "    return {'a': accuracy(np.argmax(p, axis=1), pred.label_ids)}",
+    "softmax": "    p = torch.softmax(torch.tensor(pred.predictions), dim=-1)\n    return {'a': auc(p)}",
+}
+NOT_REDUCED = {
+    "threshold": "    return {'f1': f1(pred.label_ids, pred.predictions[:, 0] > 0.5)}",
+    "over the rows": "    return {'best': np.argmax(pred.predictions, axis=0)}",
+    "of another form": "    return {'a': np.argmax(pred.predictions.reshape(-1, 4), axis=1)}",
+    "of the labels": "    return {'a': np.argmax(pred.label_ids, axis=1)}",
+}
+
+
+@pytest.mark.parametrize("way", REDUCED)
+def test_argmax_and_softmax_over_one_output(way: str) -> None:
+    text = ONE_OUTPUT.replace("{body}", REDUCED[way])
+    assert count("classes-learned-as-numbers", text) == 1
+    assert count("classes-learned-as-numbers", text.replace("labels=1", "labels=2")) == 0
+    pairs = text + "class T(Trainer):\n    def compute_loss(self, m, x):\n        return x\n"
+    assert count("classes-learned-as-numbers", pairs) == 0
+
+
+@pytest.mark.parametrize("way", NOT_REDUCED)
+def test_what_does_not_reduce_one_output(way: str) -> None:
+    text = ONE_OUTPUT.replace("{body}", NOT_REDUCED[way])
+    assert count("classes-learned-as-numbers", text) == 0
+
+
+def test_argmax_of_logits_in_own_loop() -> None:
+    loop = "\nfor b in loader:\n    guess = model(**b).logits.argmax(dim=-1)\n"
+    assert count("classes-learned-as-numbers", LOAD + loop) == 1
+
+
 SOFT = """
 import torch
 from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model

@@ -15,6 +15,8 @@ from truetune.source.parsed_source_file import parse_module
 
 RULES = all_rules("source")
 NO_PLACE = {
+    "prompt-grows-with-each-row": "a list is made anew for each row",
+    "words-read-as-missing": "the table is read with keep_default_na=False",
     "tokens-decoded-one-by-one": "a streamer decodes",
     "lm-collator-overwrites-labels": "another collator is made",
     "formatting-func-ignored": "formatting_func is left out",
@@ -38,6 +40,11 @@ NO_PLACE = {
     "split-by-salted-hash": "crc32 is no hash of Python's",
     "answer-rendered-as-own-chat": "the answers are left as messages",
     "evaluated-copy-is-not-trained": "the model itself is evaluated, and nothing copied",
+    "weights-kept-without-copy": "a copy of the weights is kept",
+    "checkpoints-sorted-as-texts": "the names are sorted by their numbers",
+    "float16-gradients-not-scaled": "autocast is to bfloat16",
+    "model-inside-the-adapter-saved": "the adapter's own model is saved",
+    "token-ids-overflow-their-type": "the ids are 32-bit numbers",
 }
 """Rules whose healthy example has none of their places, with the reason"""
 GENERATES = """

@@ -79,9 +79,50 @@ TWICE = {
         "args.n",
     ),
     "set afterwards": (engine("c = dict()\nc['gradient_accumulation_steps'] = 8", "c"), "8 x 8"),
+    "the setting under a name of the loop": (
+        engine(
+            "c = json.load(open('ds.json'))\nn = c['gradient_accumulation_steps']",
+            "c",
+            STEP.replace("8", "n"),
+        ),
+        "8 x 8",
+    ),
+    "the setting of a file that the command names": (
+        engine(
+            "c = json.load(open(args.config))\nn = c['gradient_accumulation_steps']",
+            "c",
+            STEP.replace("8", "n"),
+        ),
+        "8 x 8",
+    ),
     "named by the command": (engine("", "None").replace(", config=None", ", args=args"), "8 x 8"),
     "loss": (
         engine(body="    engine.backward(engine(**batch).loss / 8)\n    engine.step()"),
+        "8 times too small",
+    ),
+    "loss, by the setting under another name": (
+        engine(
+            "c = json.load(open('ds.json'))\nn = c['gradient_accumulation_steps']",
+            "c",
+            "    loss = engine(**batch).loss\n    loss = loss / n\n    engine.backward(loss)\n"
+            "    engine.step()",
+        ),
+        "8 times too small",
+    ),
+    "loss, by what the engine says": (
+        engine(
+            body="    loss = engine(**batch).loss\n"
+            "    engine.backward(loss / engine.gradient_accumulation_steps())\n    engine.step()",
+        ),
+        "8 times too small",
+    ),
+    "loss, by get": (
+        engine(
+            "c = json.load(open('ds.json'))",
+            "c",
+            "    loss = engine(**batch).loss / c.get('gradient_accumulation_steps', 1)\n"
+            "    engine.backward(loss)\n    engine.step()",
+        ),
         "8 times too small",
     ),
     "accelerate's loss": (accelerate(divided=" / 8"), "8 times too small"),
@@ -98,6 +139,11 @@ ONCE = {
     "the engine is not told": engine(config='{"train_micro_batch_size_per_gpu": 2}'),
     "unknown": engine(config='{"gradient_accumulation_steps": args.n}'),
     "the loop counts one": engine("N = 1", body=STEP.replace("8", "N")),
+    "printing by the setting": engine(
+        "c = json.load(open('ds.json'))\nn = c['gradient_accumulation_steps']",
+        "c",
+        ALWAYS + "\n    if (i + 1) % n == 0:\n        print(i)",
+    ),
     "printing": engine(body=ALWAYS + "\n    if i % 8 == 0:\n        print(i)"),
     "saving": engine(body=ALWAYS + "\n    if i % 100 == 0:\n        engine.save_checkpoint('o')"),
     "in turn": engine(
@@ -105,6 +151,11 @@ ONCE = {
     ),
     "a mean over rows": engine(
         body="    engine.backward(loss_sum / mask.sum())\n    engine.step()"
+    ),
+    "another setting of the file": engine(
+        "c = json.load(open('ds.json'))",
+        "c",
+        "    engine.backward(engine(**batch).loss / c['rows'])\n    engine.step()",
     ),
     "accelerate": accelerate(),
     "accelerate in step": accelerate(test="(i + 1) % 8 == 0"),
@@ -139,3 +190,14 @@ def test_counted_twice(code: str, told: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", ONCE.values(), ids=ONCE)
 def test_counted_once(code: str, tmp_path: Path) -> None:
     assert found(code, tmp_path) == []
+
+
+def test_setting_read_by_the_loop_of_a_file_elsewhere(tmp_path: Path) -> None:
+    setup = "c = json.load(open(args.config))\nn = c['gradient_accumulation_steps']"
+    code = engine(setup, "c", STEP.replace("8", "n"))
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "train.py"
+    script.write_text(code, encoding="utf-8")
+    report = run_rule(read_module(script), find_rule("gradients-accumulated-twice"))
+    (finding,) = report.findings
+    assert "c['gradient_accumulation_steps']" in finding.message

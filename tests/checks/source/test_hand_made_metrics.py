@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import folder
 from truetune.checks.lint import lint
 
 LOOP = """
@@ -119,6 +120,13 @@ print(model(**tok("Which?", return_tensors="pt")).logits[0, -1][ids])
         ("meta-llama/Llama-3.1-8B", "[tok(x).input_ids[0] for x in 'ABCD']", True),
         ("google/gemma-2-2b", '{x: tok(x)["input_ids"][0] for x in "ABCD"}', True),
         ("mistralai/Mistral-7B-v0.3", "[tok.encode('A')[0], tok.encode('B')[0]]", True),
+        ("runs/llama31-quiz/merged", "[tok.encode(f' {x}')[0] for x in 'ABCD']", True),
+        ("out/gemma-2b-exam/checkpoint-90", "[tok.encode(x)[0] for x in 'ABCD']", True),
+        ("runs/qwen25-quiz/merged", "[tok.encode(f' {x}')[0] for x in 'ABCD']", False),
+        ("runs/quiz/merged", "[tok.encode(f' {x}')[0] for x in 'ABCD']", False),
+        ("runs/llama31-quiz/qwen3/merged", "[tok.encode(x)[0] for x in 'ABCD']", False),
+        ("gemma-fans/quiz", "[tok.encode(x)[0] for x in 'ABCD']", False),
+        ("microsoft/Phi-3-mini-4k-instruct", "[tok.encode(x)[0] for x in 'ABCD']", False),
         ("meta-llama/Llama-3.1-8B", "[tok(x).input_ids[-1] for x in 'ABCD']", False),
         ("meta-llama/Llama-3.1-8B", "tok('yes').input_ids[0]", False),
         ("Qwen/Qwen2.5-7B", "[tok(x).input_ids[0] for x in 'ABCD']", False),
@@ -131,6 +139,44 @@ print(model(**tok("Which?", return_tensors="pt")).logits[0, -1][ids])
 )
 def test_first_ids_of_options(name: str, ids: str, expected: bool, tmp_path: Path) -> None:
     assert ("SRC109" in names(OPTIONS.format(name=name, ids=ids), tmp_path)) == expected
+
+
+LOOPED = """
+LETTERS = ["A", "B", "C", "D"]
+ids = []
+for letter in LETTERS:
+    ids.append(tok.encode(" " + letter)[0])
+"""
+HELPER = """
+def id_of(text):
+    return tok.encode(text)[0]
+ids = {letter: id_of(letter) for letter in "ABCD"}
+"""
+ASKED_FOR_BOS = """
+def begins_with_bos(text):
+    return tok.encode(text)[0] == tok.bos_token_id
+ids = [begins_with_bos(text) for text in ("a", "b")]
+"""
+ONE_IN_A_LOOP = """
+ids = []
+for row in open("rows.txt"):
+    ids.append(tok.encode(row)[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(LOOPED, True), (HELPER, True), (ONE_IN_A_LOOP, False), (ASKED_FOR_BOS, False)],
+)
+def test_first_ids_in_loops_and_helpers(code: str, expected: bool, tmp_path: Path) -> None:
+    whole = OPTIONS.replace("ids = {ids}\n", "@CODE@").format(name="meta-llama/Llama-3.1-8B")
+    assert ("SRC109" in names(whole.replace("@CODE@", code), tmp_path)) == expected
+
+
+@pytest.mark.parametrize(("kept", "expected"), [("llama3.1-base", True), ("qwen2.5-base", False)])
+def test_first_ids_by_the_files(kept: str, expected: bool, tmp_path: Path) -> None:
+    code = OPTIONS.format(name=folder(kept), ids="[tok.encode(x)[0] for x in 'ABCD']")
+    assert ("SRC109" in names(code, tmp_path)) == expected
 
 
 def test_two_imports_of_one_statement_are_two_objects(tmp_path: Path) -> None:

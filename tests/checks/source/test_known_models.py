@@ -19,7 +19,7 @@ from truetune.render.template_probes import (
     ANSWER,
     QUESTION,
     alternating_chat,
-    prepare_probes_of_run,
+    load_tokenizer_and_template_of_run,
 )
 from truetune.settings.run_spec import RunSpec
 
@@ -41,7 +41,7 @@ PARTS = {
 def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name: str) -> None:
     known = family_of_model(name)
     assert known is not None
-    probes = prepare_probes_of_run(RunSpec(tokenizer=str(folder(part))))
+    probes = load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder(part))))
     special = {role: token.token for role, token in probes.tokenizer.special.items()}
     bos = special.get("bos")
     if known.adds_bos is not None:

@@ -58,9 +58,18 @@ UNNAMED = frozenset(
         "metric-sides-exchanged",
         "setup-calls-in-wrong-order",
         "save-calls-in-wrong-order",
+        "seed-set-again-in-a-loop",
+        "iterator-empty-after-first-epoch",
+        "softmax-over-the-wrong-axis",
+        "gradients-clipped-at-each-micro-batch",
+        "model-inside-the-adapter-saved",
+        "shots-among-the-evaluated-rows",
+        "policy-loss-with-wrong-sign",
+        "reward-grows-with-the-distance",
+        "own-sampling-distorts-answers",
     )
 )
-"""What ends them is no name: brackets, a comma, another indent, another place or order, another number"""
+"""What ends them is no name: brackets, a comma, another indent, another place or order, another number or sign"""
 SETS = re.compile(
     r"\b(?:give|set|with) (?P<name>\w+)=(?P<value>\"[^\"]*\"|lambda .*?\)|\w+)(?=$|,| )"
 )
@@ -73,11 +82,12 @@ FOLLOWED = frozenset((
     "four-bit-computed-in-float32",
     "file-read-in-another-encoding",
     "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
-    "model-left-on-the-cpu", "option-ids-are-the-first-token", "predictions-are-not-generated",
+    "model-left-on-the-cpu", "plateau-in-the-wrong-direction",
+    "option-ids-are-the-first-token", "predictions-are-not-generated",
     "prompts-end-in-eos", "prompts-lose-their-end", "sampled-answers-scored-once",
     "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
     "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
-    "thinking-switched-otherwise", "wrapper-keys-not-loaded",
+    "thinking-switched-otherwise", "words-read-as-missing", "wrapper-keys-not-loaded",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
 

@@ -64,6 +64,9 @@ RIGHT = {
     + "    for batch in loader:\n        total += 1\n        if total < skip:\n            continue"
     + STEP,
     "no resume": EPOCHS + "    for batch in islice(loader, header, None):" + STEP,
+    "a part of each batch": EPOCHS
+    + "    for batch in loader:\n        batch = {'labels': batch['labels'][:, 1:][skip:]}"
+    + STEP,
     "the end of a list": EPOCHS + "    for batch in DataLoader(order[:skip]):" + STEP,
 }
 

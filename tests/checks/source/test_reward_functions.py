@@ -59,6 +59,50 @@ def test_references_by_column(tmp_path: Path, script: str) -> None:
     assert codes(tmp_path, script, CHATS) == set()
 
 
+FIRST_OF_COLUMN = (
+    "def f(completions, answer, **kw):\n    target = answer[0]\n"
+    "    texts = [c[0]['content'] for c in completions]\n    return [2.0 if t == target else 0.0 for t in texts]",
+    "def f(prompts, completions, answer, **kw):\n    out = []\n    for c in completions:\n"
+    "        text = c[0]['content'].strip()\n        out.append(score(text, answer[0]))\n    return out",
+    "def f(completions, solution, **kw):\n    gold = float(solution[0])\n"
+    "    return [float(abs(float(c[0]['content']) - gold) < 1) for c in completions]",
+    "def f(completions, answer, **kw):\n    guesses = [read(c) for c in completions]\n    out = []\n"
+    "    for i in range(len(completions)):\n        out.append(float(guesses[i] == answer[0]))\n    return out",
+    "def f(prompts, completions, **kw):\n    question = prompts[0][-1]['content']\n"
+    "    return [judge(question, c[0]['content']) for c in completions]",
+)
+FIRST_OF_COLUMN_ELSEWHERE = (
+    "def f(completions, answer, **kw):\n    print(answer[0], completions[0])\n"
+    "    return [float(c[0]['content'] == a) for c, a in zip(completions, answer)]",
+    "def f(completions, answer, **kw):\n    out = []\n    for c, a in zip(completions, answer):\n"
+    "        print(f'{c} {answer[0]}')\n        out.append(float(c[0]['content'] == a))\n    return out",
+    "def f(completions, answer, **kw):\n"
+    "    return [float(c[0]['content'] == answer[0]) for c, answer in zip(completions, answer)]",
+    "def f(completions, task, **kw):\n    if task[0] != 'math':\n        return [0.0] * len(completions)\n"
+    "    return [float('=' in c[0]['content']) for c in completions]",
+    "def f(prompts, completions, answer, **kw):\n    is_chat = isinstance(prompts[0], list)\n"
+    "    return [score(text_of(c, is_chat), a) for c, a in zip(completions, answer)]",
+    "def f(completions, answer, **kw):\n    is_number = type(answer[0]) is float\n"
+    "    return [compare(c, a, is_number) for c, a in zip(completions, answer)]",
+    "def f(completions, answer, **kw):\n    if len(answer) == 1:\n"
+    "        return [float(c == answer[0]) for c in completions]\n"
+    "    return [float(c == a) for c, a in zip(completions, answer)]",
+    "from trl import GRPOConfig\n"
+    "c = GRPOConfig(per_device_train_batch_size=4, gradient_accumulation_steps=2, num_generations=8)\n"
+    "def f(completions, answer, **kw):\n    return [float(c[0]['content'] == answer[0]) for c in completions]",
+)
+
+
+@pytest.mark.parametrize("script", FIRST_OF_COLUMN)
+def test_first_of_column_for_all_completions(tmp_path: Path, script: str) -> None:
+    assert codes(tmp_path, script, CHATS) == {"SRC274"}
+
+
+@pytest.mark.parametrize("script", FIRST_OF_COLUMN_ELSEWHERE)
+def test_first_of_column_elsewhere(tmp_path: Path, script: str) -> None:
+    assert codes(tmp_path, script, CHATS) == set()
+
+
 AS_TEXT = (
     "def f(completions, **kw):\n    return [float(c.strip() == '4') for c in completions]",
     "def f(completions, answer, **kw):\n"

@@ -431,3 +431,77 @@ def test_what_becomes_of_fenced_answers(tmp_path: Path) -> None:
 def test_json_that_holds_fences_is_read(tmp_path: Path) -> None:
     plain = "    got = json.loads(row['completion'])\n"
     assert fence_finding(tmp_path, plain, json.dumps({"code": "```py\nx\n```"})) == ""
+
+
+METRICS = {
+    "share of a batch through a name": (
+        "for batch in loader:\n    right = guess(batch) == gold(batch)\n    accuracy = right.float().mean().item()\n"
+        "print(accuracy)\n",
+        True,
+    ),
+    "metric of a batch": (
+        "for batch in loader:\n    guess, gold = ask(batch)\n    f1 = f1_score(gold, guess)\nprint(f1)\n",
+        True,
+    ),
+    "metric of all rows so far": (
+        "golds, guesses = [], []\nfor batch in loader:\n    guesses.extend(ask(batch))\n    golds.extend(batch['gold'])\n"
+        "    f1 = f1_score(golds, guesses)\nprint(f1)\n",
+        False,
+    ),
+    "loss of a batch": (
+        "for batch in val_loader:\n    val_loss = model(**batch).loss.item()\nprint(val_loss)\n",
+        True,
+    ),
+    "sum of all epochs": (
+        "total = 0.0\nfor epoch in range(3):\n    for batch in loader:\n        total += train(batch)\n"
+        "    print(total / len(loader))\n",
+        True,
+    ),
+    "sum of each epoch": (
+        "for epoch in range(3):\n    total = 0.0\n    for batch in loader:\n        total += train(batch)\n"
+        "    print(total / len(loader))\n",
+        False,
+    ),
+    "mean over all epochs": (
+        "total = 0.0\nfor epoch in range(3):\n    for batch in loader:\n        total += train(batch)\n"
+        "print(total / (3 * len(loader)))\n",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(METRICS))
+def test_figures_of_a_batch_and_of_all_epochs(tmp_path: Path, case: str) -> None:
+    """A figure of the last batch, or a sum that no epoch begins again, is named."""
+    text, fires = METRICS[case]
+    head = "from sklearn.metrics import f1_score\n"
+    assert ("SRC107" in found(tmp_path, head + text)) == fires
+
+
+@pytest.mark.parametrize(("given", "fires"), [(", drop_last=True", True), ("", False)])
+def test_rows_that_the_loader_drops(tmp_path: Path, given: str, fires: bool) -> None:
+    """A figure over all rows is too low where the loader leaves some out."""
+    text = (
+        "from torch.utils.data import DataLoader\n"
+        f"rows = read_rows()\nloader = DataLoader(rows, batch_size=16{given})\nright = 0\nfor batch in loader:\n"
+        "    right += (guess(batch) == gold(batch)).sum().item()\nprint(right / len(rows))\n"
+    )
+    assert ("SRC107" in found(tmp_path, text)) == fires
+
+
+@pytest.mark.parametrize(
+    ("steps", "part", "fires"),
+    [
+        ("range(len(rows) // 32)", "rows[at * 32:(at + 1) * 32]", True),
+        ("tqdm(range(0, len(rows) // 32))", "rows[at * 32:(at + 1) * 32]", True),
+        ("range(0, len(rows), 32)", "rows[at:at + 32]", False),
+        ("range(len(rows) // 32 + 1)", "rows[at * 32:(at + 1) * 32]", False),
+    ],
+)
+def test_rows_that_fill_no_batch(tmp_path: Path, steps: str, part: str, fires: bool) -> None:
+    """A figure over all rows is too low where a loop takes whole batches alone."""
+    text = (
+        f"from tqdm import tqdm\nright = 0\nfor at in {steps}:\n    right += score(ask({part}))\n"
+        "print(right / len(rows))\n"
+    )
+    assert ("SRC107" in found(tmp_path, text)) == fires

@@ -66,6 +66,8 @@ from transformers import AutoModel, AutoModelForCausalLM, LlamaForCausalLM
 model = AutoModelForCausalLM.from_pretrained("a/b")
 """
 CHOOSES_NONE = {
+    "whole name in parts": "PARTS = ['bias', 'norm.weight']\nfor n, p in model.named_parameters():\n"
+    "    p.requires_grad = n in PARTS",
     "assigned": "for n, p in model.named_parameters():\n    p.requires_grad = n.startswith('layers.31')",
     "branch": "for n, p in model.named_parameters():\n    if n.startswith('h.11.'):\n        p.requires_grad = True",
     "several": "KEEP = ('layers.30.', 'layers.31.')\nfor n, p in model.named_parameters():\n"
@@ -82,6 +84,10 @@ CHOOSES_NONE = {
     "ddp": "model = DDP(model)\nfor n, p in model.named_parameters():\n    p.requires_grad = n.startswith('model.')",
 }
 CHOOSES_SOME = {
+    "part in name": "PARTS = ['bias', 'norm.weight']\nfor n, p in model.named_parameters():\n"
+    "    p.requires_grad = any(part in n for part in PARTS)",
+    "whole names": "NAMES = ['model.norm.weight', 'lm_head.weight']\nfor n, p in model.named_parameters():\n"
+    "    p.requires_grad = n in NAMES",
     "prefix": "for n, p in model.named_parameters():\n    p.requires_grad = n.startswith('model.layers.31')",
     "other family": "for n, p in model.named_parameters():\n    p.requires_grad = n.startswith('transformer.h.11')",
     "head": "for n, p in model.named_parameters():\n    p.requires_grad = n.startswith('lm_head')",

@@ -36,6 +36,43 @@ AT_RANDOM = """\
             yield random.choice(lines)"""
 
 
+IN_A_FUNCTION = """\
+def shared(lines):
+    info = get_worker_info()
+    for number, line in enumerate(lines):
+        if info is None or number % info.num_workers == info.id:
+            yield line
+"""
+FROM_FUNCTION = "        yield from shared(open(self.path))"
+OF_BASE = """\
+class Shared(IterableDataset):
+    def __iter__(self):
+        info = get_worker_info()
+        for number, line in enumerate(self.lines()):
+            if info is None or number % info.num_workers == info.id:
+                yield line
+class Rows(Shared):
+    def lines(self):
+        return open("rows.jsonl")
+rows = Rows()
+"""
+IN_PACKS = """\
+from datasets import load_dataset
+class Packs(IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+    def __iter__(self):
+        for row in self.rows:
+            yield row["text"][:1024]
+rows = Packs(load_dataset("allenai/c4", "en", split="train"{streaming}))
+"""
+WITHOUT_END = """\
+        lines = open(self.path).readlines()
+        while 1:
+            random.shuffle(lines)
+            yield from lines"""
+
+
 def _is_found(folder: Path, *parts: str) -> bool:
     path = folder / "train.py"
     path.write_text(HEAD + "\n".join(parts), encoding="utf-8")
@@ -75,3 +112,26 @@ def test_a_class_derived_from_another(tmp_path: Path) -> None:
 )
 def test_other_loaders_and_streams(body: str, loader: str, tmp_path: Path) -> None:
     assert not _is_found(tmp_path, ROWS.format(body=body), loader)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        IN_A_FUNCTION + ROWS.format(body=FROM_FUNCTION),
+        OF_BASE,
+        IN_PACKS.format(streaming=", streaming=True"),
+        ROWS.format(body=WITHOUT_END),
+    ],
+)
+def test_rows_that_other_code_divides(stream: str, tmp_path: Path) -> None:
+    assert not _is_found(tmp_path, stream, "loader = DataLoader(rows, num_workers=8)")
+
+
+def test_a_function_that_is_not_called_divides_nothing(tmp_path: Path) -> None:
+    stream = IN_A_FUNCTION + ROWS.format(body=ALL_LINES)
+    assert _is_found(tmp_path, stream, "loader = DataLoader(rows, num_workers=8)")
+
+
+def test_rows_in_memory_that_a_stream_packs(tmp_path: Path) -> None:
+    stream = IN_PACKS.format(streaming="")
+    assert _is_found(tmp_path, stream, "loader = DataLoader(rows, num_workers=8)")

@@ -309,6 +309,72 @@ def test_scaler_that_may_be_none() -> None:
     assert orders_of_text(unscaled) == set()
 
 
+ACCUMULATING = (OPTIMIZER, ACCELERATOR.format("gradient_accumulation_steps=rows.parts"), PREPARE)
+ACCUMULATED = "accelerator.backward(loss)"
+COUNTED = {
+    "a remainder under a name": script(
+        *ACCUMULATING,
+        "number = 0",
+        loop(
+            "number += 1",
+            "is_last = number % rows.parts == 0 or number == len(rows)",
+            ACCUMULATED,
+            f"if is_last:\n        optimizer.step()\n        {CLEAR}",
+        ),
+    ),
+    "the next batch at a remainder": script(
+        *ACCUMULATING,
+        "number = 0",
+        loop(
+            "number += 1", ACCUMULATED, "if number % rows.parts:\n        continue", "optimizer.step()", CLEAR
+        ),
+    ),
+    "a remainder by divmod": script(
+        *ACCUMULATING,
+        "number = 0",
+        loop(
+            "number += 1", ACCUMULATED, "_, rest = divmod(number, rows.parts)",
+            f"if rest == 0:\n        optimizer.step()\n        {CLEAR}",
+        ),
+    ),
+    "a counter that begins again": script(
+        *ACCUMULATING,
+        "number = rows.first",
+        loop(
+            ACCUMULATED, "number += 1",
+            f"if number >= rows.parts:\n        optimizer.step()\n        {CLEAR}\n        number = 0",
+        ),
+    ),
+    "a function that returns": script(
+        *ACCUMULATING,
+        f"def update(number):\n    if number % rows.parts:\n        return\n    optimizer.step()\n    {CLEAR}",
+        "number = 0",
+        loop("number += 1", ACCUMULATED, "update(number)"),
+    ),
+    "accelerate's own flag": script(
+        *ACCUMULATING,
+        loop(ACCUMULATED, f"if accelerator.sync_gradients:\n        optimizer.step()\n        {CLEAR}"),
+    ),
+}  # fmt: skip
+"""How a loop counts the batches of a step itself -> the script"""
+
+
+@pytest.mark.parametrize("case", sorted(COUNTED))
+def test_loops_that_count_the_batches_of_a_step(case: str) -> None:
+    """Accelerate need not count the batches where the loop does, however it is written."""
+    assert orders_of_text(COUNTED[case]) == set()
+
+
+@pytest.mark.parametrize(
+    "test", ["if torch.isfinite(loss):", "if rows.is_train:", "if number % 10 == 0:\n        print(loss)\n    if loss:"]
+)  # fmt: skip
+def test_other_tests_count_no_batches(test: str) -> None:
+    """A step that a test of anything else guards is one after each batch."""
+    step = f"{test}\n        optimizer.step()\n        {CLEAR}"
+    text = script(*ACCUMULATING, "number = 0", loop("number += 1", ACCUMULATED, step))
+    assert orders_of_text(text) == {"accumulation-never-entered"}
+
+
 CHOSEN = (
     "if rows.is_small:\n    tokenizer = AutoTokenizer.from_pretrained('small')\n"
     "    model = AutoModelForCausalLM.from_pretrained('small')\n"

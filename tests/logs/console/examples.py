@@ -7,6 +7,9 @@ An exception is `Type: text`; a notice or an end is a whole line.
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    "batches-skipped-by-ratio": (
+        "The average ratio of batch (12.34) exceeds threshold 10.00. Skipping batch.",
+    ),
     "gemma-without-eager-attention": (
         "It is strongly recommended to train Gemma2 models with the `eager` attention implementation instead of"
         " `sdpa`.",
@@ -1236,6 +1239,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "resumed-on-other-gpus": (
         "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world"
         " size of 8 but the current world size is 4.",
+    ),
+    "allocator-caches-flushed": (
+        "[2026-10-02 08:17:13,950] [WARNING] [stage3.py:2157:step] 3 pytorch allocator cache flushes since"
+        " last step. this happens when there is high memory pressure and is detrimental to performance.",
     ),
     "fp16-step-skipped": (
         "[2025-03-01 10:00:00,123] [INFO] [loss_scaler.py:190:update_scale] [deepspeed] OVERFLOW! Rank 0"

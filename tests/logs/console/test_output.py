@@ -379,6 +379,21 @@ def test_notices_are_counted_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("flushes", "is_found"), [(40, True), (12, True), (11, False), (1, False)])
+def test_flushes_are_a_fault_at_many_steps_alone(
+    tmp_path: Path, flushes: int, is_found: bool
+) -> None:
+    line = "[2026-10-02 08:17:13,950] [WARNING] [stage3.py:2157:step] 3 pytorch allocator cache flushes since last step."
+    with (tmp_path / "a.log").open("w") as file:
+        for step in range(48):
+            if step < flushes:
+                print(line, file=file)
+            loss = 2.5 - 0.01 * step + 0.1 * (step % 3)
+            print({"loss": loss, "learning_rate": 1e-5, "step": step + 1}, file=file)
+    named = [one.message for one in diagnose(tmp_path / "a.log").findings if one.rule == NAMED]
+    assert ["memory is at its limit" in message for message in named] == [True] * is_found
+
+
 def test_an_output_that_stops(tmp_path: Path) -> None:
     assert found(tmp_path, f"{RECORD}\n{BAR}\n")[STOPS].startswith("the log ends at step 10 of 500")
     assert STOPS not in found(tmp_path, f"{RECORD}\n{BAR.replace('10/500', '500/500')}\n{DONE}\n")

@@ -119,7 +119,7 @@ def test_records_between_two_drawings_of_a_bar_keep_their_steps(tmp_path: Path) 
     path.write_text("\n".join(lines))
     log = read_run(path)
     assert log.curve("loss").step.tolist() == list(range(1, 41))
-    assert log.total_steps == 100
+    assert log.planned_steps == 100
 
 
 def test_steps_that_are_skipped_at_first_are_normal(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ OWN = (
     "truetune.probe.find_trainers_and_their_datasets",
     "truetune.probe.own_loop_hook",
     "truetune.probe.live_objects",
-    "truetune.probe.audit_time_limits",
-    "truetune.probe.failure_boundary",
+    "truetune.probe.audit_time_limits_and_replies",
+    "truetune.probe.contain_own_failures_in_user_program",
     "truetune.probe.follow_canary_through_maps",
 )
 HEAD = """# What becomes of a run whose hook fails

@@ -17,13 +17,13 @@ FAULTS = ("raise", "exit", "interrupt", "hang", "spin", "none", "weird")
 ENTRY_POINTS = frozenset({
     ("sitecustomize", "ImportListener.find_spec"),
     ("sitecustomize", "ImportListener.find_spec.exec_module"),
-    ("sitecustomize", "begin_run"),
+    ("sitecustomize", "load_hook_after_package_import"),
     ("sitecustomize", "load_truetune"),
     ("sitecustomize", "note_failed_start"),
     ("sitecustomize", "keep_last_prints.write_and_keep"),
-    ("sitecustomize", "contain_start"),
-    ("sitecustomize", "contain_start.ring"),
-    ("sitecustomize", "hand_on"),
+    ("sitecustomize", "start_waiting_for_packages_without_failing"),
+    ("sitecustomize", "start_waiting_for_packages_without_failing.ring"),
+    ("sitecustomize", "import_next_sitecustomize"),
     ("truetune.probe.trainer_hook", "patch_trainer.on_train_begin"),
     ("truetune.probe.own_loop_hook", "watch_optimizers.before_step"),
     ("truetune.probe.own_loop_hook", "OwnLoop._watch_forward.after_forward"),
@@ -34,7 +34,7 @@ ENTRY_POINTS = frozenset({
     ("truetune.probe.follow_canary_through_maps", "_wrap_concatenate.call"),
 })  # fmt: skip
 """What the user's program calls: each consists of a call of `contain`, and of what it wraps, or loads `contain`"""
-BOUNDARY = "truetune.probe.failure_boundary"
+BOUNDARY = "truetune.probe.contain_own_failures_in_user_program"
 """The boundary itself: nothing stands behind it"""
 
 

@@ -17,7 +17,7 @@ from tests.probe.injection.functions import Function
 from truetune.auditing.run_with_hook import open_hook_session
 from truetune.checks.judge_audit import audit
 from truetune.demo import TOKENIZER
-from truetune.probe.hook_orders import HookOrders
+from truetune.probe.orders_from_launcher_to_hook import HookOrders
 from truetune.probe.run_record import Record
 
 TIMES = re.compile(r"('train_(?:runtime|samples_per_second|steps_per_second)':) '[^']*'")
@@ -27,16 +27,16 @@ SECONDS = 2.0
 """The clock of an audit in which a fault hangs, and of the parent's verdict"""
 HEALTHY_SECONDS = 60.0
 CANARY = (
-    "truetune.probe.trace_canary",
-    "truetune.probe.watermarks",
+    "truetune.probe.trace_canary_row_through_trainer",
+    "truetune.probe.mark_row_texts_with_unique_strings",
     "truetune.probe.follow_canary_through_maps",
 )
 OWN_LOOP = (
     "truetune.probe.own_loop_hook",
     "truetune.probe.count_optimizer_steps_in_own_loop",
-    "truetune.probe.gradients_between_steps",
+    "truetune.probe.detect_gradients_cleared_before_step",
     "truetune.probe.live_objects",
-    "truetune.probe.observe_loop",
+    "truetune.probe.record_hand_written_training_loop",
 )
 PREFERENCES = (
     "truetune.probe.measuring.preference_ratios",

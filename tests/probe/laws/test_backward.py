@@ -16,7 +16,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 import truetune
 from tests.auditing import tiny
-from truetune.auditing.record_in_process import record_run
+from truetune.auditing.record_trainer_run_in_this_process import record_run
 
 LAWS = (
     "loss-targets",

@@ -20,11 +20,11 @@ from tests.probe.laws.zoo import ARCHITECTURES, TOKENIZER, build, pack, packed, 
 from truetune.checks.rule import LawRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.probe.laws import law_modules, measure_laws
-from truetune.probe.measuring.law_trial import Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
 from truetune.probe.measuring.packed_documents import document_spans
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.temporary_data_loader import temporary_data_loader
+from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
 
 PADDED = (
     "padding-invariance",
@@ -316,7 +316,7 @@ class Measuring(transformers.TrainerCallback):
         self.trainer: Any = None
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        with temporary_data_loader(self.trainer) as (loader, _):
+        with temporary_data_loader_and_tokenizer(self.trainer) as (loader, _):
             batch = peek_batches(loader, 1)[0].inputs
         trial = Trial(self.trainer.model, [batch], [[]], self.trainer, tokenizer=TOKENIZER)
         self.found = measure_laws(trial, [law for law in PADDED if law != "save-load"])

@@ -13,7 +13,7 @@ import truetune
 from tests.auditing import tiny
 from truetune.probe.laws import gradient_accumulation
 from truetune.probe.measuring import trainer_gradients
-from truetune.probe.measuring.law_trial import Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
 
 GIVEN: list[Any] = []
 LAWS = ("loss-targets", "loss-weights", "gradient-flow", "loss-alive")

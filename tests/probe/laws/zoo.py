@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from tests.auditing import tiny
-from truetune.probe.measuring.law_trial import Trial
+from truetune.probe.measuring.law_input_and_result_types import Trial
 
 TOKENIZER = tiny.tokenizer()
 ARCHITECTURES = ("llama", "qwen3", "gemma3", "mistral", "gpt2", "mixtral", "qwen3_moe", "phi3")

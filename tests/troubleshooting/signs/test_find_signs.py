@@ -17,9 +17,11 @@ from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
 from truetune.troubleshooting.signs.find_signs_in_statements import (
     SIGNS,
     find_signs,
-    signs_of_cause,
+    signs_belonging_to_cause_text,
 )
-from truetune.troubleshooting.signs.required_literals import required_literals
+from truetune.troubleshooting.signs.literals_required_by_sign_patterns import (
+    literals_of_which_one_is_required,
+)
 from truetune.troubleshooting.signs.sign_rarity import (
     COUNTS,
     UNCOUNTED_SHARE,
@@ -93,7 +95,7 @@ def test_each_pattern_is_quick_on_hostile_statements() -> None:
     [r"\blabels?\s*=", r"(?i:LABELS|base)\(", r"a(?:bc|lo)+s", r"(?=.*sale)[a-z]", r"[ab]so|re"],
 )
 def test_a_match_holds_a_required_literal(pattern: str, text: str) -> None:
-    literals = required_literals(pattern)
+    literals = literals_of_which_one_is_required(pattern)
     if literals and re.search(pattern, text, re.MULTILINE):
         assert any(literal in text.lower() for literal in literals)
 
@@ -105,12 +107,14 @@ def test_the_signs_of_all_causes_are_told_quickly() -> None:
     }
     began = time.process_time()
     for text in texts:
-        signs_of_cause.__wrapped__(text)
+        signs_belonging_to_cause_text.__wrapped__(text)
     assert time.process_time() - began < 5
 
 
 def test_most_patterns_require_a_literal() -> None:
-    assert sum(bool(required_literals(pattern)) for pattern in PATTERNS) > 0.9 * len(PATTERNS)
+    assert sum(
+        bool(literals_of_which_one_is_required(pattern)) for pattern in PATTERNS
+    ) > 0.9 * len(PATTERNS)
 
 
 def test_signs_are_counted() -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
-from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import (
+    find_signs,
+    signs_belonging_to_cause_text,
+)
 from truetune.troubleshooting.signs.nothing_learned import SIGNS
 from truetune.troubleshooting.split_files_into_statements import MAX_STATEMENT_CHARACTERS
 
@@ -24,11 +27,21 @@ NO_TEXT_SHOWS = (
     "the loss is as low as can be",
     "the tuned model has learned its prompts",
     "the loss of the prompts fell",
+    "the loss rises to one value and stays there",
     # These are seen where files or rows are compared with each other.
+    "the weights are quantized in another form than the one that they were trained for",
+    "rows have roles that their entry of dataset_info.json does not name",
+    "many rows share a prompt, and their answers have nothing in common",
     "the chat template shortens or changes",
     "the tokenizer does not give back the text",
     "chats whose turns do not alternate",
     "tool calls hold the parameters of other tools",
+    "tool calls do not fit the definitions",
+    "results of tools are missing",
+    "instructions speak of a text",
+    "prompts ask for a form of tags",
+    "prompts of a reinforcement run lack their gold answers",
+    "chats repeat their own turns",
     "rows are the beginnings of one conversation",
     "one of the model's weight files is the base's",
     "the folder holds a single file of weights",
@@ -37,6 +50,15 @@ NO_TEXT_SHOWS = (
     "calls within a training step are in an order",
     "calls that save or resume a run are in an order",
     "the batches that a resumed run skips are skipped again",
+    "weights are kept under a second name",
+    "early stopping counts wrongly",
+    "a reward function tells no completions apart",
+    "a loop sets the seed again in each pass",
+    "a value is computed for a purpose",
+    # What is missing shows these, or a name that only the other statements tell to be wrong.
+    "an option of the command line changes nothing",
+    "a statement that looks like a step of the training",
+    "a method of a callback, a trainer or a Lightning module",
 )
 ASK = "print(model.generate(**ids))\n"
 TRAIN = "trainer.train()\n"
@@ -48,7 +70,7 @@ def shows(name: str, text: str, cause: str) -> bool:
         one.text for one, _ in _causes_of_guide_and_if_listed(GUIDE) if one.text.startswith(cause)
     )
     found = find_signs([ProjectText(Path(name), text, True)])
-    return any(sign in SIGNS for sign in signs_of_cause(full) if sign in found)
+    return any(sign in SIGNS for sign in signs_belonging_to_cause_text(full) if sign in found)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +93,24 @@ def shows(name: str, text: str, cause: str) -> bool:
             "chat = [{'role': 'assistant', 'content': row['answer']}]\n",
         ),
         (
+            "the answers to a prompt are compared with each other",
+            "grpo:\n  num_generations_per_prompt: 1\n",
+            "grpo:\n  num_generations_per_prompt: 16\n",
+        ),
+        (
+            "a training saves nothing",
+            "trainer:\n  save_freq: -1\n",
+            "trainer:\n  save_freq: 20\n",
+        ),
+        (
             "labels are shifted twice",
             "y = model(input_ids=x[:-1], labels=ids[1:])\nlabels = ids[1:]\n",
             "labels = ids[1:]\nlogits = logits[:, :-1]\n",
+        ),
+        (
+            "token ids are written as 16-bit numbers",
+            "ids = tokenizer(text)['input_ids']\nnp.array(ids, dtype=np.uint16).tofile('a.bin')\n",
+            "ids = tokenizer(text)['input_ids']\nnp.array(ids, dtype=np.uint32).tofile('a.bin')\n",
         ),
         (
             "the configuration trains the demo",
@@ -359,6 +396,56 @@ def shows(name: str, text: str, cause: str) -> bool:
             "f = CrossEntropyLoss()\n",
             "f = CrossEntropyLoss(ignore_index=-100)\n",
         ),
+        (
+            "a loss or a difference takes tensors",
+            "loss = F.mse_loss(scores, target)\n",
+            "loss = F.cross_entropy(scores, target)\n",
+        ),
+        (
+            "a term of an own policy loss",
+            "loss = (ratio * advantages).mean()\n",
+            "loss = -(ratio * advantages).mean()\n",
+        ),
+        (
+            "a reward function pays for a distance",
+            "def r(completions, **kw):\n    return [abs(200 - len(c)) for c in completions]\n",
+            "def r(completions, **kw):\n    return [-abs(200 - len(c)) for c in completions]\n",
+        ),
+        (
+            "completions of a prompt are laid out as blocks",
+            "rewards = score(prompts * 8)\n",
+            "rewards = score([p for p in prompts for _ in range(8)])\n",
+        ),
+        (
+            "pandas reads words of a column as missing",
+            "df = pd.read_csv('codes.csv')\n",
+            "df = pd.read_csv('codes.csv', keep_default_na=False)\n",
+        ),
+        (
+            "windows are cut at a stride",
+            "rows = [x[i:i + n] for i in range(0, len(x) - n, stride)]\n",
+            "rows = [x[i:i + n] for i in range(0, len(x) - n)]\n",
+        ),
+        (
+            "the length of what a tokenizer returns",
+            "n = len(tokenizer(row['prompt']))\n",
+            "n = len(tokenizer(row['prompt'])['input_ids'])\n",
+        ),
+        (
+            "a script merges an adapter by hand",
+            "w += lora['lora_B.weight'] @ lora['lora_A.weight']\n",
+            "w += 2.0 * delta\n",
+        ),
+        (
+            "layers that a module keeps in a plain list",
+            "self.heads = [nn.Linear(8, 1) for _ in range(4)]\n",
+            "self.heads = nn.ModuleList([nn.Linear(8, 1) for _ in range(4)])\n",
+        ),
+        (
+            "an adapter that is written by hand",
+            "self.lora_A = nn.Parameter(torch.zeros(8, 64))\n",
+            "self.weight = nn.Parameter(torch.zeros(8, 64))\n",
+        ),
     ],
 )
 def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
@@ -507,6 +594,30 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
             "packing: true\n",
             "packing: true\nflash_attn: fa2\nattn_implementation: flash_attention_2\n",
         ),
+        (
+            "a.yaml",
+            "the last save of a sharded training",
+            "fsdp_state_dict_type: SHARDED_STATE_DICT\n",
+            "fsdp_state_dict_type: FULL_STATE_DICT\n",
+        ),
+        (
+            "a.yaml",
+            "settings let the model write fewer tokens",
+            "max_completion_length: 256\n",
+            "max_completion_length: 4096\n",
+        ),
+        (
+            "a.sh",
+            "options are on a line of their own",
+            "torchrun train.py --bf16\n  --learning_rate 1e-4\n",
+            "torchrun train.py --bf16 \\\n  --learning_rate 1e-4\n",
+        ),
+        (
+            "a.py",
+            "turns are marked as not to be trained",
+            "row = {'role': 'assistant', 'content': a, 'train': False}\n",
+            "row = {'role': 'assistant', 'content': a, 'train': True}\n",
+        ),
         ("a.yaml", "the adapter is so small", "lora_rank: 2\n", "lora_rank: 32\n"),
         ("a.log", "the adapter is so small", "lora_r: 1\n", "rank      : 1 (local_rank: 1)\n"),
     ],
@@ -525,19 +636,23 @@ def test_what_speaks_against_a_sign_may_stand_in_another_file() -> None:
         if one.text.startswith("the rows carry a system prompt")
     )
     found = find_signs([rows, bot])
-    lines = [line.place for sign in signs_of_cause(cause) for line in found.get(sign, ())]
+    lines = [
+        line.place for sign in signs_belonging_to_cause_text(cause) for line in found.get(sign, ())
+    ]
     assert lines[:1] == ["bot.py:1"]
-    assert not any(sign in find_signs([bot]) for sign in signs_of_cause(cause) if sign in SIGNS)
+    assert not any(
+        sign in find_signs([bot]) for sign in signs_belonging_to_cause_text(cause) if sign in SIGNS
+    )
 
 
 @pytest.mark.parametrize("cause", [one.text for one, _ in _causes_of_guide_and_if_listed(GUIDE)])
 def test_each_cause_that_a_text_can_show_has_a_sign(cause: str) -> None:
-    assert bool(signs_of_cause(cause)) is not cause.startswith(NO_TEXT_SHOWS)
+    assert bool(signs_belonging_to_cause_text(cause)) is not cause.startswith(NO_TEXT_SHOWS)
 
 
 def test_each_sign_names_a_cause() -> None:
     texts = [one.text for one, _ in _causes_of_guide_and_if_listed(GUIDE)]
-    shown = [sign for text in texts for sign in signs_of_cause(text)]
+    shown = [sign for text in texts for sign in signs_belonging_to_cause_text(text)]
     assert [sign.words for sign in SIGNS if sign not in shown] == []
 
 

@@ -8,7 +8,10 @@ import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
-from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import (
+    find_signs,
+    signs_belonging_to_cause_text,
+)
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path, dtype='bfloat16')\n"
 STEP = "loss.backward()\n"
@@ -249,4 +252,4 @@ def test_a_line_shows_a_cause_and_its_near_miss_does_not(
 
 def test_each_cause_of_the_guide_has_a_sign() -> None:
     causes = [cause.text for cause, _ in _causes_of_guide_and_if_listed("out-of-memory")]
-    assert [text for text in causes if not signs_of_cause(text)] == []
+    assert [text for text in causes if not signs_belonging_to_cause_text(text)] == []

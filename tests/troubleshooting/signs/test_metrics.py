@@ -10,7 +10,10 @@ from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
 from truetune.troubleshooting.signs import odd_metrics
-from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import (
+    find_signs,
+    signs_belonging_to_cause_text,
+)
 
 TEMPLATE = "text = tok.apply_chat_template(m, tokenize=False, add_generation_prompt=True)\n"
 ASK = "enc = tok(prompts, return_tensors='pt', padding=True)\nout = model.generate(**enc)\n"
@@ -388,7 +391,7 @@ def is_shown(cause: str, text: str) -> bool:
     texts = {one.text for one in causes if cause in one.text}
     assert texts, cause
     found = shown(text)
-    return any(sign.words in found for one in texts for sign in signs_of_cause(one))
+    return any(sign.words in found for one in texts for sign in signs_belonging_to_cause_text(one))
 
 
 @pytest.mark.parametrize(("cause", "text", "near_miss"), CASES)

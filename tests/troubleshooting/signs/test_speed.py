@@ -8,7 +8,7 @@ import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
-from truetune.troubleshooting.signs.speed import SIGNS
+from truetune.troubleshooting.signs.slow_training_or_generation import SIGNS
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path, dtype='bfloat16')\n"
 STEP = "loss.backward()\n"

@@ -71,7 +71,7 @@ class AbstractLM(L.LightningModule):
     def configure_optimizers(self):
         optimizer = AdamW(self.parameters(), lr=self.hparams.lr, betas=(0.9, 0.95), weight_decay=0.1)
         scheduler = get_cosine_schedule_with_warmup(
-            optimizer, self.hparams.warmup, self.hparams.total_steps
+            optimizer, self.hparams.warmup, self.hparams.planned_steps
         )
         return {
             "optimizer": optimizer,

@@ -59,7 +59,7 @@ class Finetuner(L.LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.hparams.lr, weight_decay=0.01)
-        scheduler = get_linear_schedule_with_warmup(optimizer, 15, self.hparams.total_steps)
+        scheduler = get_linear_schedule_with_warmup(optimizer, 15, self.hparams.planned_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 

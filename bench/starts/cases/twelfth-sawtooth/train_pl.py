@@ -78,7 +78,7 @@ class Tuner(L.LightningModule):
         params = [p for p in self.model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(params, lr=self.hparams.lr, weight_decay=0.0)
         scheduler = get_cosine_schedule_with_warmup(
-            optimizer, int(0.05 * self.hparams.total_steps), self.hparams.total_steps
+            optimizer, int(0.05 * self.hparams.planned_steps), self.hparams.planned_steps
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

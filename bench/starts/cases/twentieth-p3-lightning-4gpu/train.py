@@ -32,7 +32,7 @@ class Tuner(L.LightningModule):
     def configure_optimizers(self):
         params = [p for p in self.parameters() if p.requires_grad]
         opt = torch.optim.AdamW(params, lr=self.hparams.lr, weight_decay=0.0)
-        sched = get_linear_schedule_with_warmup(opt, 150, self.hparams.total_steps)
+        sched = get_linear_schedule_with_warmup(opt, 150, self.hparams.planned_steps)
         return {"optimizer": opt, "lr_scheduler": {"scheduler": sched, "interval": "step"}}
 
 

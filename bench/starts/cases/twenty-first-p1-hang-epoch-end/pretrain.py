@@ -66,7 +66,7 @@ def main():
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model = DDP(model.cuda(local), device_ids=[local])
     opt = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1, betas=(0.9, 0.95))
-    sched = get_cosine_schedule_with_warmup(opt, 50, args.total_steps)
+    sched = get_cosine_schedule_with_warmup(opt, 50, args.planned_steps)
 
     data = PackedDocs(args.data, tok, args.block, rank, world)
     loader = DataLoader(data, batch_size=args.bs, num_workers=1, pin_memory=True, drop_last=True)

@@ -59,7 +59,7 @@ class Summarizer(L.LightningModule):
 
     def configure_optimizers(self):
         opt = torch.optim.AdamW(self.parameters(), lr=self.hparams.lr, weight_decay=0.0)
-        sched = get_cosine_schedule_with_warmup(opt, 100, self.hparams.total_steps)
+        sched = get_cosine_schedule_with_warmup(opt, 100, self.hparams.planned_steps)
         return {"optimizer": opt, "lr_scheduler": {"scheduler": sched, "interval": "step"}}
 
 

@@ -57,15 +57,15 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
-from truetune.generation.cut_answers import (
+from truetune.generation.final_answers import holds_final_answer
+from truetune.generation.find_answers_cut_at_one_length import (
     MIN_ANSWERS,
     ends_in_mid_sentence,
     find_answers_ended_by_limit,
     find_cut_answers,
     find_result_mark,
-    without_samples,
+    samples_not_left_out,
 )
-from truetune.generation.final_answers import holds_final_answer
 
 
 class AnswersAreCutOff(AnswersRule):
@@ -83,7 +83,7 @@ class AnswersAreCutOff(AnswersRule):
             return Unmet(f"{len(samples)} answers: too few to judge")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers end in mid-sentence or before their result."""
         samples = self.subject.looks[-1].samples
         cut = find_cut_answers(samples, self.subject.limit)
@@ -96,7 +96,7 @@ class AnswersAreCutOff(AnswersRule):
         cut = find_answers_ended_by_limit(samples, self.subject.limit)
         if not cut:
             return
-        others = without_samples(samples, cut)
+        others = samples_not_left_out(samples, cut)
         words = round(median(len(sample.answer.text.split()) for sample in cut))
         yield self.finding(
             f"{len(cut)} of {len(samples)} answers {_where_cut_answers_end(cut, samples)} after some"

@@ -42,10 +42,10 @@ from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     are_enough_and_all_bad,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
@@ -62,23 +62,23 @@ class AnswersAreEmpty(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "are empty"
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Is the answer empty? None if the reference is empty too."""
         expected = bool(sample.prompt.reference_ids) and not sample.prompt.reference.strip()
         return None if expected else sample.scores.empty and sample.scores.stopped
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is not None:
             yield self.finding(
-                f"{bad_answers.last} answers are empty{bad_answers.best_count_before}",
+                f"{bad_answers.count_in_last_pass} answers are empty{bad_answers.best_earlier_count_in_words}",
                 "look for rows with empty or truncated answers (truetune check)",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=bad_answers.evidence,
                 cases=cases_of_samples(bad_answers.samples),
-                count=bad_answers.last.bad,
-                total=bad_answers.last.of,
+                count=bad_answers.count_in_last_pass.bad,
+                total=bad_answers.count_in_last_pass.of,
                 figure=bad_answers.figure("empty answers"),
             )

@@ -49,14 +49,14 @@ from statistics import median
 from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     PAD_ON_THE_LEFT,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
     evidence_of_right_padding,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
-from truetune.generation.garbage_text import find_garbage
+from truetune.generation.garbage_text import describe_garbage_characters
 
 # Chosen, not measured: the detector takes rare sound texts (chemical formulas, other alphabets in one word) for
 # garbage. At half, a single one of 100 would do; at double, a decoder that loses bytes in some answers would pass.
@@ -88,15 +88,15 @@ class AnswersAreGarbage(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "are garbage"
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Is the answer no text? None if that can't be told."""
         return sample.scores.garbage
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is None:
             return
-        last = bad_answers.last
+        last = bad_answers.count_in_last_pass
         faults = Counter(filter(None, map(_character_fault_of, bad_answers.samples)))
         # Half and not all: garbage is no matter of the question, and what still reads well is luck.
         is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
@@ -105,7 +105,7 @@ class AnswersAreGarbage(BadAnswerShareRule):
         if faults:
             evidence.append(", ".join(f"{text} in {n}" for text, n in faults.most_common()))
         yield self.finding(
-            f"{last} answers are garbage{bad_answers.best_count_before}",
+            f"{last} answers are garbage{bad_answers.best_earlier_count_in_words}",
             PAD_ON_THE_LEFT if padded else _remedy_for_garbage(faults, last.bad),
             severity="error" if self.subject.finished and is_half else "warning",
             evidence=[
@@ -131,7 +131,7 @@ def _remedy_for_garbage(faults: Counter[str], bad: int) -> str:
 
 def _character_fault_of(sample: Sample) -> str | None:
     """What makes its characters garbage; None where only its perplexity does."""
-    return find_garbage(sample.answer.text, sample.scores.language) or (
+    return describe_garbage_characters(sample.answer.text, sample.scores.language) or (
         LOST_ORDER if sample.scores.perplexity is None else None
     )
 

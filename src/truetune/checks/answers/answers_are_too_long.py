@@ -50,11 +50,14 @@ from statistics import median
 from truetune.checks.answers.count_bad_answers_per_pass import (
     BadAnswers,
     are_enough_and_all_bad,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
     find_answers_with_next_turn,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import REMEDY_FOR_CUT_THINKING, BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import (
+    REMEDY_FOR_CUT_THINKING,
+    BadAnswerShareRule,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -81,12 +84,12 @@ class AnswersAreTooLong(BadAnswerShareRule):
     moot_where = ("answers-are-cut-off",)
     untold = Unmet("no answer has a reference to compare its length with", "name the references")
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Is the answer far longer than its reference? None if that can't be told."""
         return sample.scores.too_long
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is None:
             return
         next_turn = find_answers_with_next_turn(self.subject, bad_answers)
@@ -101,15 +104,16 @@ class AnswersAreTooLong(BadAnswerShareRule):
         if next_turn is not None:
             evidence.append(next_turn.evidence)
         yield self.finding(
-            f"{bad_answers.last} answers are far longer than their references{bad_answers.best_count_before}",
+            f"{bad_answers.count_in_last_pass} answers are far longer than their"
+            f" references{bad_answers.best_earlier_count_in_words}",
             _remedy_for_long_answers(bad_answers) if next_turn is None else next_turn.remedy,
             severity="error"
             if self.subject.finished and are_enough_and_all_bad(bad_answers)
             else "warning",
             evidence=[*evidence, *bad_answers.evidence],
             cases=cases_of_samples(bad_answers.samples),
-            count=bad_answers.last.bad,
-            total=bad_answers.last.of,
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
             figure=bad_answers.figure("answers that are too long"),
         )
 

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.find_displaced_answers import (
+from truetune.checks.find_answers_standing_at_other_rows import (
     MIN_ROWS,
     case_of_displaced_answer,
     find_displaced_among,
@@ -84,7 +84,7 @@ class AnswersBelongToOtherRows(AnswersRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers do not give the references, or belong to the prompts, of other rows."""
         samples = self._samples_of_last_pass()
         with_reference = sum(bool(sample.prompt.reference.strip()) for sample in samples)
@@ -112,7 +112,7 @@ class AnswersBelongToOtherRows(AnswersRule):
             # Without this line a reader cannot tell it from a model that says the same to all.
             evidence=[_evidence_against_guessing(row_order)],
             cases=[
-                _exchanged_case(samples, row, target)
+                _case_of_answer_of_other_row(samples, row, target)
                 for row, target in sorted(row_order.targets.items())
             ],
             count=row_order.elsewhere,
@@ -170,7 +170,7 @@ def _evidence_against_guessing(row_order: RowOrder) -> str:
     )
 
 
-def _exchanged_case(samples: tuple[Sample, ...], row: int, target: int) -> Case:
+def _case_of_answer_of_other_row(samples: tuple[Sample, ...], row: int, target: int) -> Case:
     """A question, its answer, and the row whose reference that is. Both are indices in `samples`."""
     own, other = samples[row].prompt, samples[target].prompt
     place = f"line {other.line}" if other.line else f"row {target + 1}"

@@ -44,10 +44,10 @@ from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     are_enough_and_all_bad,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -71,12 +71,12 @@ class AnswersChangeLanguage(BadAnswerShareRule):
         "no answer and its reference are long enough to tell a language", "ask rows with references"
     )
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Is the answer in another language than its reference or question? None if that can't be told."""
         return sample.scores.switched
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is not None:
             languages = Counter(
                 name_language_and_fragments(
@@ -85,8 +85,8 @@ class AnswersChangeLanguage(BadAnswerShareRule):
                 for sample in bad_answers.samples
             )
             yield self.finding(
-                f"{bad_answers.last} answers are not in the language of their references or"
-                f" questions{bad_answers.best_count_before}",
+                f"{bad_answers.count_in_last_pass} answers are not in the language of their references or"
+                f" questions{bad_answers.best_earlier_count_in_words}",
                 "look at the languages of questions and answers in the data",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
@@ -99,7 +99,7 @@ class AnswersChangeLanguage(BadAnswerShareRule):
                     *bad_answers.evidence,
                 ],
                 cases=cases_of_samples(bad_answers.samples),
-                count=bad_answers.last.bad,
-                total=bad_answers.last.of,
+                count=bad_answers.count_in_last_pass.bad,
+                total=bad_answers.count_in_last_pass.of,
                 figure=bad_answers.figure("answers in another language"),
             )

@@ -62,11 +62,11 @@ from truetune.checks.answers.loss_curves_by_token_source import (
     content_losses,
     first_loss_and_last_level,
 )
-from truetune.checks.bad_answer_share_rule import MORE
+from truetune.checks.base_of_rules_on_bad_answer_shares import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import ONE_PASS
 from truetune.checks.rule import AnswersRule
-from truetune.checks.unmet_reasons import ONE_PASS
 from truetune.generation.answer_samples import Sample
 
 # The loss ends below so much of its beginning. Chosen, not measured: a fall by a fifth is more than warm-up and noise.
@@ -114,7 +114,7 @@ class AnswersDoNotImprove(AnswersRule):
             return Unmet(f"the loss has not fallen by a fifth: {first:.3g} to {last:.3g}")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The mean overlap of the answers with their references, in the first pass and in the last."""
         overlaps = _first_last_overlaps_of_untrained_prompts(
             self.subject.looks[0].samples, self.subject.looks[-1].samples

@@ -42,10 +42,10 @@ from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     are_enough_and_all_bad,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -65,16 +65,17 @@ class AnswersDoNotParse(BadAnswerShareRule):
     moot_where = ("answers-are-cut-off", "repetition-is-suppressed")
     untold = Unmet("no parser is named", "name one with --parser")
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Can the run's parser not read the answer? None without a parser."""
         return None if sample.scores.parsed is None else not sample.scores.parsed
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is not None:
             cut = sum(not sample.scores.stopped for sample in bad_answers.samples)
             yield self.finding(
-                f"{bad_answers.last} answers can't be read by the parser{bad_answers.best_count_before}",
+                f"{bad_answers.count_in_last_pass} answers can't be read by the"
+                f" parser{bad_answers.best_earlier_count_in_words}",
                 "see that the references can be read by it, and that answers are not cut at the"
                 " limit of new tokens",
                 severity="error"
@@ -85,7 +86,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
                     *bad_answers.evidence,
                 ],
                 cases=cases_of_samples(bad_answers.samples),
-                count=bad_answers.last.bad,
-                total=bad_answers.last.of,
+                count=bad_answers.count_in_last_pass.bad,
+                total=bad_answers.count_in_last_pass.of,
                 figure=bad_answers.figure("answers that can't be read"),
             )

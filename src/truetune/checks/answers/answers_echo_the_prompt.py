@@ -49,11 +49,11 @@ from pathlib import Path
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     are_enough_and_all_bad,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
-    find_bad_answers,
 )
 from truetune.checks.answers.find_script_line_cutting_prompt_off import PromptCut, prompt_cut_beside
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -74,7 +74,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         "no question is known that an answer could repeat", "write the prompt beside each answer"
     )
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer repeat its question?
 
         None if there is no question, or if the reference begins with it too.
@@ -86,26 +86,27 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         return None if not question or reference.startswith(question) else sample.scores.echoed
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is not None and any(
             sample.answer.has_prompt for sample in bad_answers.samples
         ):
             yield self._finding_on_uncut_prompts(bad_answers.samples)
         elif bad_answers is not None:
             yield self.finding(
-                f"{bad_answers.last} answers repeat the question{bad_answers.best_count_before}",
+                f"{bad_answers.count_in_last_pass} answers repeat the"
+                f" question{bad_answers.best_earlier_count_in_words}",
                 "keep the question out of the answer's text, and its tokens out of the loss",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=bad_answers.evidence,
                 cases=cases_of_samples(bad_answers.samples),
-                count=bad_answers.last.bad,
-                total=bad_answers.last.of,
+                count=bad_answers.count_in_last_pass.bad,
+                total=bad_answers.count_in_last_pass.of,
                 figure=bad_answers.figure("answers that echo the prompt"),
             )
 
-    def _other_cause_without_chats(self, holding: Sequence[Sample]) -> Iterator[str]:
+    def _note_that_model_may_repeat_question(self, holding: Sequence[Sample]) -> Iterator[str]:
         """That the model itself may repeat the question, where no prompt is a chat."""
         if all(sample.prompt.chat is None for sample in holding):
             yield "if the prompt was cut off, the model itself repeats it: look at the ids"
@@ -139,7 +140,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             evidence=[
                 *evidence,
                 "the other rules judge the answers without their prompts",
-                *self._other_cause_without_chats(holding),
+                *self._note_that_model_may_repeat_question(holding),
             ],
             cases=cases_of_samples(holding),
             count=len(holding),

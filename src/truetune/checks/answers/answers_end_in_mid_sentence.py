@@ -55,9 +55,9 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     cases_of_samples,
     count_bad_answers,
-    is_surely_above,
+    is_bad_share_surely_above,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -84,7 +84,7 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
     )
     moot_where = ("answers-are-cut-off", "answers-are-too-long", "answers-loop")
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer break off in a sentence, far past the length of its reference?
 
         None if it is known what ended it, or if its reference is no whole sentence.
@@ -100,24 +100,27 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        found = count_bad_answers(self.subject, self.bad)
-        if found is None or found.last.of < MIN_ANSWERS or not self.subject.finished:
+        found = count_bad_answers(self.subject, self.is_bad_answer)
+        if found is None or found.count_in_last_pass.of < MIN_ANSWERS or not self.subject.finished:
             return
-        if not is_surely_above(found.last, TOLERATED):
+        if not is_bad_share_surely_above(found.count_in_last_pass, TOLERATED):
             return
         ratio = median(
             len(one.answer.text) / max(1, len(one.prompt.reference)) for one in found.samples
         )
         yield self.finding(
-            f"{found.last} answers break off within a sentence, and are {ratio:.1f} times as long as their references"
+            f"{found.count_in_last_pass} answers break off within a sentence, and are"
+            f" {ratio:.1f} times as long as their references"
             " (the median), which end with a full stop: the limit of new tokens ended them, and the model did not stop",
             "see that each training row keeps its end and its stop token within the length limit (cutoff_len,"
             " max_length), and that the stop token has a label; write finish_reason beside each answer",
-            severity="error" if found.last.bad == found.last.of else "warning",
+            severity="error"
+            if found.count_in_last_pass.bad == found.count_in_last_pass.of
+            else "warning",
             evidence=["nothing in the file says what ended the answers"],
             cases=cases_of_samples(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
+            count=found.count_in_last_pass.bad,
+            total=found.count_in_last_pass.of,
         )
 
 

@@ -50,9 +50,9 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     cases_of_samples,
     count_bad_answers,
     evidence_of_right_padding,
-    is_surely_above,
+    is_bad_share_surely_above,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample
@@ -87,7 +87,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
         "role-markers-in-answers",
     )
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Has the answer any fault that this rule counts?"""
         return bool(_faults_of_answer(sample))
 
@@ -99,17 +99,17 @@ class AnswersHaveFaults(BadAnswerShareRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = count_bad_answers(self.subject, self.bad)
+        bad_answers = count_bad_answers(self.subject, self.is_bad_answer)
         if (
             bad_answers is None
             or not self.subject.finished
-            or not is_surely_above(bad_answers.last, TOLERATED)
+            or not is_bad_share_surely_above(bad_answers.count_in_last_pass, TOLERATED)
         ):
             return
         kinds = Counter(_faults_of_answer(sample)[0] for sample in bad_answers.samples)
         padded = evidence_of_right_padding(self.subject)
         yield self.finding(
-            f"{bad_answers.last} answers have a fault",
+            f"{bad_answers.count_in_last_pass} answers have a fault",
             PAD_ON_THE_LEFT if padded else READ_THEM,
             severity="error" if are_enough_and_all_bad(bad_answers) else "warning",
             evidence=[
@@ -119,8 +119,8 @@ class AnswersHaveFaults(BadAnswerShareRule):
                 ),
             ],
             cases=cases_of_samples(bad_answers.samples),
-            count=bad_answers.last.bad,
-            total=bad_answers.last.of,
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
         )
 
 

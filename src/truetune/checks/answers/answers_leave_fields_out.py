@@ -117,7 +117,7 @@ class AnswersLeaveFieldsOut(AnswersRule):
             return Unmet("answers and references are no JSON objects")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of right values in the fields of the JSON answers; empty where too few are JSON."""
         scores = self._field_scores(self._samples_with_reference())
         return _describe_right_values(scores) if scores is not None else ""
@@ -129,11 +129,11 @@ class AnswersLeaveFieldsOut(AnswersRule):
         scores = self._field_scores(samples)
         if scores is None or scores.precision < MIN_PRECISION:
             return
-        if _do_enough_answers_show_fields(scores, scores.missing, scores.incomplete):
+        if _do_enough_answers_omit_fields(scores, scores.missing, scores.incomplete):
             yield self.finding(
                 f"{len(scores.incomplete)} of {scores.rows} answers leave out fields that their references have"
                 f" ({scores.missing.total():,} of {scores.expected.total():,}):"
-                f" {_list_field_counts(scores.missing, scores.expected)}",
+                f" {_describe_omissions_by_field(scores.missing, scores.expected)}",
                 "score over the fields of the reference (for key in gold), where a field that is left out is a wrong"
                 " one; then see how many training rows have these fields, and whether the prompt asks for them",
                 evidence=[_describe_right_values(scores)],
@@ -141,10 +141,10 @@ class AnswersLeaveFieldsOut(AnswersRule):
                 count=len(scores.incomplete),
                 total=scores.rows,
             )
-        if _do_enough_answers_show_fields(scores, scores.added, scores.overfull):
+        if _do_enough_answers_omit_fields(scores, scores.added, scores.overfull):
             yield self.finding(
                 f"{len(scores.overfull)} of {scores.rows} answers have fields that their references have not"
-                f" ({scores.added.total():,}): {_list_field_counts(scores.added, Counter())}",
+                f" ({scores.added.total():,}): {_describe_omissions_by_field(scores.added, Counter())}",
                 "count them as wrong: a score over the fields of the reference alone does not see them; where a field"
                 " has another name there, use one name",
                 evidence=[_describe_right_values(scores)],
@@ -166,14 +166,14 @@ class AnswersLeaveFieldsOut(AnswersRule):
         )
 
 
-def _do_enough_answers_show_fields(
+def _do_enough_answers_omit_fields(
     scores: FieldScores, fields: Counter[str], rows: list[int]
 ) -> bool:
     """Do enough answers and fields show it?"""
     return len(rows) >= MIN_BAD_ANSWERS and fields.total() >= MIN_SHARE * scores.expected.total()
 
 
-def _list_field_counts(fields: Counter[str], of: Counter[str]) -> str:
+def _describe_omissions_by_field(fields: Counter[str], of: Counter[str]) -> str:
     """The fields with how often each is left out, of how many: `due_date 70 of 140, iban 64 of
     140`.
     """
@@ -188,6 +188,7 @@ def _describe_right_values(scores: FieldScores) -> str:
     """The share of right values, over what is given and over what was asked."""
     right = scores.right.total()
     return (
-        f"{right:,} values are right: {scores.precision:.0%} of the {scores.given:,} fields that the answers give,"
+        f"{right:,} values are right: {scores.precision:.0%} of the"
+        f" {scores.answer_field_count:,} fields that the answers give,"
         f" {scores.recall:.0%} of the {scores.expected.total():,} of the references"
     )

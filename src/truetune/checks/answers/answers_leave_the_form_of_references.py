@@ -82,7 +82,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
             return Unmet("the references are no JSON")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers are valid JSON, as their references are."""
         with_reference = self._samples_with_reference()
         valid = sum(json_fault(sample.answer.text) is None for sample in with_reference)
@@ -104,7 +104,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
             + _remedy_for_commonest_fault(
                 Counter(fault for _, fault in faults if fault is not None)
             ),
-            evidence=_count_faults([fault for _, fault in faults if fault is not None]),
+            evidence=_describe_fault_counts([fault for _, fault in faults if fault is not None]),
             cases=cases_of_samples(bad),
             count=len(bad),
             total=total,
@@ -125,7 +125,7 @@ def _json_fault_of(sample: Sample) -> str | None:
     return ENDS_INSIDE if fault == CUT_OFF and ended_itself else fault
 
 
-def _count_faults(faults: Sequence[str]) -> list[str]:
+def _describe_fault_counts(faults: Sequence[str]) -> list[str]:
     """How many have each fault."""
     return [", ".join(f"{count} {fault}" for fault, count in Counter(faults).most_common())]
 

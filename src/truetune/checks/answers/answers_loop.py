@@ -50,11 +50,11 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     PAD_ON_THE_LEFT,
     are_enough_and_all_bad,
     are_mostly_one_symbol,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
     evidence_of_right_padding,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
@@ -78,24 +78,24 @@ class AnswersLoop(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "end in a loop"
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer say the same words over and over? None if that can't be told."""
         return sample.scores.looped
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is not None:
             padded = evidence_of_right_padding(self.subject)
             yield self.finding(
-                f"{bad_answers.last} answers loop{bad_answers.best_count_before}",
+                f"{bad_answers.count_in_last_pass} answers loop{bad_answers.best_earlier_count_in_words}",
                 _remedy_for_loops_by_cause(bad_answers.samples, is_padded=padded is not None),
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=[*([padded] if padded else []), *bad_answers.evidence],
                 cases=cases_of_samples(bad_answers.samples),
-                count=bad_answers.last.bad,
-                total=bad_answers.last.of,
+                count=bad_answers.count_in_last_pass.bad,
+                total=bad_answers.count_in_last_pass.of,
                 figure=bad_answers.figure("answers that loop"),
             )
 

@@ -49,9 +49,9 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     cases_of_samples,
     count_bad_answers,
-    is_surely_above,
+    is_bad_share_surely_above,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -96,7 +96,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         "role-markers-in-answers",
     )
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Has the answer nothing in common with its reference? None without a reference."""
         reference, scores = sample.prompt.reference, sample.scores
         if not reference.strip():
@@ -115,24 +115,28 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = count_bad_answers(self.subject, self.bad)
-        if bad_answers is None or bad_answers.last.of < MIN_ANSWERS or not self.subject.finished:
+        bad_answers = count_bad_answers(self.subject, self.is_bad_answer)
+        if (
+            bad_answers is None
+            or bad_answers.count_in_last_pass.of < MIN_ANSWERS
+            or not self.subject.finished
+        ):
             return
-        if not is_surely_above(bad_answers.last, TOLERATED):
+        if not is_bad_share_surely_above(bad_answers.count_in_last_pass, TOLERATED):
             return
-        right = bad_answers.last.of - bad_answers.last.bad
+        right = bad_answers.count_in_last_pass.of - bad_answers.count_in_last_pass.bad
         parsed = any(sample.scores.agrees is not None for sample in bad_answers.samples)
         what = (
             "are right, as the parser reads them" if parsed else "share a word with their reference"
         )
         yield self.finding(
-            f"{right} of {bad_answers.last.of} answers {what}: that they stop and read well says nothing"
+            f"{right} of {bad_answers.count_in_last_pass.of} answers {what}: that they stop and read well says nothing"
             " of whether they are right",
             "read some beside their questions: are these the references of these rows (--map"
             " reference=COLUMN, the split that was asked), and is this the model that was trained",
             cases=cases_of_samples(bad_answers.samples),
-            count=bad_answers.last.bad,
-            total=bad_answers.last.of,
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
         )
 
     def _words_shared_with_reference(self, sample: Sample) -> set[str]:

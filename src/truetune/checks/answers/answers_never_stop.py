@@ -53,15 +53,18 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     are_mostly_one_symbol,
     cases_of_samples,
     count_bad_answers,
-    does_not_stop,
+    did_answer_not_stop,
     find_answers_with_next_turn,
+    is_bad_share_surely_above,
     is_late_in_run,
-    is_surely_above,
     median_stop_probability,
-    unmet_if_ends_unknown,
+    unmet_if_answer_ends_unknown,
 )
 from truetune.checks.answers.loss_curves_by_token_source import content_loss_falls
-from truetune.checks.bad_answer_share_rule import REMEDY_FOR_CUT_THINKING, BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import (
+    REMEDY_FOR_CUT_THINKING,
+    BadAnswerShareRule,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
@@ -92,15 +95,15 @@ class AnswersNeverStop(BadAnswerShareRule):
     called = "do not stop by themselves"
     moot_where = ("answers-are-cut-off",)
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Did the answer not stop by itself?
 
         None if its limit was too short for its reference, or if nobody knows what ended it.
         """
-        return does_not_stop(self.subject, sample)
+        return did_answer_not_stop(self.subject, sample)
 
     def unmet(self) -> Unmet | None:
-        unknown_ends = unmet_if_ends_unknown(self.subject)
+        unknown_ends = unmet_if_answer_ends_unknown(self.subject)
         if unknown_ends is not None:
             return unknown_ends
         unmet = super().unmet()
@@ -115,31 +118,33 @@ class AnswersNeverStop(BadAnswerShareRule):
                 "raise --max-new-tokens",
                 asked=was_cut and is_only_pass,
             )
-        bad_answers = count_bad_answers(self.subject, self.bad)
+        bad_answers = count_bad_answers(self.subject, self.is_bad_answer)
         if unmet is not None and bad_answers is not None and bad_answers.best:
             return Unmet(
-                f"{bad_answers.last} answers {self.called}, which stop-rate-falls is about"
+                f"{bad_answers.count_in_last_pass} answers {self.called}, which stop-rate-falls is about"
             )
         return unmet
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        bad_answers = count_bad_answers(watched, self.bad)
+        bad_answers = count_bad_answers(watched, self.is_bad_answer)
         # Where there were fewer before, stop-rate-falls says so: one fault, one rule.
         if bad_answers is None or bad_answers.best:
             return
-        if not is_late_in_run(watched) or not is_surely_above(bad_answers.last, TOLERATED):
+        if not is_late_in_run(watched) or not is_bad_share_surely_above(
+            bad_answers.count_in_last_pass, TOLERATED
+        ):
             return
         state = _describe_stop_state(watched, bad_answers)
         within = f" within {watched.limit} tokens" if watched.limit < NO_LIMIT else ""
         yield self.finding(
-            f"{bad_answers.last} answers do not stop by themselves{within}{state.addition}",
+            f"{bad_answers.count_in_last_pass} answers do not stop by themselves{within}{state.addition}",
             state.remedy,
             severity=state.severity,
             evidence=[*_stop_evidence(watched, bad_answers), *bad_answers.evidence],
             cases=cases_of_samples(bad_answers.samples),
-            count=bad_answers.last.bad,
-            total=bad_answers.last.of,
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
             figure=bad_answers.figure("answers that do not stop"),
         )
 

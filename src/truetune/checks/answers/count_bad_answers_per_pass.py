@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from math import comb
 from statistics import median
 
-from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
+from truetune.checks.plot_of_finding import Figure, Series
 from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
-from truetune.generation.invented_turns import find_invented_turns
-from truetune.generation.only_longest_prompt_answered import find_longest_of_batches
+from truetune.generation.answers_continuing_with_next_prompt import find_invented_turns
+from truetune.generation.only_longest_prompt_answered import (
+    find_batch_size_where_only_longest_is_good,
+)
 
 # Rounds of one symbol that a person would not write: `......` and `-----` are shorter as a whole answer.
 MIN_SYMBOL_ROUNDS = 8
@@ -85,12 +87,12 @@ class BadAnswers:
     """The bad ones of the last pass"""
 
     @property
-    def last(self) -> BadAnswerCount:
+    def count_in_last_pass(self) -> BadAnswerCount:
         """The count of the last sampling pass."""
         return self.counts[-1]
 
     @property
-    def best_count_before(self) -> str:
+    def best_earlier_count_in_words(self) -> str:
         """The best earlier count, as the end of a message: `; at step 20 it was 1 of 8`.
 
         Empty if none was better.
@@ -107,7 +109,7 @@ class BadAnswers:
             + ", ".join(f"{count.step:,}: {count.bad}/{count.of}" for count in self.counts[-12:])
         ]
         if self.best:
-            chance = p_value_of_rise(self.best, self.last)
+            chance = p_value_of_rise(self.best, self.count_in_last_pass)
             lines.append(
                 f"chance makes such a change with a probability of {chance:.2g} (Fisher's exact"
                 " test)"
@@ -125,7 +127,9 @@ class BadAnswers:
         )
 
 
-def find_bad_answers(watched: SampledRun, is_bad: IsBad, tolerated: float) -> BadAnswers | None:
+def bad_answers_if_risen_or_too_many(
+    watched: SampledRun, is_bad: IsBad, tolerated: float
+) -> BadAnswers | None:
     """The bad answers, where they have become more, or are, late in a run, more than is tolerated, beyond chance.
 
     Args:
@@ -136,7 +140,9 @@ def find_bad_answers(watched: SampledRun, is_bad: IsBad, tolerated: float) -> Ba
     bad_answers = count_bad_answers(watched, is_bad)
     if bad_answers is None:
         return None
-    is_too_many = is_late_in_run(watched) and is_surely_above(bad_answers.last, tolerated)
+    is_too_many = is_late_in_run(watched) and is_bad_share_surely_above(
+        bad_answers.count_in_last_pass, tolerated
+    )
     return bad_answers if bad_answers.best or is_too_many else None
 
 
@@ -173,7 +179,7 @@ def p_value_of_rise(first: BadAnswerCount, last: BadAnswerCount) -> float:
     return ways / comb(first.of + last.of, both)
 
 
-def is_surely_above(count: BadAnswerCount, share: float) -> bool:
+def is_bad_share_surely_above(count: BadAnswerCount, share: float) -> bool:
     """Are there more than so large a share, more surely than by chance? The upper tail of a binomial distribution."""
     n = count.of
     tail = sum(comb(n, i) * share**i * (1 - share) ** (n - i) for i in range(count.bad, n + 1))
@@ -189,7 +195,7 @@ def is_late_in_run(watched: SampledRun) -> bool:
 
 def are_enough_and_all_bad(bad_answers: BadAnswers) -> bool:
     """Is every answer bad, of enough of them?"""
-    return bad_answers.last.bad == bad_answers.last.of >= MIN_ANSWERS
+    return bad_answers.count_in_last_pass.bad == bad_answers.count_in_last_pass.of >= MIN_ANSWERS
 
 
 def does_reference_fit_limit(watched: SampledRun, sample: Sample) -> bool:
@@ -197,14 +203,14 @@ def does_reference_fit_limit(watched: SampledRun, sample: Sample) -> bool:
     return 0 < len(sample.prompt.reference_ids) <= watched.limit or not sample.prompt.reference
 
 
-def does_not_stop(watched: SampledRun, sample: Sample) -> bool | None:
+def did_answer_not_stop(watched: SampledRun, sample: Sample) -> bool | None:
     """Did the answer not stop? None where its limit was too short, or nobody knows what ended it."""
     if not sample.scores.end_known or not does_reference_fit_limit(watched, sample):
         return None
     return not sample.scores.stopped
 
 
-def unmet_if_ends_unknown(watched: SampledRun) -> Unmet | None:
+def unmet_if_answer_ends_unknown(watched: SampledRun) -> Unmet | None:
     """Why nothing can be said of stopping, where nobody knows what ended the answers."""
     if not watched.looks or any(sample.scores.end_known for sample in watched.looks[-1].samples):
         return None
@@ -251,7 +257,7 @@ def find_answers_with_next_turn(watched: SampledRun, bad_answers: BadAnswers) ->
 
 def evidence_of_right_padding(watched: SampledRun) -> str | None:
     """Evidence that the batches of these answers were padded on the right; None where the rows show no such thing."""
-    batches = find_longest_of_batches(watched.looks[-1].samples)
+    batches = find_batch_size_where_only_longest_is_good(watched.looks[-1].samples)
     if batches is None:
         return None
     return (

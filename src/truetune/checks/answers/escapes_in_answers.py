@@ -47,10 +47,10 @@ from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 from truetune.generation.find_literal_escapes import find_unwanted_escapes
@@ -68,25 +68,27 @@ class EscapesInAnswers(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "have escapes in place of characters"
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer hold escapes in place of the characters that they mean?"""
         return bool(sample.scores.escapes)
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is None:
             return
         escapes = Counter(
             escape for sample in bad_answers.samples for escape in sample.scores.escapes
         )
         half = (
-            bad_answers.last.of >= MIN_ANSWERS and 2 * bad_answers.last.bad >= bad_answers.last.of
+            bad_answers.count_in_last_pass.of >= MIN_ANSWERS
+            and 2 * bad_answers.count_in_last_pass.bad >= bad_answers.count_in_last_pass.of
         )
         named = ", ".join(
             f"{text} in {count}" for text, count in escapes.most_common(SHOWN_ESCAPES)
         )
         yield self.finding(
-            f"{bad_answers.last} answers have escapes in place of characters ({named}){bad_answers.best_count_before}",
+            f"{bad_answers.count_in_last_pass} answers have escapes in place of characters ({named})"
+            f"{bad_answers.best_earlier_count_in_words}",
             "unescape the training rows (a CSV or JSON step wrote them twice); where these are"
             " sound, look at what wrote the answers down",
             severity="error" if self.subject.finished and half else "warning",
@@ -95,8 +97,8 @@ class EscapesInAnswers(BadAnswerShareRule):
                 *bad_answers.evidence,
             ],
             cases=cases_of_samples(bad_answers.samples),
-            count=bad_answers.last.bad,
-            total=bad_answers.last.of,
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
             figure=bad_answers.figure("answers with escapes"),
         )
 

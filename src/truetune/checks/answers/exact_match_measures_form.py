@@ -60,15 +60,18 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.answer_verdicts import Verdict, answer_faults
-from truetune.generation.cut_answers import find_answers_ended_by_limit, without_samples
 from truetune.generation.final_answers import (
     MARK_NAMES,
     MAX_ANSWER_WORDS,
     answer_marks,
     find_final_answer,
     holds_final_answer,
-    normalise_reading,
+    parsed_answer_as_number_or_letter,
     value_of_bare_text,
+)
+from truetune.generation.find_answers_cut_at_one_length import (
+    find_answers_ended_by_limit,
+    samples_not_left_out,
 )
 from truetune.generation.split_words import split_words
 from truetune.render.unfilled_example_plan import THINK_END
@@ -112,7 +115,7 @@ class ExactMatchMeasuresForm(AnswersRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers are their reference, and how many give it in another form."""
         with_reference = self._answers_with_reference()
         exact = sum(map(_is_exact, with_reference))
@@ -127,7 +130,7 @@ class ExactMatchMeasuresForm(AnswersRule):
             return
         marks = self._differing_final_answer_marks()
         if marks is not None:
-            yield self._finding_on_marks(*marks)
+            yield self._finding_on_differing_answer_marks(*marks)
             return
         with_reference = self._answers_with_reference()
         total = len(with_reference)
@@ -220,7 +223,7 @@ class ExactMatchMeasuresForm(AnswersRule):
             return None
         return reference_mark, answer_mark
 
-    def _finding_on_marks(self, reference_mark: str, answer_mark: str) -> Finding:
+    def _finding_on_differing_answer_marks(self, reference_mark: str, answer_mark: str) -> Finding:
         """That a script which looks for the mark of the references finds none in the answers."""
         with_reference = self._answers_with_reference()
         with_mark = [
@@ -282,7 +285,7 @@ def _is_number_in_other_spelling(sample: Sample) -> bool:
 def _answers_in_other_form(samples: Sequence[Sample]) -> list[Sample]:
     """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
     # The last number of a text that was cut is one of its steps, though it may be the reference by chance.
-    whole = without_samples(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
+    whole = samples_not_left_out(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
     return [
         sample
         for sample in whole
@@ -296,7 +299,7 @@ def _gives_reference(answer: str, reference: str) -> bool:
     """Does the answer hold the whole reference? A number is not enough where the reference says of what: `room 5`."""
     final, reference_words = find_final_answer(reference), split_words(reference)
     is_number = final is not None and final.kind == "number"
-    is_labelled = is_number and normalise_reading(reference) is None
+    is_labelled = is_number and parsed_answer_as_number_or_letter(reference) is None
     if is_labelled and len(reference_words) <= MAX_ANSWER_WORDS:
         # With spaces around both, so that `room 5` is not read in `room 51`.
         return f" {' '.join(reference_words)} " in f" {' '.join(split_words(answer))} "

@@ -110,7 +110,7 @@ class LabelsAreExchanged(AnswersRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers give the label of their reference."""
         labelled = self._labelled_answers()
         right = sum(one.answer == one.reference for one in labelled)

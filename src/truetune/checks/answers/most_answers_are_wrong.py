@@ -71,9 +71,9 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     BadAnswerCount,
     cases_of_samples,
     count_bad_answers,
-    is_surely_above,
+    is_bad_share_surely_above,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -110,7 +110,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         "prompts-do-not-tell-the-answers",
     )
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Is the answer wrong, by the parser or by its label? None if that can't be told."""
         if sample.scores.agrees is not None:
             return not sample.scores.agrees
@@ -123,11 +123,15 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = count_bad_answers(self.subject, self.bad)
-        if bad_answers is None or bad_answers.last.of < MIN_ANSWERS or not self.subject.finished:
+        bad_answers = count_bad_answers(self.subject, self.is_bad_answer)
+        if (
+            bad_answers is None
+            or bad_answers.count_in_last_pass.of < MIN_ANSWERS
+            or not self.subject.finished
+        ):
             return
-        wrong = bad_answers.last
-        if not is_surely_above(wrong, TOLERATED):
+        wrong = bad_answers.count_in_last_pass
+        if not is_bad_share_surely_above(wrong, TOLERATED):
             return
         labels = self._label_scores
         if labels is None:
@@ -135,8 +139,12 @@ class MostAnswersAreWrong(BadAnswerShareRule):
             is_below_constant = False
         else:
             evidence = [describe_label_scores(labels)]
-            constant = BadAnswerCount(wrong.step, labels.rows - labels.right_by_first, labels.rows)
-            is_below_constant = is_surely_above(constant, 1 - labels.commonest / labels.rows)
+            constant = BadAnswerCount(
+                wrong.step, labels.rows - labels.right_count_by_first_label, labels.rows
+            )
+            is_below_constant = is_bad_share_surely_above(
+                constant, 1 - labels.row_count_of_commonest_label / labels.rows
+            )
         yield self.finding(
             f"{wrong.of - wrong.bad} of {wrong.of} answers give their reference, and {wrong.bad} something else:"
             " that they stop and read well says nothing of that",
@@ -163,10 +171,15 @@ class MostAnswersAreWrong(BadAnswerShareRule):
 
 def describe_label_scores(labels: LabelScores) -> str:
     """Accuracy by both readings, what the commonest label gets, and recall by label."""
-    recall = ", ".join(f"{label} {right} of {of}" for label, (right, of) in labels.recall.items())
+    recall = ", ".join(
+        f"{label} {right} of {of}"
+        for label, (right, of) in labels.right_and_row_counts_by_label.items()
+    )
+    first, only = labels.right_count_by_first_label, labels.right_count_by_only_label
     return (
-        f"labels: {labels.right_by_first} of {labels.rows} ({labels.right_by_first / labels.rows:.0%}) are right by"
-        f" the first label found, {labels.right_by_only} ({labels.right_by_only / labels.rows:.0%}) by the only one;"
-        f" the commonest label for every row gets {labels.commonest / labels.rows:.0%}; recall: {recall};"
-        f" {labels.without_label} answers name no label, {labels.with_several} several"
+        f"labels: {first} of {labels.rows} ({first / labels.rows:.0%}) are right by"
+        f" the first label found, {only} ({only / labels.rows:.0%}) by the only one;"
+        " the commonest label for every row gets"
+        f" {labels.row_count_of_commonest_label / labels.rows:.0%}; recall: {recall};"
+        f" {labels.without_label} answers name no label, {labels.answer_count_with_several_labels} several"
     )

@@ -94,7 +94,7 @@ class OneAnswerToAll(AnswersRule):
             "ask more prompts (-n)",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many prompts get the commonest answer, and how many have the commonest reference."""
         last_pass = _without_cut_answers(self.subject, self.subject.looks[-1])
         _, answers = _commonest_answer(last_pass)
@@ -123,7 +123,10 @@ class OneAnswerToAll(AnswersRule):
         if p_value_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
             return
         yield self._finding_on_one_answer(
-            passes, answer, now, is_error=are_all_alike or (is_late and _do_all_prompts_get_it(now))
+            passes,
+            answer,
+            now,
+            is_error=are_all_alike or (is_late and _do_all_prompts_get_one_answer(now)),
         )
 
     def _finding_on_one_answer(
@@ -142,7 +145,7 @@ class OneAnswerToAll(AnswersRule):
         )
 
 
-def _do_all_prompts_get_it(count: BadAnswerCount) -> bool:
+def _do_all_prompts_get_one_answer(count: BadAnswerCount) -> bool:
     """Does one answer go to all prompts, and are these enough?"""
     return count.bad == count.of >= MIN_ANSWERS
 

@@ -104,7 +104,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             return Unmet("prompts with pictures, sound or video may all be one text")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The numbers of different prompts and of different references, and of the rows."""
         samples = self._samples_with_prompt_and_reference()
         references = _count_different_references(samples)

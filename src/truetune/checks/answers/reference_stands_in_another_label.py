@@ -72,30 +72,36 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
             return Unmet(
                 "too few answers have a reference", "name references, of 8 answers or more"
             )
-        labels = self._labels()
+        labels = self._label_scores()
         if labels is None:
             return Unmet("the references are no labels")
-        return None if labels.contained else Unmet("no label is part of another")
+        return (
+            None
+            if labels.labels_contained_in_longer_labels
+            else Unmet("no label is part of another")
+        )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers say another label that holds their reference."""
-        labels = self._labels()
+        labels = self._label_scores()
         if labels is None:
             return ""
-        return f"{labels.wrong_in_text} of {labels.rows} answers say another label that holds their reference"
+        wrong = labels.substring_right_first_label_wrong_count
+        return f"{wrong} of {labels.rows} answers say another label that holds their reference"
 
     def findings(self) -> Iterator[Finding]:
-        labels = self._labels()
+        labels = self._label_scores()
         if self.unmet() is not None or labels is None or not self.subject.finished:
             return
-        wrong = labels.wrong_in_text
+        wrong = labels.substring_right_first_label_wrong_count
         if wrong < MIN_BAD_ANSWERS or wrong < MIN_SHARE * labels.rows:
             return
-        one, other = labels.contained[0]
+        one, other = labels.labels_contained_in_longer_labels[0]
+        by_substring, by_first = labels.right_count_by_substring, labels.right_count_by_first_label
         yield self.finding(
-            f"`reference in answer` counts {labels.right_by_text} of {labels.rows} as right, and {wrong} of them say"
-            f" another label first: {one!r} is part of {other!r}; by the first label {labels.right_by_first} of"
-            f" {labels.rows} ({labels.right_by_first / labels.rows:.0%}) are right",
+            f"`reference in answer` counts {by_substring} of {labels.rows} as right, and {wrong} of them say"
+            f" another label first: {one!r} is part of {other!r}; by the first label {by_first} of"
+            f" {labels.rows} ({by_first / labels.rows:.0%}) are right",
             'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the answer;'
             " and report recall by label",
             cases=cases_of_samples(
@@ -113,7 +119,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
         """Answers of the last pass that have a reference."""
         return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
 
-    def _labels(self) -> LabelScores | None:
+    def _label_scores(self) -> LabelScores | None:
         """The answers by label."""
         samples = self._samples_with_reference()
         return score_labels(
@@ -127,5 +133,6 @@ def _is_reference_part_of_longer_label(sample: Sample, labels: LabelScores) -> b
         text.strip().casefold() for text in (sample.prompt.reference, sample.answer.text)
     )
     return reference in answer and any(
-        one == reference and other in answer for one, other in labels.contained
+        one == reference and other in answer
+        for one, other in labels.labels_contained_in_longer_labels
     )

@@ -52,9 +52,9 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     cases_of_samples,
     count_bad_answers,
-    is_surely_above,
+    is_bad_share_surely_above,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -78,7 +78,7 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
     called = "break where their references repeat themselves"
     untold = Unmet("no reference repeats itself, as lists of objects and tables do")
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer break where its reference first repeats itself?
 
         None if a limit cut it, or if its reference does not repeat itself.
@@ -89,11 +89,11 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
         return _find_suppressed_repetition(sample) is not None
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = count_bad_answers(self.subject, self.bad)
+        bad_answers = count_bad_answers(self.subject, self.is_bad_answer)
         if bad_answers is None or not self.subject.finished:
             return
-        last = bad_answers.last
-        if not is_surely_above(last, TOLERATED):
+        last = bad_answers.count_in_last_pass
+        if not is_bad_share_surely_above(last, TOLERATED):
             return
         breaks = [
             suppressed

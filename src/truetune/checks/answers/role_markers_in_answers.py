@@ -44,13 +44,16 @@ from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
+    bad_answers_if_risen_or_too_many,
     cases_of_samples,
-    find_bad_answers,
 )
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
-from truetune.generation.continued_dialogue import find_continued_dialogues, name_speakers
+from truetune.generation.answers_continued_by_dialogue_turns import (
+    find_continued_dialogues,
+    most_frequent_speaker_labels_in_words,
+)
 
 # Chosen, not measured: an answer on chat formats may quote a marker. At half, one of 100 would do; at double, a stop
 # that fails now and then would pass.
@@ -67,12 +70,12 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "have role markers or control tokens in them"
 
-    def bad(self, sample: Sample) -> bool | None:
+    def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer hold a role marker or a control token?"""
         return bool(sample.scores.markers)
 
     def findings(self) -> Iterator[Finding]:
-        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
         if bad_answers is None:
             return
         # A marker counts once for each answer: one that loops would outweigh all others.
@@ -82,10 +85,12 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
             for marker in dict.fromkeys(sample.scores.markers)
         )
         half = (
-            bad_answers.last.of >= MIN_ANSWERS and 2 * bad_answers.last.bad >= bad_answers.last.of
+            bad_answers.count_in_last_pass.of >= MIN_ANSWERS
+            and 2 * bad_answers.count_in_last_pass.bad >= bad_answers.count_in_last_pass.of
         )
         yield self.finding(
-            f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.best_count_before}",
+            f"{bad_answers.count_in_last_pass} answers have role markers or control tokens in them"
+            f"{bad_answers.best_earlier_count_in_words}",
             _remedy_by_marker_position(bad_answers.samples),
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
@@ -94,8 +99,8 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
                 *bad_answers.evidence,
             ],
             cases=cases_of_samples(bad_answers.samples),
-            count=bad_answers.last.bad,
-            total=bad_answers.last.of,
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
             figure=bad_answers.figure("answers with role markers"),
         )
 
@@ -106,7 +111,7 @@ def _remedy_by_marker_position(samples: Sequence[Sample]) -> str:
         [(sample.prompt.question, sample.answer.text) for sample in samples]
     )
     if 2 * len(with_turns) >= len(samples):
-        speakers = name_speakers(with_turns.values())
+        speakers = most_frequent_speaker_labels_in_words(with_turns.values())
         return (
             f"look for {speakers} inside of the training answers (`truetune check DATA`:"
             " answers-continue-the-dialogue), split them there into turns of user and assistant, and train"

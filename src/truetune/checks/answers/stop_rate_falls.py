@@ -48,14 +48,14 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     are_enough_and_all_bad,
     cases_of_samples,
     count_bad_answers,
-    does_not_stop,
+    did_answer_not_stop,
     median_stop_probability,
-    unmet_if_ends_unknown,
+    unmet_if_answer_ends_unknown,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import ONE_PASS
 from truetune.checks.rule import AnswersRule
-from truetune.checks.unmet_reasons import ONE_PASS
 
 # Chosen to fit a line each.
 SHOWN_COUNTS = 4
@@ -69,7 +69,7 @@ class StopRateFalls(AnswersRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        unmet = super().unmet() or unmet_if_ends_unknown(self.subject)
+        unmet = super().unmet() or unmet_if_answer_ends_unknown(self.subject)
         if unmet is not None:
             return unmet
         endless = self._count_endless_answers()
@@ -79,7 +79,7 @@ class StopRateFalls(AnswersRule):
             )
         return None if len(endless.counts) > 1 else ONE_PASS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers stop by themselves, in each of the last passes."""
         endless = self._count_endless_answers()
         assert endless is not None
@@ -91,7 +91,9 @@ class StopRateFalls(AnswersRule):
 
     def _count_endless_answers(self) -> BadAnswers | None:
         """Answers that did not stop, by sampling pass; None where the last one has none that can be judged."""
-        return count_bad_answers(self.subject, lambda sample: does_not_stop(self.subject, sample))
+        return count_bad_answers(
+            self.subject, lambda sample: did_answer_not_stop(self.subject, sample)
+        )
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
@@ -112,13 +114,13 @@ class StopRateFalls(AnswersRule):
                 endless
             )
         yield self.finding(
-            f"{endless.last} answers do not stop by themselves{endless.best_count_before}",
+            f"{endless.count_in_last_pass} answers do not stop by themselves{endless.best_earlier_count_in_words}",
             "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND"
             " shows labels)",
             severity="error" if is_lost else "warning",
             evidence=[*evidence, *endless.evidence],
             cases=cases_of_samples(endless.samples),
-            count=endless.last.bad,
-            total=endless.last.of,
+            count=endless.count_in_last_pass.bad,
+            total=endless.count_in_last_pass.of,
             figure=endless.figure("answers that do not stop"),
         )

@@ -52,9 +52,9 @@ from truetune.checks.answers.loss_curves_by_token_source import (
     first_loss_and_last_level,
     loss_curve_of_source,
 )
-from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.plot_of_finding import Figure, Series
 from truetune.checks.rule import AnswersRule
 
 # Records of the losses: the median of the last third needs one that is not the first. Chosen, not measured.
@@ -89,7 +89,7 @@ class StopTokenNotLearned(AnswersRule):
             return Unmet(f"the loss of the content has not fallen by a tenth: it is {last:.3g}")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss of the stop token at first and at last."""
         first, last = first_loss_and_last_level(loss_curve_of_source(self.subject, "stop token"))
         return (

@@ -55,10 +55,13 @@ import numpy as np
 from truetune.auditing.audit import Field, Sample
 from truetune.auditing.list_row_texts_with_sources import list_row_fields
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS, explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
+    NO_ROWS,
+    explain_missing_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import format_name_list
 from truetune.render.rendering import Source
@@ -73,7 +76,7 @@ class AnotherFieldSupervised(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        samples, answers = self._lines_with_recognised_texts, self._answers_by_format
+        samples, answers = self._lines_with_recognised_texts, self._row_texts_known_as_answers
         read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
         learned = self._labelled_columns_unknown_as_answers(answers)
         # Where even one line holds an answer, it is the mask that is wrong and not the column.
@@ -93,7 +96,7 @@ class AnotherFieldSupervised(BatchRule):
         )
 
     @cached_property
-    def _answers_by_format(self) -> list[Field]:
+    def _row_texts_known_as_answers(self) -> list[Field]:
         """The texts of the given rows that are answers by their format."""
         return [
             field
@@ -134,13 +137,13 @@ class AnotherFieldSupervised(BatchRule):
             else Unmet("no text of the given rows was recognised in the lines")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines hold an answer of the given rows."""
         held = sum(
             any(one.source in ANSWER_SOURCES for one in _fields_in_line(line, supervised=False))
             for line in self._lines_with_recognised_texts
         )
-        return count_measurement(
+        return make_count_measurement(
             "lines that hold an answer of the given rows",
             held,
             len(self._lines_with_recognised_texts),

@@ -51,7 +51,7 @@ import numpy as np
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.data.column_name_aliases import token_id_columns
 from truetune.errors import format_name_list
@@ -113,9 +113,9 @@ class AnswerIdsOfRowsRetokenized(BatchRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines hold the ids of a given row."""
-        return count_measurement(
+        return make_count_measurement(
             "lines that hold the ids of a given row", self.used, len(self.lines)
         )
 

@@ -51,13 +51,13 @@ from truetune.checks.batch.evidence.answer_spans import (
     answers_in_recognised_lines,
     lines_of_known_rows,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import (
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ANSWER_LEARNED,
     explain_missing_answer,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -88,10 +88,10 @@ class AnswerPartlySupervised(BatchRule):
             # An offset is in all answers; single ones may hold what their writer masked on purpose.
             severity="error" if 2 * len(wrong) >= len(learned) else "warning",
             evidence=[
-                *_describe_ends("first tokens", [ends.head for ends in wrong]),
-                *_describe_ends("last tokens", [ends.tail for ends in wrong]),
+                *_describe_unlabelled_ends("first tokens", [ends.head for ends in wrong]),
+                *_describe_unlabelled_ends("last tokens", [ends.tail for ends in wrong]),
             ],
-            cases=[Case(_show_labels(ends)) for ends in wrong[:MAX_CASES]],
+            cases=[Case(_show_answer_with_labelled_tokens(ends)) for ends in wrong[:MAX_CASES]],
             count=len(wrong),
             total=len(learned),
         )
@@ -107,10 +107,10 @@ class AnswerPartlySupervised(BatchRule):
             else explain_missing_answer(self.subject, lines)
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many supervised answers have a label on their first and last token."""
         learned = len(self._unlabelled_ends_of_answers)
-        return count_measurement(
+        return make_count_measurement(
             "supervised answers with a label on their first and last token", learned, learned
         )
 
@@ -129,14 +129,16 @@ def _measure_unlabelled_ends(answer: Answer) -> UnlabelledEnds | None:
     Reasoning between the two ends is not looked at: many leave it out of the loss on purpose.
     """
     source = answer.sample.source[answer.start : answer.end]
-    learned = answer.supervised[np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))]
+    learned = answer.supervised_token_mask[
+        np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))
+    ]
     if not learned.any():
         return None
     places = np.flatnonzero(learned)
     return UnlabelledEnds(answer, int(places[0]), len(learned) - 1 - int(places[-1]))
 
 
-def _show_labels(ends: UnlabelledEnds) -> str:
+def _show_answer_with_labelled_tokens(ends: UnlabelledEnds) -> str:
     """The answer's text, and what of it has labels: other tokens are drawn as underscores."""
     sample, start, end = ends.answer.sample, ends.answer.start, ends.answer.end
     learned = "".join(
@@ -146,7 +148,7 @@ def _show_labels(ends: UnlabelledEnds) -> str:
     return f"{sample.place}: of {sample.text(start, end)!r} the loss sees {learned!r}"
 
 
-def _describe_ends(what: str, counts: list[int]) -> Iterator[str]:
+def _describe_unlabelled_ends(what: str, counts: list[int]) -> Iterator[str]:
     """How many answers lack labels at one end, by the tokens that each lacks there; nothing where none does."""
     if any(counts):
         yield (

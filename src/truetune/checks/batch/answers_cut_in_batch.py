@@ -40,7 +40,7 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.answer_spans import length_limit_of_audit
+from truetune.checks.batch.evidence.answer_spans import length_limit_and_is_explicit
 from truetune.checks.batch.evidence.documents_in_batch_lines import (
     are_batches_packed,
     document_spans,
@@ -48,10 +48,10 @@ from truetune.checks.batch.evidence.documents_in_batch_lines import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
-# As in `length_limit_of_audit`: two lines of one length may be chance.
+# As in `length_limit_and_is_explicit`: two lines of one length may be chance.
 MIN_LINES_AT_LIMIT = 3
 """So many lines of one length, none longer, stand for a limit"""
 # Chosen, not measured: from every fifth answer on, to stop in the middle is common enough to be
@@ -69,7 +69,7 @@ class AnswersCutInBatch(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        limit, is_named = length_limit_of_audit(self.subject)
+        limit, is_named = length_limit_and_is_explicit(self.subject)
         if limit is None:
             return
         cut = [
@@ -162,7 +162,7 @@ class AnswersCutInBatch(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if length_limit_of_audit(self.subject)[0] is None:
+        if length_limit_and_is_explicit(self.subject)[0] is None:
             return Unmet(
                 "it is not known at which length rows are cut", "set the limit (max_length)"
             )
@@ -172,11 +172,11 @@ class AnswersCutInBatch(BatchRule):
             else Unmet("it is about prompts with answers, and no line is known to hold one")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many answers are cut at the length limit."""
-        limit, known = length_limit_of_audit(self.subject)
+        limit, known = length_limit_and_is_explicit(self.subject)
         more = "" if known else "; no argument names a limit"
-        return count_measurement(
+        return make_count_measurement(
             f"answers that are cut at {limit} tokens",
             0,
             len(self._spans_with_prompt_and_answer),

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 12
@@ -86,9 +86,9 @@ class AttentionMaskHidesText(BatchRule):
             total=len(self.subject.samples),
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines have an attention mask that hides text."""
-        return count_measurement(
+        return make_count_measurement(
             "lines whose attention mask hides text", 0, len(self.subject.samples)
         )
 

@@ -51,10 +51,10 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import document_spans
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_BOS, NO_TOKENIZER
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_BOS, NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import Source
 from truetune.render.template_probes import alternating_chat
@@ -117,9 +117,9 @@ class BosInsideADocument(BatchRule):
             else None
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines have a BOS token between prompt and answer."""
-        return count_measurement(
+        return make_count_measurement(
             "lines with a BOS token between prompt and answer", 0, len(self.subject.samples)
         )
 

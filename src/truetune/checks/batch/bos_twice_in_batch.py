@@ -44,10 +44,10 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import document_spans
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_BOS, NO_TOKENIZER
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_BOS, NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 8
@@ -91,10 +91,10 @@ class BosTwiceInBatch(BatchRule):
             return super().unmet() or NO_TOKENIZER
         return super().unmet() or (NO_BOS if tokenizer.get("bos") is None else None)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many documents have two BOS tokens in a row."""
         total = sum(len(document_spans(sample)) for sample in self.subject.samples)
-        return count_measurement("documents with two BOS tokens in a row", 0, total)
+        return make_count_measurement("documents with two BOS tokens in a row", 0, total)
 
 
 def _double_bos_places(sample: Sample, bos: int, *, ends: bool) -> list[int]:

@@ -52,10 +52,10 @@ from truetune.checks.batch.evidence.fates_of_canary_texts import (
     answers_of_canary,
     texts_of_canary,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY, NO_LABELS
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_CANARY, NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -97,8 +97,8 @@ class CanaryAnswerNotSupervised(BatchRule):
         return self.finding(
             message,
             "correct the formatting function or the column map, then look again with the canary",
-            evidence=[text.shown for text in total],
-            cases=[Case(text.shown) for text in texts],
+            evidence=[text.place_role_and_fate for text in total],
+            cases=[Case(text.place_role_and_fate) for text in texts],
             count=len(texts),
             total=len(total),
         )
@@ -111,13 +111,13 @@ class CanaryAnswerNotSupervised(BatchRule):
             return NO_LABELS
         return None if texts_of_canary(self.subject) else NO_CANARY
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many answers of the marked row are learned; of its texts, where none is an answer."""
         every = texts_of_canary(self.subject)
         wanted = answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
-        return count_measurement(
+        return make_count_measurement(
             f"{what} of a marked row that are learned", learned, len(wanted or every)
         )
 

@@ -51,10 +51,10 @@ from truetune.checks.batch.evidence.fates_of_canary_texts import (
     answers_of_canary,
     texts_of_canary,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_CANARY
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recognise_prose_and_media_columns import PROMPT_COLUMNS
 from truetune.checks.rule import BatchRule
 
@@ -82,7 +82,7 @@ class CanaryFieldLost(BatchRule):
                 " no batch",
                 "take the columns out that the trainer prefers (messages, prompt, completion), or"
                 " format the rows before they are given to it",
-                cases=[Case(text.shown) for text in ignored],
+                cases=[Case(text.place_role_and_fate) for text in ignored],
                 count=len(ignored),
                 total=len(every),
             )
@@ -92,7 +92,7 @@ class CanaryFieldLost(BatchRule):
                 + ", ".join(text.path for text in lost),
                 "map these columns or turns into the prompt, or take them out of the rows",
                 severity="warning",
-                cases=[Case(text.shown) for text in lost],
+                cases=[Case(text.place_role_and_fate) for text in lost],
                 count=len(lost),
                 total=len(every),
             )
@@ -112,10 +112,10 @@ class CanaryFieldLost(BatchRule):
     def unmet(self) -> Unmet | None:
         return super().unmet() or (None if texts_of_canary(self.subject) else NO_CANARY)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many texts of the marked row reach a batch."""
         every = texts_of_canary(self.subject)
-        return count_measurement(
+        return make_count_measurement(
             "texts of a marked row that reach a batch",
             sum(t.seen != LOST for t in every),
             len(every),

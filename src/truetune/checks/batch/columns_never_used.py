@@ -48,17 +48,17 @@ from typing import Any, NamedTuple
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import keys_of_batches
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recognise_prose_and_media_columns import (
     PROMPT_COLUMNS,
+    columns_and_texts_of_row,
     does_batch_hold_media,
     is_mostly_in_rendering,
     is_prose,
     single_spaced,
-    texts_of_row,
 )
 from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
@@ -94,7 +94,7 @@ class ColumnsNeverUsed(BatchRule):
             yield self._finding_on_unused_columns(by_name, "warning")
         if by_text:
             yield self._finding_on_unused_columns(by_text, "info")
-        lost = self._lost_weights()
+        lost = self._unused_weight_columns()
         if lost:
             yield self.finding(
                 f"the rows have {format_name_list(lost)}, which reaches neither collator nor loss",
@@ -112,7 +112,7 @@ class ColumnsNeverUsed(BatchRule):
             cases=[Case(f"{name}: {text[:60]!r}") for name, text in columns.items()],
         )
 
-    def _lost_weights(self) -> list[str]:
+    def _unused_weight_columns(self) -> list[str]:
         """Columns of weights that neither the collator is given nor the batches hold."""
         data = self.subject.facts["data"]
         weights = set((data["given"] or {}).get("columns") or ()) & WEIGHT_COLUMNS
@@ -132,10 +132,10 @@ class ColumnsNeverUsed(BatchRule):
             else Unmet("no line was recognised as one of the given rows")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many given columns have no text in any batch."""
         more = "; they hold no prose" if self._column_use.unused else ""
-        return count_measurement(
+        return make_count_measurement(
             "given columns whose text is in no batch",
             len(self._column_use.unused),
             self._column_use.columns,
@@ -162,7 +162,7 @@ def _find_column_use(audit: Audit) -> ColumnUse:
     used = _columns_with_placed_text(audit)
     first: dict[str, str] = {}
     for row, lines in _rows_with_lines(audit):
-        for column, text in texts_of_row(row):
+        for column, text in columns_and_texts_of_row(row):
             first.setdefault(column, text)
             if column not in used and any(is_mostly_in_rendering(text, line) for line in lines):
                 used.add(column)

@@ -46,10 +46,13 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
+    NO_TOKENIZER,
+    explain_missing_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
@@ -100,7 +103,7 @@ class ControlTokenSpelledAsText(BatchRule):
 
     def _find_spelled_markers(self) -> list[tuple[Sample, str, int, int]]:
         """(line, marker, first token, one past the last) wherever several tokens spell a marker; counts what it saw."""
-        names = _template_markers(self.subject)
+        names = _template_markers_absent_from_rows(self.subject)
         samples = list(lines_with_unshifted_labels(self.subject))
         self.judged, self.names = len(samples), len(names)
         return [
@@ -136,14 +139,14 @@ class ControlTokenSpelledAsText(BatchRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines hold a control token that several tokens spell."""
-        return count_measurement(
+        return make_count_measurement(
             "lines with a control token that several tokens spell", self.lines, self.judged
         )
 
 
-def _template_markers(audit: Audit) -> list[str]:
+def _template_markers_absent_from_rows(audit: Audit) -> list[str]:
     """Markers that the template writes and no given row contains."""
     text = (audit.probes.text(alternating_chat(QUESTION, ANSWER)) if audit.probes else None) or ""
     rows = json.dumps([record.rows for record in audit.records], ensure_ascii=False)

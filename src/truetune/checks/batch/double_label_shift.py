@@ -43,10 +43,10 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_LABELS
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)
@@ -158,10 +158,10 @@ class DoubleLabelShift(BatchRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many labels are the token at their own place."""
         right = round(self._share_of_shifted_labels(self._labelled_lines, 0) * self._count_labels)
-        return count_measurement(
+        return make_count_measurement(
             "labels that are the token at their place", right, self._count_labels
         )
 

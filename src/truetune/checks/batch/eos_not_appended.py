@@ -46,17 +46,17 @@ from truetune.auditing.expected_tokens_without_rendering import find_answer_mark
 from truetune.checks.batch.evidence.answer_spans import (
     Answer,
     answers_in_recognised_lines,
-    length_limit_of_audit,
+    length_limit_and_is_explicit,
     lines_of_known_rows,
     text_around,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import (
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ANSWER_LEARNED,
     explain_missing_answer,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -66,9 +66,11 @@ class EosNotAppended(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    # An end that the mask hides would be taken for padding.
+    moot_where = ("attention-mask-hides-text",)
 
     def findings(self) -> Iterator[Finding]:
-        most, named = length_limit_of_audit(self.subject)
+        most, named = length_limit_and_is_explicit(self.subject)
         ends = self._last_answers
         open_ = [
             answer
@@ -78,10 +80,10 @@ class EosNotAppended(BatchRule):
         if open_:
             yield self._finding_on_missing_stops(open_, ends)
             return
-        other = _foreign_stop_token(self.subject, ends)
+        other = _one_stop_of_answers_unlike_template(self.subject, ends)
         if other is not None:
             yield self.finding(
-                f"the answers end with {_name_with_id(self.subject, other)}, and the chat template"
+                f"the answers end with {_show_token_with_id(self.subject, other)}, and the chat template"
                 " ends turns otherwise",
                 "end the answers as the template does: let it render them, or write its token"
                 " after the text",
@@ -118,12 +120,12 @@ class EosNotAppended(BatchRule):
             return NO_ANSWER_LEARNED
         return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many supervised answers end in a stop token, and how many are cut before it."""
         ended = sum(answer.stop is not None for answer in self._last_answers)
         cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut before it" if cut else ""
-        return count_measurement(
+        return make_count_measurement(
             "supervised answers that end in a stop token", ended, len(self._last_answers), more
         )
 
@@ -133,7 +135,7 @@ class EosNotAppended(BatchRule):
         return [
             answer
             for answer in answers_in_recognised_lines(self.subject)
-            if answer.last and answer.supervised.any()
+            if answer.last and answer.supervised_token_mask.any()
         ]
 
 
@@ -155,7 +157,7 @@ def _is_cut_answer(answer: Answer, most: int | None, named: bool) -> bool:
     return field in sample.cut or (is_full and (named or field < 0))
 
 
-def _foreign_stop_token(audit: Audit, ends: list[Answer]) -> int | None:
+def _one_stop_of_answers_unlike_template(audit: Audit, ends: list[Answer]) -> int | None:
     """The one stop token of all answers, where the template that was used ends its turns with another.
 
     It was used where each line holds what the template writes before an answer, and where the answers are text of the
@@ -174,7 +176,7 @@ def _foreign_stop_token(audit: Audit, ends: list[Answer]) -> int | None:
     return used.pop() if by_template else None
 
 
-def _name_with_id(audit: Audit, id: int) -> str:
+def _show_token_with_id(audit: Audit, id: int) -> str:
     """`'</s>' (2)`; the id alone where the tokenizer is not known"""
     token = audit.probes.tokenizer.backend.id_to_token(id) if audit.probes else None
     return f"{token!r} ({id})" if token else str(id)
@@ -182,4 +184,4 @@ def _name_with_id(audit: Audit, id: int) -> str:
 
 def _stop_token_names(audit: Audit) -> str:
     """All tokens that end a turn."""
-    return ", ".join(_name_with_id(audit, stop) for stop in sorted(audit.stops)) or "none"
+    return ", ".join(_show_token_with_id(audit, stop) for stop in sorted(audit.stops)) or "none"

@@ -49,10 +49,10 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
-from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -94,9 +94,9 @@ class FirstTokenOfPackedDocumentSupervised(BatchRule):
             else Unmet("it is about lines of several documents that positions part")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many documents in packs begin with a label."""
-        return count_measurement(
+        return make_count_measurement(
             "documents in packs that begin with a label", 0, len(self._starts_of_later_documents)
         )
 
@@ -106,11 +106,11 @@ class FirstTokenOfPackedDocumentSupervised(BatchRule):
         return [
             (sample, int(i))
             for sample in lines_with_unshifted_labels(self.subject)
-            for i in _document_starts(sample)
+            for i in _later_document_starts_in_line(sample)
         ]
 
 
-def _document_starts(sample: Sample) -> NDArray[np.int64]:
+def _later_document_starts_in_line(sample: Sample) -> NDArray[np.int64]:
     """Where documents after the first begin, in a line whose positions tell them apart."""
     if sample.positions is None:
         return np.empty(0, np.int64)

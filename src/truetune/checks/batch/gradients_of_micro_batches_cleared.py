@@ -49,7 +49,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 NOT_SEEN = Unmet(
@@ -65,13 +65,16 @@ class GradientsOfMicroBatchesCleared(BatchRule):
     symptoms = ("loss-does-not-fall",)
     severity = "error"
 
-    def count_of(self, name: str) -> int:
+    def sum_count_over_processes(self, name: str) -> int:
         """A count of the observed steps, of all processes."""
         return sum(record.facts.get("steps", {}).get(name, 0) for record in self.subject.records)
 
     def findings(self) -> Iterator[Finding]:
-        seen, lost = self.count_of("accumulated"), self.count_of("lost_passes")
-        if self.count_of("only_last") < seen or lost < MIN_LOST_PASSES:
+        seen, lost = (
+            self.sum_count_over_processes("accumulated"),
+            self.sum_count_over_processes("lost_passes"),
+        )
+        if self.sum_count_over_processes("only_last") < seen or lost < MIN_LOST_PASSES:
             return
         yield self.finding(
             f"the gradients of {lost} of {lost + seen} backward passes are cleared unused: each step comes after"
@@ -82,10 +85,10 @@ class GradientsOfMicroBatchesCleared(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        return None if self.count_of("accumulated") else NOT_SEEN
+        return None if self.sum_count_over_processes("accumulated") else NOT_SEEN
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many steps used the gradients of all their backward passes."""
-        seen = self.count_of("accumulated")
-        used = seen - self.count_of("only_last")
-        return count_measurement("steps that used all of their backward passes", used, seen)
+        seen = self.sum_count_over_processes("accumulated")
+        used = seen - self.sum_count_over_processes("only_last")
+        return make_count_measurement("steps that used all of their backward passes", used, seen)

@@ -53,14 +53,16 @@ from truetune.checks.batch.evidence.answer_spans import (
     prompt_mask,
     true_runs,
 )
-from truetune.checks.batch.evidence.loss_masks_lost_in_batches import is_prompt_loss_explained
-from truetune.checks.batch.evidence.unmet_batch_needs import (
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
+    does_other_finding_explain_prompt_loss,
+)
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     PROMPTS_EXPLAINED,
     explain_missing_answer,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -88,7 +90,7 @@ class HeaderOrRoleTokensSupervised(BatchRule):
                     for start, end in true_runs(_learned_template_mask(self.subject, sample))
                 ]
         self.found = bool(spans)
-        if not spans or is_prompt_loss_explained(self.subject):
+        if not spans or does_other_finding_explain_prompt_loss(self.subject):
             return
         tokens = sum(end - start for _, start, end in spans)
         yield self.finding(
@@ -120,9 +122,9 @@ class HeaderOrRoleTokensSupervised(BatchRule):
             else Unmet("the prompts are in the loss, which prompt-supervised is about")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many answers have template text around them in the loss."""
-        return count_measurement(
+        return make_count_measurement(
             "answers with template text around them in the loss", 0, self.answers
         )
 

@@ -43,7 +43,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import IGNORED
 
@@ -100,18 +100,18 @@ class IdsBeyondTheModel(BatchRule):
             return Unmet("it is about ids of text, and the batches hold images or sound too")
         return (
             None
-            if self._known_embedding_rows()
+            if self._count_embedding_rows()
             else Unmet("it is not known how many rows the embedding has")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many ids are not in the model, and how many rows its embedding has."""
         ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
-        return count_measurement(
+        return make_count_measurement(
             "ids that are not in the model",
             0,
             ids,
-            f"; it has {self._known_embedding_rows():,} rows",
+            f"; it has {self._count_embedding_rows():,} rows",
         )
 
     def _do_batches_hold_media(self) -> bool:
@@ -123,7 +123,7 @@ class IdsBeyondTheModel(BatchRule):
             for batch in record.batches
         )
 
-    def _known_embedding_rows(self) -> int:
+    def _count_embedding_rows(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
         model = self.subject.facts["model"]
         return _most_rows_by_weight_or_config(model["embedding_rows"], model["config"])

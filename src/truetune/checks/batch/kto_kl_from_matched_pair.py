@@ -52,7 +52,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
@@ -75,7 +75,7 @@ class KtoKlFromMatchedPair(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        matched = self._kl_rows
+        matched = self._kl_rows_with_is_own_pair
         wrong = [(number, line) for number, line, equal in matched if equal]
         if wrong:
             yield self.finding(
@@ -94,19 +94,21 @@ class KtoKlFromMatchedPair(BatchRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (
-            None if self._kl_rows else Unmet("it is about KTO's KL batches, and there are none")
+            None
+            if self._kl_rows_with_is_own_pair
+            else Unmet("it is about KTO's KL batches, and there are none")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows of the KL batches are the pair that they were made from."""
-        return count_measurement(
+        return make_count_measurement(
             "rows of the KL batches that are the pair they were made from",
             0,
-            len(self._kl_rows),
+            len(self._kl_rows_with_is_own_pair),
         )
 
     @cached_property
-    def _kl_rows(self) -> list[tuple[int, int, bool]]:
+    def _kl_rows_with_is_own_pair(self) -> list[tuple[int, int, bool]]:
         """(number of the batch, line, is it its own pair?) of each KL row."""
         return [
             (number, line, equal)

@@ -41,12 +41,12 @@ from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import text_around
 from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
+    count_minus_100_labels_and_learned,
     labels_learned_despite_minus_100,
-    masked_labels_of_rows,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -75,14 +75,14 @@ class LabelsOverwrittenByCollator(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or masked_labels_of_rows(self.subject).masked:
+        if lacking is not None or count_minus_100_labels_and_learned(self.subject).masked:
             return lacking
         return Unmet("it is about rows that come with labels of -100, and none is known to")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many tokens that the rows label -100 are in the loss."""
-        return count_measurement(
+        return make_count_measurement(
             "tokens that the rows label -100 and that are in the loss",
             0,
-            masked_labels_of_rows(self.subject).masked,
+            count_minus_100_labels_and_learned(self.subject).masked,
         )

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 # By the modelling code of transformers: position_ids are an arange over the line where none are
@@ -92,8 +92,8 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
             f"it is about models that count positions from the first pad, and {kind} does not"
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines are padded on the left without positions."""
-        return count_measurement(
+        return make_count_measurement(
             "lines that are padded on the left without positions", 0, len(self.subject.samples)
         )

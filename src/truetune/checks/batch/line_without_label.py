@@ -41,14 +41,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import (
-    count_tokens,
-    length_limit_of_audit,
+    count_tokens_without_padding,
+    length_limit_and_is_explicit,
     lines_with_unshifted_labels,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -68,8 +68,10 @@ class LineWithoutLabel(BatchRule):
         dead = batches - {
             (sample.rank, sample.batch) for sample in lines if sample.supervised.any()
         }
-        limit, _ = length_limit_of_audit(self.subject)
-        full = sum(count_tokens(sample) >= limit for sample in empty) if limit else 0
+        limit, _ = length_limit_and_is_explicit(self.subject)
+        full = (
+            sum(count_tokens_without_padding(sample) >= limit for sample in empty) if limit else 0
+        )
         remedy = "look at the first of them: the mask finds nothing to learn there"
         if full == len(empty):
             remedy = f"raise the length limit ({limit}), or cut the prompts"
@@ -93,9 +95,9 @@ class LineWithoutLabel(BatchRule):
             self.subject, list(lines_with_unshifted_labels(self.subject))
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines have no label."""
-        return count_measurement(
+        return make_count_measurement(
             "lines without a label", 0, len(list(lines_with_unshifted_labels(self.subject)))
         )
 

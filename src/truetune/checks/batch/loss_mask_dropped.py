@@ -47,11 +47,11 @@ from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import text_around
 from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
-    count_learned_tokens,
+    count_learned_and_all_tokens,
     explain_lost_mask,
-    mask_column_of_rows,
+    mask_column_name_of_unlabelled_rows,
     mask_column_without_effect,
-    mask_columns_of_rows,
+    masked_and_learned_tokens_by_column,
     prompt_mask_setting,
     prompt_mask_setting_without_effect,
     tokens_learned_despite_mask,
@@ -59,7 +59,7 @@ from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
 from truetune.checks.batch.evidence.pretokenized_rows_without_labels import did_rows_come_tokenized
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
 
@@ -115,7 +115,7 @@ class LossMaskDropped(BatchRule):
         # TRL's SFTTrainer reads completion_mask of tokenized rows, but only where the setting asks
         # for it.
         is_sft = any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"])
-        has_column = mask_column_of_rows(self.subject) == "completion_mask"
+        has_column = mask_column_name_of_unlabelled_rows(self.subject) == "completion_mask"
         is_set = self.subject.facts["args"].get("completion_only_loss") is True
         if is_sft and has_column and did_rows_come_tokenized(self.subject) and not is_set:
             return f"set completion_only_loss=True, which reads it; or {remedy}"
@@ -128,10 +128,10 @@ class LossMaskDropped(BatchRule):
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None or any(
-            mask.masked for mask in mask_columns_of_rows(self.subject)
+            mask.masked for mask in masked_and_learned_tokens_by_column(self.subject)
         ):
             return lacking
-        name = mask_column_of_rows(self.subject) or (
+        name = mask_column_name_of_unlabelled_rows(self.subject) or (
             explain_lost_mask(self.subject) and prompt_mask_setting(self.subject)
         )
         if not name:
@@ -141,16 +141,21 @@ class LossMaskDropped(BatchRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many tokens are in the loss that a mask column leaves out; of all tokens without such a column."""
-        mask = next((mask for mask in mask_columns_of_rows(self.subject) if mask.masked), None)
+        mask = next(
+            (mask for mask in masked_and_learned_tokens_by_column(self.subject) if mask.masked),
+            None,
+        )
         if mask is not None:
-            return count_measurement(
+            return make_count_measurement(
                 f"tokens that the column {mask.column} leaves out and that are in the loss",
                 0,
                 mask.masked,
             )
-        name = mask_column_of_rows(self.subject) or prompt_mask_setting(self.subject)
-        return count_measurement(
-            f"tokens that are in the loss, with {name}", *count_learned_tokens(self.subject)
+        name = mask_column_name_of_unlabelled_rows(self.subject) or prompt_mask_setting(
+            self.subject
+        )
+        return make_count_measurement(
+            f"tokens that are in the loss, with {name}", *count_learned_and_all_tokens(self.subject)
         )

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     are_all_tokens_learned,
-    count_learned_tokens,
+    count_learned_and_all_tokens,
     explain_lost_mask,
     labels_learned_despite_minus_100,
     mask_column_without_effect,
@@ -53,7 +53,7 @@ from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
 
@@ -109,9 +109,9 @@ class MaskingSettingWithoutEffect(BatchRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many tokens are in the loss under the setting that masks prompts."""
-        return count_measurement(
+        return make_count_measurement(
             f"tokens that are in the loss, with {prompt_mask_setting(self.subject)}",
-            *count_learned_tokens(self.subject),
+            *count_learned_and_all_tokens(self.subject),
         )

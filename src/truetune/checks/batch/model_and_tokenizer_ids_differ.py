@@ -55,7 +55,7 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
     needs_batches = False
 
     def findings(self) -> Iterator[Finding]:
-        own, other = self._pad_ids()
+        own, other = self._pad_ids_of_model_and_tokenizer()
         if own is None or other is None or own == other:
             return
         reads = self.subject.facts["model"]["class"].endswith(MODELS_READING_PADS)
@@ -67,18 +67,18 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        own, other = self._pad_ids()
+        own, other = self._pad_ids_of_model_and_tokenizer()
         if own is None:
             return Unmet("the model's config names no pad token")
         return (
             None if other is not None else Unmet("the tokenizer has no pad token, or there is none")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The pad token that model and tokenizer share."""
-        return f"the pad token is {self._pad_ids()[0]}, in the model and in the tokenizer"
+        return f"the pad token is {self._pad_ids_of_model_and_tokenizer()[0]}, in the model and in the tokenizer"
 
-    def _pad_ids(self) -> tuple[Any, Any]:
+    def _pad_ids_of_model_and_tokenizer(self) -> tuple[Any, Any]:
         """(the pad id of the model, that of the tokenizer)."""
         facts = self.subject.facts
         return facts["model"]["config"].get("pad_token_id"), (facts["tokenizer"] or {}).get("pad")

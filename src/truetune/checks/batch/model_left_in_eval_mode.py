@@ -67,7 +67,7 @@ class ModelLeftInEvalMode(BatchRule):
             return Unmet("it is about loops of one's own, and a trainer sets the mode itself")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The mode of the model, train() or eval(), and its highest dropout."""
         model = self.subject.facts["model"]
         mode = "train()" if model["training"] else "eval()"

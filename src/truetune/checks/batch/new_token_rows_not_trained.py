@@ -50,7 +50,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load_tokenizer
@@ -137,6 +137,8 @@ class NewTokenRowsNotTrained(BatchRule):
             else Unmet("it is about tokens that were added, and none is known")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many of the added tokens are in the batches."""
-        return count_measurement("added tokens that are in the batches", 0, len(self._added_tokens))
+        return make_count_measurement(
+            "added tokens that are in the batches", 0, len(self._added_tokens)
+        )

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -71,9 +71,9 @@ class NoParameterIsTrained(BatchRule):
     def unmet(self) -> Unmet | None:
         return None if self.subject.facts["model"]["parameters"] else Unmet("there is no model")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many parameters require a gradient."""
         model = self.subject.facts["model"]
-        return count_measurement(
+        return make_count_measurement(
             "parameters that require a gradient", model["trainable"], model["parameters"]
         )

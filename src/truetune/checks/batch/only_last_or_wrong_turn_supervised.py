@@ -48,7 +48,7 @@ from itertools import groupby
 from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_recognised_lines
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 MAX_SHOWN_TURNS = 6
@@ -105,10 +105,10 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
             else Unmet("it is about conversations of several answers, and none has a label")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many assistant turns have a label, in conversations of several."""
         turns = sum(map(len, self._conversations_with_several_turns))
-        return count_measurement(
+        return make_count_measurement(
             "assistant turns in conversations of several that have a label", turns, turns
         )
 
@@ -129,7 +129,7 @@ def _document_key(answer: Answer) -> tuple[int, int, int, int]:
 
 def _is_learned(answer: Answer) -> bool:
     """Has a token of the answer's own text a label?"""
-    return bool((answer.supervised & answer.content).any())
+    return bool((answer.supervised_token_mask & answer.content_token_mask).any())
 
 
 def _describe_counts_by_turn(chats: list[list[Answer]]) -> Iterator[str]:

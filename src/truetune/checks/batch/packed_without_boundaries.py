@@ -41,7 +41,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import has_prompt_and_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
@@ -58,7 +58,8 @@ class PackedWithoutBoundaries(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         reasons = [
-            (sample, self._why_not_separated(sample)) for sample in self._lines_of_several_rows
+            (sample, self._why_rows_are_not_separated(sample))
+            for sample in self._lines_of_several_rows
         ]
         open_ = [(sample, why) for sample, why in reasons if why]
         if open_:
@@ -75,7 +76,7 @@ class PackedWithoutBoundaries(BatchRule):
                 total=len(self.subject.samples),
             )
 
-    def _why_not_separated(self, sample: Sample) -> str:
+    def _why_rows_are_not_separated(self, sample: Sample) -> str:
         """Why the model does not see where a row ends; empty where it does."""
         # Lengths (flash attention) or a mask with document numbers part the rows for certain;
         # positions may.
@@ -128,10 +129,10 @@ class PackedWithoutBoundaries(BatchRule):
             )
         return Unmet("it is about lines that hold several rows, and none does")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines of several rows the model sees as several."""
         lines = len(self._lines_of_several_rows)
-        return count_measurement(
+        return make_count_measurement(
             "lines of several rows that the model sees as several", lines, lines
         )
 

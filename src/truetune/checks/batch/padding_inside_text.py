@@ -3,7 +3,7 @@
 ## What it does
 
 Looks for pad tokens between other tokens of one document, and for pads before it that are attended to. A pad token that
-also ends or begins texts is left alone.
+also ends or begins texts counts only where the rows themselves show that it is padding.
 
 ## Why it is bad
 
@@ -45,10 +45,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 6
@@ -63,8 +63,6 @@ class PaddingInsideText(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         pad = self._pad_with_no_other_use()
-        if pad is None:
-            return
         misplaced = []
         for sample in self.subject.samples:
             places = _misplaced_pads(sample, pad)
@@ -105,29 +103,36 @@ class PaddingInsideText(BatchRule):
             return lacking
         if self.subject.facts["tokenizer"] is None:
             return NO_TOKENIZER
-        if self._pad_with_no_other_use() is None:
+        has_left_padding = any(sample.padding[:1].any() for sample in self.subject.samples)
+        if self._pad_with_no_other_use() is None and not has_left_padding:
             return Unmet("it is about a pad token of its own, and the tokenizer has none")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines have pad tokens inside or before text."""
-        return count_measurement(
+        return make_count_measurement(
             "lines with pad tokens inside or before text", 0, len(self.subject.samples)
         )
 
 
-def _misplaced_pads(sample: Sample, pad: int) -> list[int]:
+def _misplaced_pads(sample: Sample, pad: int | None) -> list[int]:
     """The places of pads with text of one document on both sides, and of attended pads before all
     text.
+
+    Args:
+        sample: One line.
+        pad: The id of the pad token; None where it has other uses, so that the id alone shows no padding.
     """
-    text = np.flatnonzero((sample.ids != pad) & ~sample.padding)
+    is_pad = np.zeros(len(sample.ids), np.bool_) if pad is None else sample.ids == pad
+    text = np.flatnonzero(~is_pad & ~sample.padding)
     if not len(text):
         return []
-    pads = np.flatnonzero(sample.ids == pad)
+    pads = np.flatnonzero(is_pad)
     pads = pads[(pads > text[0]) & (pads < text[-1])]
     # The next token of text behind each pad; the one before it in `text` stands on the pad's other
     # side. Pads between two documents are the padding of the first one.
     behind = np.searchsorted(text, pads)
     inside = pads[sample.documents[text[behind - 1]] == sample.documents[text[behind]]]
-    before = np.flatnonzero(sample.attended[: text[0]] & (sample.ids[: text[0]] == pad))
+    start = slice(text[0])
+    before = np.flatnonzero(sample.attended[start] & (is_pad | sample.padding)[start])
     return [*before.tolist(), *inside.tolist()]

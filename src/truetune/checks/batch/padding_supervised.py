@@ -42,10 +42,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
-from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 NOT_PADDED = Unmet("it is about padding, and no line is padded")
@@ -57,6 +57,8 @@ class PaddingSupervised(BatchRule):
     stability = "stable"
     since = "0.1.0"
     judges_collator = True
+    # Text that the mask hides would be taken for padding.
+    moot_where = ("attention-mask-hides-text",)
 
     def findings(self) -> Iterator[Finding]:
         samples = list(lines_with_unshifted_labels(self.subject))
@@ -88,9 +90,9 @@ class PaddingSupervised(BatchRule):
             return lacking
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pads are in the loss."""
-        return count_measurement(
+        return make_count_measurement(
             "pads that are in the loss",
             0,
             sum(int(line.padding.sum()) for line in lines_with_unshifted_labels(self.subject)),

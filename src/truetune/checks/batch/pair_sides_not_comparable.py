@@ -43,10 +43,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit
-from truetune.checks.data_unmet_reasons import NO_PAIRS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_PAIRS
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
@@ -74,17 +74,22 @@ def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
     """The pairs of all batches: chosen and rejected under names of their own, or in the two halves of input_ids."""
     for record in audit.records:
         for number, batch in enumerate(record.batches):
-            chosen, rejected = _lines_of_side(batch, "chosen_"), _lines_of_side(batch, "rejected_")
+            chosen, rejected = (
+                _ids_and_answer_mask_of_side_lines(batch, "chosen_"),
+                _ids_and_answer_mask_of_side_lines(batch, "rejected_"),
+            )
             # TRL's collators stack both sides: the first half of the lines is chosen, the second
             # rejected.
             if not chosen and audit.kind in METHODS_WITH_PAIRS:
-                whole = _lines_of_side(batch, "")
+                whole = _ids_and_answer_mask_of_side_lines(batch, "")
                 chosen, rejected = whole[: len(whole) // 2], whole[len(whole) // 2 :]
             for line, (one, other) in enumerate(zip(chosen, rejected, strict=False)):
                 yield Pair(f"batch {number}, pair {line}", *one, *other)
 
 
-def _lines_of_side(batch: Arrays, prefix: str) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+def _ids_and_answer_mask_of_side_lines(
+    batch: Arrays, prefix: str
+) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
     """(ids, is it of the answer?) of each line of one side, without padding; none where the batch has no such keys."""
     ids = batch.get(f"{prefix}input_ids")
     if ids is None or ids.ndim != 2:
@@ -139,10 +144,10 @@ class PairSidesNotComparable(BatchRule):
             None if any(True for _ in pairs_in_batches(self.subject)) else NO_PAIRS
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have the same two sides, or two prompts."""
         every = sum(1 for _ in pairs_in_batches(self.subject))
-        return count_measurement("pairs with the same two sides, or two prompts", 0, every)
+        return make_count_measurement("pairs with the same two sides, or two prompts", 0, every)
 
 
 def _prompt_length(answer: np.ndarray) -> int:

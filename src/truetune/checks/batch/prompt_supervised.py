@@ -47,13 +47,15 @@ from truetune.checks.batch.evidence.answer_spans import (
     row_format_of_audit,
     text_around,
 )
-from truetune.checks.batch.evidence.loss_masks_lost_in_batches import is_prompt_loss_explained
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
+    does_other_finding_explain_prompt_loss,
+)
 from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
     ENCODE_REMEDY,
     did_rows_come_tokenized,
     prompts_learned_for_lack_of_labels,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import (
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ANSWER_LEARNED,
     PLAIN_TEXT,
     PROMPTS_EXPLAINED,
@@ -61,7 +63,7 @@ from truetune.checks.batch.evidence.unmet_batch_needs import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -88,7 +90,7 @@ class PromptSupervised(BatchRule):
             self.prompts += int(is_prompt.sum())
             self.learned += int(learned.sum())
             labels += int(sample.supervised.sum())
-            if learned.any() and any(answer.supervised.any() for answer in answers):
+            if learned.any() and any(answer.supervised_token_mask.any() for answer in answers):
                 cases.append(
                     Case(
                         f"{sample.place}: a label on"
@@ -117,7 +119,7 @@ class PromptSupervised(BatchRule):
     def _is_explained_by_other_finding(self) -> bool:
         """Does another finding say why prompts are in the loss?"""
         return (
-            is_prompt_loss_explained(self.subject)
+            does_other_finding_explain_prompt_loss(self.subject)
             or prompts_learned_for_lack_of_labels(self.subject) is not None
         )
 
@@ -145,6 +147,8 @@ class PromptSupervised(BatchRule):
             return PLAIN_TEXT
         return PROMPTS_EXPLAINED if self._is_explained_by_other_finding() else NO_ANSWER_LEARNED
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many prompt tokens are in the loss."""
-        return count_measurement("prompt tokens that are in the loss", self.learned, self.prompts)
+        return make_count_measurement(
+            "prompt tokens that are in the loss", self.learned, self.prompts
+        )

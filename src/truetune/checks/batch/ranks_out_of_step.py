@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.unmet_batch_needs import ONE_PROCESS
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -77,7 +77,7 @@ class RanksOutOfStep(BatchRule):
     def unmet(self) -> Unmet | None:
         return super().unmet() or (ONE_PROCESS if len(self.subject.records) == 1 else None)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of processes, and of the batches that each of them has."""
         records = self.subject.records
         return (

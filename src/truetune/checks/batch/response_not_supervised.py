@@ -47,10 +47,10 @@ from truetune.checks.batch.evidence.answer_spans import (
     lines_of_known_rows,
     text_around,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_answer
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -73,7 +73,10 @@ class ResponseNotSupervised(BatchRule):
             answers = answers_in_line(sample, self.subject.stops)
             if answers and sample.supervised.any():
                 self.lines += 1
-                if not any((answer.supervised & answer.content).any() for answer in answers):
+                if not any(
+                    (answer.supervised_token_mask & answer.content_token_mask).any()
+                    for answer in answers
+                ):
                     wrong.append(sample)
         if not wrong:
             return
@@ -82,7 +85,7 @@ class ResponseNotSupervised(BatchRule):
             f"{len(wrong)} of {self.lines} lines have labels, and none on an answer",
             "put the labels on the assistant's turns, and -100 on all others",
             severity="error" if every else "warning",
-            evidence=[f"tokens with a label: {_count_by_source(wrong)}"],
+            evidence=[f"tokens with a label: {_describe_labelled_tokens_by_source(wrong)}"],
             cases=[
                 Case(
                     f"{sample.place}: a label on"
@@ -100,14 +103,14 @@ class ResponseNotSupervised(BatchRule):
             return lacking
         return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines with labels have one on an answer."""
-        return count_measurement(
+        return make_count_measurement(
             "lines with labels that have one on an answer", self.lines, self.lines
         )
 
 
-def _count_by_source(samples: list[Sample]) -> str:
+def _describe_labelled_tokens_by_source(samples: list[Sample]) -> str:
     """What the tokens with labels are: `120 user, 40 template`."""
     source = np.concatenate([sample.source[sample.supervised] for sample in samples])
     counts = np.bincount(source, minlength=len(Source))

@@ -43,10 +43,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.documents_in_batch_lines import are_batches_packed
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_ROWS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 # Chosen, not measured: filters take some rows out of any large set; from a hundredth on it is worth
@@ -76,12 +76,12 @@ class RowsDroppedByTrainer(BatchRule):
             "look which rows these are: raise the length limit, or take them out before training"
             " and count them",
             severity="warning" if dropped >= WARNING_SHARE * before else "info",
-            evidence=self._evidence_of_limit(),
+            evidence=self._evidence_of_length_limit(),
             count=dropped,
             total=before,
         )
 
-    def _evidence_of_limit(self) -> list[str]:
+    def _evidence_of_length_limit(self) -> list[str]:
         """The limit that may have dropped them, as evidence."""
         args = self.subject.facts["args"]
         names = ("max_length", "max_seq_length", "max_prompt_length")
@@ -103,11 +103,11 @@ class RowsDroppedByTrainer(BatchRule):
             else None
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many given rows are not in the trainer's data set."""
         rows_before, prepared = self._count_rows("given") or 0, self._count_rows("prepared") or 0
         more = f" ({prepared:,} rows of this process)" if prepared < rows_before else ""
-        return count_measurement(
+        return make_count_measurement(
             "given rows that are not in the trainer's data set", 0, rows_before, more
         )
 

@@ -3,12 +3,14 @@
 ## What it does
 
 Looks at the numbers of the rows in the first batches of one process: does one come back although most have not come
-yet, and are they just 0, 1, 2, ... ?
+yet, and are they just 0, 1, 2, ... ? In a loop of one's own, whose loader tells no numbers, it compares the batches:
+are all of them the same, id by id?
 
 ## Why it is bad
 
 A sampler that repeats rows trains some of them often and others never. Rows in the file's order come source by source,
-where the file is sorted. Both may be wanted: that is why this is information alone.
+where the file is sorted. Both may be wanted: that is why this is information alone. A loop that trains each step on the
+same batch learns that by heart and never sees the rest, as after `next(iter(loader))` in its body: that is a warning.
 
 ## Example
 
@@ -42,9 +44,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+import numpy as np
+
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 # Twelve rows are in the order of the file by chance once in 479 million draws (12!); audits see a
@@ -57,6 +61,8 @@ MIN_TIMES_AS_MANY_ROWS = 4
 # that prefers some.
 REPEATED_SHARE = 0.25
 """Share of the rows drawn that came before"""
+MIN_BATCHES = 4
+"""Batches of an own loop that are compared: chosen, not measured. Two passes over one batch may be one step"""
 
 
 class RowsNotDrawnAtRandom(BatchRule):
@@ -66,6 +72,9 @@ class RowsNotDrawnAtRandom(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
+        if self._batch_ids_of_custom_loop:
+            yield from self._finding_on_equal_batches()
+            return
         drawn, rows = self._drawn_rows, self._count_dataset_rows
         if len(drawn) < MIN_ROWS or rows < MIN_TIMES_AS_MANY_ROWS * len(drawn):
             return
@@ -86,6 +95,22 @@ class RowsNotDrawnAtRandom(BatchRule):
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
             )
 
+    def _finding_on_equal_batches(self) -> Iterator[Finding]:
+        """The finding on a loop whose batches are all the same."""
+        batches = self._batch_ids_of_custom_loop
+        if self._count_batches_like_first < len(batches):
+            return
+        lines = len(batches[0])
+        yield self.finding(
+            f"all {len(batches)} batches are the same {lines} lines: the loop sees no other rows",
+            "make the loader's iterator before the loop (`for batch in loader:`), unless you try whether the model can"
+            " learn one batch by heart",
+            severity="warning",
+            cases=[Case(f"{one.place}: {one.text(0, 24)!r}") for one in self.subject.samples[:1]],
+            count=len(batches),
+            total=len(batches),
+        )
+
     def _is_order_chosen(self) -> bool:
         """Did the trainer shuffle the rows before, or was an order asked for?"""
         args = self.subject.facts["args"]
@@ -104,6 +129,8 @@ class RowsNotDrawnAtRandom(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
+        if self._batch_ids_of_custom_loop:
+            return None
         if not drawn:
             return Unmet(
                 "it is not known which rows were drawn", "give the trainer a data set with a length"
@@ -118,10 +145,33 @@ class RowsNotDrawnAtRandom(BatchRule):
             else None
         )
 
-    def figure(self) -> Measurement:
-        """How many drawn rows had been drawn before."""
+    def measurement_if_clean(self) -> Measurement:
+        """How many drawn rows had been drawn before, or how many batches are as the first."""
+        if self._batch_ids_of_custom_loop:
+            others = len(self._batch_ids_of_custom_loop) - 1
+            return make_count_measurement(
+                "later batches like the first", self._count_batches_like_first - 1, others
+            )
         again = len(self._drawn_rows) - len(set(self._drawn_rows))
-        return count_measurement("drawn rows that came before", again, len(self._drawn_rows))
+        return make_count_measurement("drawn rows that came before", again, len(self._drawn_rows))
+
+    @cached_property
+    def _batch_ids_of_custom_loop(self) -> list[np.ndarray]:
+        """The ids of the batches of a loop of one's own, where enough were seen with labels; else none.
+
+        A loop that learns from its own samples gives the model no labels, and takes them several times.
+        """
+        if self.subject.facts["trainer"]["kind"] != "loop" or self._drawn_rows:
+            return []
+        batches = self.subject.records[0].batches
+        ids = [one["input_ids"] for one in batches if "input_ids" in one and "labels" in one]
+        return ids if len(ids) == len(batches) >= MIN_BATCHES else []
+
+    @property
+    def _count_batches_like_first(self) -> int:
+        """The number of batches with the ids of the first, itself too."""
+        first = self._batch_ids_of_custom_loop[0]
+        return sum(np.array_equal(first, one) for one in self._batch_ids_of_custom_loop)
 
     @cached_property
     def _drawn_rows(self) -> list[int]:

@@ -41,10 +41,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.evidence.unmet_batch_needs import ONE_PROCESS
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Record
 
@@ -119,9 +119,9 @@ class SameRowsOnEveryRank(BatchRule):
             else None
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many other processes have the rows of the first."""
-        return count_measurement(
+        return make_count_measurement(
             "other processes with the rows of the first", 0, len(self.subject.records) - 1
         )
 

@@ -57,7 +57,7 @@ class StepsLargerThanTheWeights(BatchRule):
     """Its measurement knows the rate, the optimizer and the weights"""
 
     def findings(self) -> Iterator[Finding]:
-        measured = self._measurement_of_law()
+        measured = self._measured_rate_and_weight_size()
         if measured is None or measured["rate"] <= WARNING_TIMES * measured["size"]:
             return
         rate, size = measured["rate"], measured["size"]
@@ -72,7 +72,7 @@ class StepsLargerThanTheWeights(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if self._measurement_of_law() is not None:
+        if self._measured_rate_and_weight_size() is not None:
             return None
         outcome = self.subject.laws.get(self.law)
         if outcome is None:
@@ -81,16 +81,16 @@ class StepsLargerThanTheWeights(BatchRule):
             str(outcome.get("untested", "no matrix is trained that does not begin as zeros"))
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The size of one step, as a share of the size of the weights."""
-        measured = self._measurement_of_law()
+        measured = self._measured_rate_and_weight_size()
         assert measured is not None, "else the rule is not judged"
         return (
             f"a step of {measured['rate']:g} is {measured['rate'] / measured['size']:.2g} of the"
             " size of the weights"
         )
 
-    def _measurement_of_law(self) -> dict[str, Any] | None:
+    def _measured_rate_and_weight_size(self) -> dict[str, Any] | None:
         """What the law saw of rate and weights; None where it did not, or saw no weights with a size."""
         evidence = self.subject.laws.get(self.law, {}).get("evidence")
         return evidence if evidence and evidence.get("size") else None

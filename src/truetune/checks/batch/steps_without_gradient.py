@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 
 NOT_SEEN = Unmet(
@@ -59,12 +59,12 @@ class StepsWithoutGradient(BatchRule):
     severity = "error"
 
     @property
-    def seen(self) -> int:
+    def examined_step_count(self) -> int:
         """The number of steps that were examined, of all processes."""
         return sum(record.facts.get("steps", {}).get("seen", 0) for record in self.subject.records)
 
     @property
-    def without(self) -> int:
+    def step_count_without_gradient(self) -> int:
         """The number of examined steps before which no weight had a gradient."""
         return sum(
             record.facts.get("steps", {}).get("without_gradient", 0)
@@ -72,25 +72,27 @@ class StepsWithoutGradient(BatchRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if not self.without:
+        if not self.step_count_without_gradient:
             return
-        every = self.without == self.seen
+        every = self.step_count_without_gradient == self.examined_step_count
         yield self.finding(
-            f"no weight of the optimizer has a gradient before {self.without} of its first"
-            f" {self.seen} steps",
+            f"no weight of the optimizer has a gradient before {self.step_count_without_gradient} of its first"
+            f" {self.examined_step_count} steps",
             "call zero_grad() after step(), not between backward() and step(); make the optimizer"
             " of the weights that are used, and do not detach the loss",
             # One step may have had a batch without labels, or a gradient that was scaled to zero.
             severity="error" if every else "warning",
-            count=self.without,
-            total=self.seen,
+            count=self.step_count_without_gradient,
+            total=self.examined_step_count,
         )
 
     def unmet(self) -> Unmet | None:
-        return None if self.seen else NOT_SEEN
+        return None if self.examined_step_count else NOT_SEEN
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many steps of the optimizer had a gradient."""
-        return count_measurement(
-            "steps of the optimizer with a gradient", self.seen - self.without, self.seen
+        return make_count_measurement(
+            "steps of the optimizer with a gradient",
+            self.examined_step_count - self.step_count_without_gradient,
+            self.examined_step_count,
         )

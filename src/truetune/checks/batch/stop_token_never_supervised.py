@@ -44,10 +44,10 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_unshifted_labels
-from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -102,12 +102,12 @@ class StopTokenNeverSupervised(BatchRule):
             self.subject, list(lines_with_unshifted_labels(self.subject))
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many stop tokens after supervised answers are in the loss."""
         learned = sum(
             bool(sample.supervised[i]) for sample, i in self._stops_after_supervised_tokens
         )
-        return count_measurement(
+        return make_count_measurement(
             "stop tokens after supervised answers that are in the loss",
             learned,
             len(self._stops_after_supervised_tokens),
@@ -119,11 +119,11 @@ class StopTokenNeverSupervised(BatchRule):
         return [
             (sample, i)
             for sample in lines_with_unshifted_labels(self.subject)
-            for i in _stops_in_line(sample, self.subject.stops)
+            for i in _stops_after_supervised_in_line(sample, self.subject.stops)
         ]
 
 
-def _stops_in_line(sample: Sample, stops: frozenset[int]) -> list[int]:
+def _stops_after_supervised_in_line(sample: Sample, stops: frozenset[int]) -> list[int]:
     """Stop tokens that follow a supervised token."""
     places = set(np.flatnonzero(sample.source == Source.STOP).tolist())
     places |= {answer.stop for answer in answers_in_line(sample, stops) if answer.stop is not None}

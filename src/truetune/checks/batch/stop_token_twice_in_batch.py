@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.texts_of_row import texts_in
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
@@ -162,9 +162,11 @@ class StopTokenTwiceInBatch(BatchRule):
         ).ids
         return max(int(np.isin(tail, stops).sum()), 1)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many supervised answers end with two stop tokens."""
-        return count_measurement("supervised answers that end with two stop tokens", 0, self.ended)
+        return make_count_measurement(
+            "supervised answers that end with two stop tokens", 0, self.ended
+        )
 
 
 def _first_stops_of_answers(sample: Sample, stops: NDArray[np.int64]) -> list[int]:

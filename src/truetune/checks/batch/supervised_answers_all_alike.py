@@ -61,14 +61,14 @@ from truetune.checks.batch.evidence.learned_texts_of_documents import (
     documents_in_line,
     measure_answer_diversity,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
 from truetune.checks.batch.evidence.unsupervised_columns import (
     ColumnsBesideAnswers,
     find_columns_beside_answers,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import format_name_list
 from truetune.settings.run_spec import Severity
@@ -135,7 +135,7 @@ class SupervisedAnswersAllAlike(BatchRule):
                     f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that,"
                     " and no prompt is read"
                 ),
-                *(column.shown for column in beside.untaught),
+                *(column.as_evidence_line for column in beside.untaught),
             ],
             cases=[
                 Case(f"{document.sample.place}: learns {document.answer[:SHOWN_CHARACTERS]!r}")
@@ -188,10 +188,10 @@ class SupervisedAnswersAllAlike(BatchRule):
             "audit more (--batches)",
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many different texts are among the answers in the loss."""
         different = len({one.answer for one in self._learned_documents})
-        return count_measurement(
+        return make_count_measurement(
             "different texts among the answers in the loss", different, len(self._learned_documents)
         )
 

@@ -46,14 +46,14 @@ from truetune.checks.batch.evidence.answer_spans import (
     lines_with_unshifted_labels,
     row_format_of_audit,
 )
-from truetune.checks.batch.evidence.unmet_batch_needs import (
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_TOKENIZER,
     PLAIN_TEXT,
     explain_missing_labels,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
@@ -102,14 +102,16 @@ class TemplateNeverApplied(BatchRule):
             return Unmet("it is not known what the rows are")
         return PLAIN_TEXT if kind == "text" else None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many lines have a marker of the chat template."""
         markers, samples = (
             list(_control_tokens_around_turns(self.subject)),
             list(lines_with_unshifted_labels(self.subject)),
         )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
-        return count_measurement("lines with a marker of the chat template", marked, len(samples))
+        return make_count_measurement(
+            "lines with a marker of the chat template", marked, len(samples)
+        )
 
 
 def _control_tokens_around_turns(audit: Audit) -> dict[int, str]:

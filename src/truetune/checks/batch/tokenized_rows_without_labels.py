@@ -51,7 +51,7 @@ import numpy as np
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.evidence.answer_spans import prompt_mask, text_around
 from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
-    count_learned_tokens,
+    count_learned_and_all_tokens,
     prompt_mask_setting,
 )
 from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
@@ -65,7 +65,7 @@ from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import format_name_list
 
@@ -125,7 +125,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
         bare = prompts_of_unlabelled_rows(self.subject)
         if bare is not None:
             return SOME_LEARNED if bare.learned else None
-        supervised, total = count_learned_tokens(self.subject)
+        supervised, total = count_learned_and_all_tokens(self.subject)
         return Unmet(
             f"the rows came tokenized, without labels: {supervised:,} of {total:,} tokens are in"
             " the loss, and less than half of the lines hold turns of the chat template; as plain"
@@ -134,15 +134,15 @@ class TokenizedRowsWithoutLabels(BatchRule):
             " wrote them",
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many prompt tokens of rows without labels are in the loss; else that no line is of such rows."""
         bare = prompts_of_unlabelled_rows(self.subject)
         if bare is not None:
-            return count_measurement(
+            return make_count_measurement(
                 "prompt tokens of rows without labels that are in the loss",
                 bare.learned,
                 bare.prompts,
             )
-        return count_measurement(
+        return make_count_measurement(
             "lines of rows that came tokenized, without labels", 0, len(self.subject.samples)
         )

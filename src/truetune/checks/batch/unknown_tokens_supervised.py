@@ -44,10 +44,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
-from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
+from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
+    NO_TOKENIZER,
+    explain_missing_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.tokenizer import SpecialToken
 
@@ -109,9 +112,9 @@ class UnknownTokensSupervised(BatchRule):
             return Unmet("it is about an unknown token of its own, and the tokenizer has none")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many labels are the unknown token."""
         labels = sum(
             int(sample.supervised.sum()) for sample in lines_with_unshifted_labels(self.subject)
         )
-        return count_measurement("labels that are the unknown token", 0, labels)
+        return make_count_measurement("labels that are the unknown token", 0, labels)

@@ -67,7 +67,7 @@ class WeightsTrainedInFloat16(BatchRule):
             else Unmet("no parameter requires a gradient")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The dtypes of the weights that are trained."""
         return (
             f"dtypes of what is trained: {len(self.subject.facts['model']['trained_dtypes'])}, "

@@ -43,8 +43,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 # Nats a token. Exactly equal computations give 0; the sum over many tokens in float32 may leave its rounding.
 MAX_NATS_OF_NO_EFFECT = 1e-6
@@ -74,7 +74,7 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
             return Unmet("it is about adapters")
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How much the adapter changes the tokens of the references, in nats each."""
         effect = self.subject.effect
         assert effect is not None

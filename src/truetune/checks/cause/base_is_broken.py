@@ -71,7 +71,7 @@ class BaseIsBroken(CauseRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers of the base, and of the model, are garbage or empty."""
         assert self.subject.base is not None
         base, tuned = (

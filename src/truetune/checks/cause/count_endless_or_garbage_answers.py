@@ -35,7 +35,11 @@ def endless_answers_where_at_least_half(evidence: ModelEvidence) -> BadAnswers |
         return not sample.scores.stopped
 
     endless = count_bad_answers(watched, is_endless)
-    return endless if endless is not None and endless.last.share >= FAILING_SHARE else None
+    return (
+        endless
+        if endless is not None and endless.count_in_last_pass.share >= FAILING_SHARE
+        else None
+    )
 
 
 def answers_if_all_cut_before_references(evidence: ModelEvidence) -> tuple[Sample, ...]:

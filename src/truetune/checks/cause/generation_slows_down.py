@@ -62,7 +62,7 @@ class GenerationSlowsDown(CauseRule):
             return Unmet("no answer was timed", "leave --backend out: transformers is timed")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How long a token takes behind a short and a long text, and on which device."""
         pace = self.subject.speed
         assert pace is not None
@@ -77,7 +77,8 @@ class GenerationSlowsDown(CauseRule):
                 reason,
                 remedy,
                 evidence=[
-                    f"a token takes {_describe_token_times(pace)} ({pace.growth:.1f} times as long), on"
+                    f"a token takes {_describe_token_times(pace)}"
+                    f" ({pace.long_to_short_text_time_ratio:.1f} times as long), on"
                     f" {pace.device}",
                     f"up to {pace.batch} prompts of {pace.lengths[1]} tokens were answered together",
                 ],
@@ -86,7 +87,10 @@ class GenerationSlowsDown(CauseRule):
 
 def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
     """(what makes generation slow, what to do) for each reason."""
-    is_much_slower = pace.growth >= MAX_GROWTH and pace.long - pace.short >= MIN_EXTRA_SECONDS
+    is_much_slower = (
+        pace.long_to_short_text_time_ratio >= MAX_GROWTH
+        and pace.long - pace.short >= MIN_EXTRA_SECONDS
+    )
     if pace.cached is False:
         yield (
             "the saved settings switch the cache off: the whole text is computed again for each"
@@ -95,7 +99,7 @@ def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
         )
     elif is_much_slower:
         yield (
-            f"a token after {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as"
+            f"a token after {pace.lengths[1]} tokens takes {pace.long_to_short_text_time_ratio:.0f} times as long as"
             f" after {pace.lengths[0]}, as if there were no cache",
             "check whether the model's code hands its cache on, and which attention it uses",
         )

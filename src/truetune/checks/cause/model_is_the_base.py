@@ -45,8 +45,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 # Nats a token: equal computations give 0, and the sum over many tokens may leave its rounding.
 MAX_NATS_OF_SAME_WEIGHTS = 1e-6
@@ -65,7 +65,7 @@ class ModelIsTheBase(CauseRule):
             return Unmet("it is about whole models")
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How much the tokens of the references differ from the base's, in nats each."""
         effect = self.subject.effect
         assert effect is not None

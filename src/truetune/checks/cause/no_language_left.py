@@ -83,7 +83,7 @@ class NoLanguageLeft(CauseRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss of the reference answers, beside that of chance."""
         return (
             f"the reference answers have {self.subject.reference_loss:.3g} nats/token; chance has"

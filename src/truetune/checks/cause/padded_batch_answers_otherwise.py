@@ -70,7 +70,7 @@ class PaddedBatchAnswersOtherwise(CauseRule):
             return Unmet(f"{unknown:,} answers differ when asked alone; by how much is not known")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers differ when they are asked alone, and by how many nats at most."""
         worst = max((one.nats or 0.0 for one in self.subject.divergent_answers), default=0.0)
         return (

@@ -58,7 +58,7 @@ class PromptIsNotTheTrainedOne(CauseRule):
             return None
         return Unmet("there is no contract.json of its training", "train with truetune train")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That none of the prompts in contract.json comes out otherwise."""
         return "0 of the prompts in contract.json come out otherwise"
 

@@ -48,8 +48,8 @@ from truetune.checks.detect_prompts_in_loss_by_likelihood import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 
 class PromptsWereLearned(CauseRule):
@@ -60,7 +60,7 @@ class PromptsWereLearned(CauseRule):
     def unmet(self) -> Unmet | None:
         return NOT_WITH_AND_WITHOUT if self.subject.prompt_gain is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How much the prompts, and the references, gained over the base, in nats/token."""
         gain = self.subject.prompt_gain
         assert gain is not None

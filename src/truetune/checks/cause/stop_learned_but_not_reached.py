@@ -78,7 +78,7 @@ class StopLearnedButNotReached(CauseRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers do not stop, and the probability of a stop behind the references."""
         return describe_stopping(self.subject)
 
@@ -98,12 +98,12 @@ class StopLearnedButNotReached(CauseRule):
         if loops >= LOOPING_SHARE * len(endless.samples):
             remedy = "look for what makes the answers loop: duplicate rows, too many epochs"
         yield self.finding(
-            f"stopping was learned and is not reached: {endless.last} answers run past"
+            f"stopping was learned and is not reached: {endless.count_in_last_pass} answers run past"
             f" {subject.watched.limit} tokens, and after the reference answer the probability of a"
             f" stop token is {describe_stop_probability(stopping)}",
             remedy,
             evidence=[f"{loops} of these {len(endless.samples)} answers end in a loop"],
             cases=cases_of_samples(endless.samples),
-            count=endless.last.bad,
-            total=endless.last.of,
+            count=endless.count_in_last_pass.bad,
+            total=endless.count_in_last_pass.of,
         )

@@ -114,7 +114,7 @@ class StoppingNeverLearned(CauseRule):
             " lacks"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers do not stop, and the probability of a stop behind the references."""
         return describe_stopping(self.subject)
 
@@ -130,9 +130,9 @@ class StoppingNeverLearned(CauseRule):
         state = self._describe_stop_state(stopping)
         endless = endless_answers_where_at_least_half(subject)
         if endless is not None:
-            do_not_stop = f"{endless.last} answers do not stop, and "
+            do_not_stop = f"{endless.count_in_last_pass} answers do not stop, and "
             yield self._finding_on_samples(
-                stopping, state, do_not_stop, endless.samples, endless.last.of
+                stopping, state, do_not_stop, endless.samples, endless.count_in_last_pass.of
             )
             return
         # Answers that were all cut short show nothing by themselves; then only a stop that was never learned is named.

@@ -73,7 +73,7 @@ class TemperatureIsTooHigh(CauseRule):
             f"{count} prompts were asked greedily, and it takes {MIN_GREEDY_ANSWERS}", "-n 3"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers are garbage at the temperature that was used, and how many greedy ones."""
         assert self.subject.greedy is not None
         drawn, greedy = (

@@ -75,7 +75,7 @@ class TrainedStopNotServed(CauseRule):
             "ask rows with references, or a run of truetune train",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many trained stop tokens are served, and how many answers hold one that is not."""
         subject = self.subject
         served = sum(token in subject.served for token in subject.trained)

@@ -42,8 +42,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 # Nats a token. Chosen, not measured: another task moves references by some tenths, a wrong base or scale by several
 # nats. At half, a fine-tune for another form of answers would be named; at double, a scale that is twice too large
@@ -72,7 +72,7 @@ class WorseThanItsBase(CauseRule):
     def unmet(self) -> Unmet | None:
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss of the references under the model and under its base."""
         effect = self.subject.effect
         assert effect is not None

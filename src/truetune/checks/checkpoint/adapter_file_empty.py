@@ -37,11 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checkpoint.adapter_tensor_names import FACTOR_NAMES, group_low_rank_tensors
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import BROKEN
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import BROKEN
 
 # Bytes: a pickle of no tensors has about 440, one of the smallest adapter some thousands. At half, longer module paths
 # in an empty pickle would hide it; at double nothing changes.
@@ -89,7 +89,7 @@ class AdapterFileEmpty(CheckpointRule):
             )
         return None if self._low_rank_pairs() else Unmet("no tensor of it is of a low-rank pair")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That no adapted module has a lora_A or lora_B of zeros, of how many modules."""
         return f"lora_A or lora_B is zero in 0 of {len(self._low_rank_pairs()):,} adapted modules"
 
@@ -141,7 +141,7 @@ class AdapterFileEmpty(CheckpointRule):
             )
             remedy = REMEDY
             evidence: tuple[str, ...] = ()
-            if all(_is_zero_at_first(tensor) for _, tensor in dead):
+            if all(_is_factor_initialised_with_zeros(tensor) for _, tensor in dead):
                 message += ", for these are its initial weights"
                 remedy = REMEDY_OF_INITIAL_WEIGHTS
                 evidence = self._evidence_of_training()
@@ -162,7 +162,7 @@ class AdapterFileEmpty(CheckpointRule):
         self, pairs: list[tuple[str, list[StoredTensor]]]
     ) -> list[tuple[str, StoredTensor]]:
         """The tensors of low-rank pairs that are zero throughout, each with its module."""
-        values = self.subject.values
+        values = self.subject.nan_inf_and_constant_counts
         return [
             (module, tensor)
             for module, tensors in pairs
@@ -181,7 +181,7 @@ class AdapterFileEmpty(CheckpointRule):
         )
 
 
-def _is_zero_at_first(tensor: StoredTensor) -> bool:
+def _is_factor_initialised_with_zeros(tensor: StoredTensor) -> bool:
     """Is a tensor the factor that PEFT fills with zeros at first: lora_B, or lora_embedding_A of an
     embedding?
     """

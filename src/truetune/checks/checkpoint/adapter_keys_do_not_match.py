@@ -46,8 +46,8 @@ from truetune.checkpoint.adapter_tensor_names import (
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NOT_LORA
 
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
 PART_SETTINGS = ("vision_config", "text_config", "audio_config")
@@ -69,7 +69,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
             return unmet
         return NOT_LORA if self.subject.adapter_config.get("peft_type", "LORA") != "LORA" else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many tensors have names as peft loads them, and with which base they were compared."""
         count, base = len(parse_adapter_tensors(self.subject.tensors)), self.subject.base
         compared = "; no base was compared"

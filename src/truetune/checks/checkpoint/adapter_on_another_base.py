@@ -41,15 +41,22 @@ import numpy as np
 from truetune.checkpoint.adapter_tensor_names import (
     BASE_LAYER,
     FACTOR_NAMES,
-    find_replaced_tensors,
+    find_replacement_tensors,
     group_low_rank_tensors,
     parse_adapter_tensor,
 )
-from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE, compare_base_with_fingerprint
-from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES, TokenMatrix
+from truetune.checkpoint.base_fingerprint import (
+    FINGERPRINT_FILE,
+    base_differences_and_compared_count,
+)
+from truetune.checkpoint.find_input_embedding_and_output_head import (
+    EMBEDDING_NAMES,
+    HEAD_NAMES,
+    TokenMatrix,
+)
 from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
-from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
@@ -74,14 +81,16 @@ class AdapterOnAnotherBase(CheckpointRule):
     compares = True
     opens = False
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many adapted modules have the sizes of the base, and whether digests of it were recorded."""
         base = self.subject.base
         assert base is not None
         pairs = group_low_rank_tensors(self.subject.tensors)
         sized = sum(f"{module}.weight" in base.tensors for module in pairs)
         record = (
-            "" if self.subject.has(FINGERPRINT_FILE) else "; no digests of the base were recorded"
+            ""
+            if self.subject.has_file(FINGERPRINT_FILE)
+            else "; no digests of the base were recorded"
         )
         return (
             f"{sized:,} of {len(pairs):,} adapted modules have the sizes of"
@@ -133,7 +142,7 @@ class AdapterOnAnotherBase(CheckpointRule):
         """
         record = read_json_object(self.subject.folder / FINGERPRINT_FILE, [])
         if record is not None:
-            texts, compared = compare_base_with_fingerprint(record, base)
+            texts, compared = base_differences_and_compared_count(record, base)
             for text in texts:
                 yield f"{text} ({len(texts):,} of {compared:,} recorded tensors differ)"
 
@@ -169,7 +178,7 @@ class AdapterOnAnotherBase(CheckpointRule):
             for name, tensor in self.subject.tensors.items()
             if f".{BASE_LAYER}.weight" in name
         }
-        for name, tensor in {**find_replaced_tensors(self.subject.tensors), **copies}.items():
+        for name, tensor in {**find_replacement_tensors(self.subject.tensors), **copies}.items():
             other = base.tensors.get(name)
             if other is None or not name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)):
                 continue

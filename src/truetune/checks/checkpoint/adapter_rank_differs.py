@@ -32,11 +32,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NOT_LORA
 
 
 class AdapterRankDiffers(CheckpointRule):
@@ -60,7 +60,7 @@ class AdapterRankDiffers(CheckpointRule):
             return Unmet("no tensor of it is of a low-rank pair")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many modules have the rank of adapter_config.json."""
         count = len(group_low_rank_tensors(self.subject.tensors))
         return (

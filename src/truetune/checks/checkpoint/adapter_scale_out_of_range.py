@@ -69,15 +69,15 @@ class AdapterScaleOutOfRange(CheckpointRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The scale of the adapter, and how it is computed."""
-        return f"{self._scale_name()} is {self._values_judged_by_limits()[SCALE]:g}"
+        return f"{self._scale_formula()} is {self._values_judged_by_limits()[SCALE]:g}"
 
     def findings(self) -> Iterator[Finding]:
         values, config = self._values_judged_by_limits(), self.subject.adapter_config
         for breach in limit_breaches(values, OUT_OF_RANGE, NOTHING):
             setting = breach.limit.setting
-            name = self._scale_name() if setting == SCALE else KEYS[setting]
+            name = self._scale_formula() if setting == SCALE else KEYS[setting]
             parts = ("lora_alpha", "r") if setting == SCALE else (name,)
             yield self.finding(
                 breach.text(breach.limit.says, values, name),
@@ -99,6 +99,6 @@ class AdapterScaleOutOfRange(CheckpointRule):
         values = {setting: config.get(key) for setting, key in KEYS.items()}
         return {**values, "training.lora.r": rank, SCALE: strength}
 
-    def _scale_name(self) -> str:
+    def _scale_formula(self) -> str:
         """How the scale is computed: lora_alpha / r, or / sqrt(r)."""
         return SCALE_NAMES[bool(self.subject.adapter_config.get("use_rslora"))]

@@ -46,17 +46,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from truetune.checkpoint.bf16_rounding_cliff import (
+from truetune.checkpoint.detect_adapter_merged_into_weights import is_merge
+from truetune.checkpoint.size_above_which_bf16_weights_never_moved import (
     Octave,
     count_moved_by_octave,
     index_of_first_octave_beyond_cliff,
 )
-from truetune.checkpoint.detect_merge import is_merge
-from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.plot_of_finding import Figure, Mark, Series
+from truetune.checks.reasons_rules_cannot_judge import MERGED
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import MERGED
 
 
 class Bf16UpdatesRoundedAway(CheckpointRule):
@@ -72,7 +72,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if is_merge(self.subject.moved):
+        if is_merge(self.subject.sampled_changes_from_base):
             return MERGED
         if not self._moved_bfloat16_matrices():
             return Unmet("no bfloat16 matrix of the base moved")
@@ -81,7 +81,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
             return Unmet("too few values to sort them by their size")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The shares of the smallest and of the largest values that moved; or that all values moved."""
         octaves = count_moved_by_octave(self.subject, self._partly_moved_matrices())
         if not octaves:
@@ -105,7 +105,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         }
         return [
             name
-            for name, movement in self.subject.moved.items()
+            for name, movement in self.subject.sampled_changes_from_base.items()
             if movement.same < movement.seen and name in matrices
         ]
 
@@ -113,11 +113,19 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         """Moved matrices of which some values did not move: rounding spares the small values of
         each.
         """
-        return [name for name in self._moved_bfloat16_matrices() if self.subject.moved[name].same]
+        return [
+            name
+            for name in self._moved_bfloat16_matrices()
+            if self.subject.sampled_changes_from_base[name].same
+        ]
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
-        if checkpoint.kind != "model" or base is None or is_merge(checkpoint.moved):
+        if (
+            checkpoint.kind != "model"
+            or base is None
+            or is_merge(checkpoint.sampled_changes_from_base)
+        ):
             return
         matrices = self._partly_moved_matrices()
         octaves = count_moved_by_octave(checkpoint, matrices)
@@ -130,7 +138,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         # Norms begin at 1, far above the usual updates: they are the first to stand still.
         norms = [
             movement
-            for name, movement in checkpoint.moved.items()
+            for name, movement in checkpoint.sampled_changes_from_base.items()
             if len(base.tensors[name].shape) == 1
         ]
         unmoved_norms = sum(norm.same == norm.seen for norm in norms)

@@ -40,7 +40,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
-from truetune.render.tokenizer_folder import read_templates
+from truetune.render.find_tokenizer_folder import read_templates
 
 REMEDY = "save the tokenizer that was used for training beside the weights"
 TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
@@ -70,7 +70,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             return None
         return Unmet("neither it nor its base has a chat template")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of chat templates, and where they are the same: in the training's record or the base."""
         own = _read_templates_by_name(self.subject) or {}
         if not own:
@@ -95,7 +95,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
 
     def _has_tokenizer_or_template(self) -> bool:
         """Is a tokenizer, or its template, saved with the checkpoint? Else the base's is used."""
-        return any(self.subject.has(name) for name in (*TOKENIZER_FILES, JINJA))
+        return any(self.subject.has_file(name) for name in (*TOKENIZER_FILES, JINJA))
 
     def _digests_of_unserved_templates(
         self, own: dict[str, str], of_base: dict[str, str]
@@ -160,7 +160,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
     def _finding_on_contradicting_template_files(self, own: dict[str, str]) -> Iterator[Finding]:
         """The finding that the template's file and the tokenizer's settings differ."""
         in_settings = self.subject.tokenizer_config.get("chat_template")
-        if not self.subject.has(JINJA) or not isinstance(in_settings, str):
+        if not self.subject.has_file(JINJA) or not isinstance(in_settings, str):
             return
         if in_settings.strip() != own.get("default", in_settings).strip():
             yield self.finding(

@@ -56,33 +56,35 @@ class CheckpointNotWhole(CheckpointRule):
 
     def unmet(self) -> Unmet | None:
         checkpoint = self.subject
-        if checkpoint.has(WHOLE_FILE) or (checkpoint.has(RUN_FILE) and checkpoint.run):
+        if checkpoint.has_file(WHOLE_FILE) or (
+            checkpoint.has_file(RUN_FILE) and checkpoint.run_record
+        ):
             return None
         return Unmet(
             "no whole.json and no run.json says what it should hold",
             "train with truetune train, which does",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many files are as whole.json says; the status of the run, for a whole run."""
         files = (read_json_object(self.subject.folder / WHOLE_FILE, []) or {}).get("files")
         if isinstance(files, dict):
             return f"{len(files):,} of {len(files):,} files are as whole.json says"
-        return f"the run is {self.subject.run.get('status')}"
+        return f"the run is {self.subject.run_record.get('status')}"
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
         is_numbered = step_of_checkpoint_name(checkpoint.folder) is not None
         # whole.json is written last: a checkpoint of a run that has none was cut off while it was written.
-        if checkpoint.has(WHOLE_FILE) or (is_numbered and checkpoint.run):
+        if checkpoint.has_file(WHOLE_FILE) or (is_numbered and checkpoint.run_record):
             fault = find_checkpoint_fault(checkpoint.folder)
             if fault is not None:
                 yield self.finding(f"the checkpoint is not whole: {fault}", REMEDY)
             return
-        status = checkpoint.run.get("status")
+        status = checkpoint.run_record.get("status")
         # In the folder of the run itself the weights are written at its end.
-        if checkpoint.has(RUN_FILE) and checkpoint.run and status != "finished":
-            step, steps = checkpoint.run.get("step"), checkpoint.run.get("steps")
+        if checkpoint.has_file(RUN_FILE) and checkpoint.run_record and status != "finished":
+            step, steps = checkpoint.run_record.get("step"), checkpoint.run_record.get("steps")
             yield self.finding(
                 f"the run has not ended ({status}): its weights here may be cut off",
                 REMEDY,

@@ -50,7 +50,7 @@ class DoraSlowUnmerged(CheckpointRule):
             return Unmet("there is no adapter_config.json", "put it beside the weights")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """Whether the adapter uses DoRA."""
         return f"use_dora is {bool(self.subject.adapter_config.get('use_dora'))}; 1 adapter"
 

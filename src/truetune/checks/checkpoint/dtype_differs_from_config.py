@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
-from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
+from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -66,7 +66,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
             None if self._count_values_by_dtype() else Unmet("no tensor is stored as plain numbers")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of the values in the commonest dtype, which config.json names."""
         counts = self._count_values_by_dtype()
         (dtype, count), *_ = counts.most_common(1)
@@ -89,7 +89,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
         counts: Counter[str] = Counter()
         for tensor in self.subject.tensors.values():
             if tensor.dtype in NUMPY_TYPES:
-                counts[tensor.dtype] += tensor.items
+                counts[tensor.dtype] += tensor.value_count
         return counts
 
     def findings(self) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ def _index_of_layer_number(parts: Sequence[str]) -> int | None:
     return next(places, None)
 
 
-def name_from_layer_number(name: str) -> str:
+def name_part_from_layer_number_on(name: str) -> str:
     """The part of a tensor's name from its layer number on; files of one model may differ in what
     stands before it.
     """
@@ -90,7 +90,7 @@ def _name_without_numbers(name: str) -> str:
     return NUMBER_IN_NAME.sub(".*.", name)
 
 
-def are_whole_kinds_or_layers(moved: set[str], names: set[str]) -> bool:
+def are_moved_whole_kinds_or_layers(moved: set[str], names: set[str]) -> bool:
     """Are those that moved all tensors of some kinds, or of some layers, and more than one tensor?
 
     Then somebody chose them: a partial fine-tune freezes kinds or layers, an accident does not.

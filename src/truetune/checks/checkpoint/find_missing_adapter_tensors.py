@@ -17,9 +17,11 @@ from truetune.checkpoint.adapter_tensor_names import (
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import (
     layer_number,
-    name_from_layer_number,
+    name_part_from_layer_number_on,
 )
-from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
+from truetune.checks.checkpoint.read_text_part_of_model_config import (
+    first_positive_text_model_setting,
+)
 from truetune.checks.findings import Case
 
 SETTINGS_THAT_CHOOSE_LAYERS = ("layers_to_transform", "exclude_modules", "layer_replication")
@@ -45,12 +47,13 @@ def list_unadapted_modules(checkpoint: Checkpoint) -> Iterator[Case]:
     if any(config.get(name) for name in SETTINGS_THAT_CHOOSE_LAYERS):
         return
     adapted = {
-        name_from_layer_number(module) for module in group_low_rank_tensors(checkpoint.tensors)
+        name_part_from_layer_number_on(module)
+        for module in group_low_rank_tensors(checkpoint.tensors)
     }
     # A kind of which no module is adapted is lora-targets-half-matched.
     adapted_kinds = {name.rpartition(".")[2] for name in adapted}
     for module in _list_target_modules(base, targets):
-        is_adapted = name_from_layer_number(module) in adapted
+        is_adapted = name_part_from_layer_number_on(module) in adapted
         if not is_adapted and module.rpartition(".")[2] in adapted_kinds:
             yield Case(module)
 

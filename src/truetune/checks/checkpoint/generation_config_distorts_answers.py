@@ -40,8 +40,8 @@ from truetune.checks.hyperparameter_limits import (
     settings_with_limits,
 )
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_GENERATION_CONFIG
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 FILE = "generation_config.json"
 
@@ -55,7 +55,7 @@ class GenerationConfigDistortsAnswers(CheckpointRule):
     def unmet(self) -> Unmet | None:
         return None if self.subject.generation_config else NO_GENERATION_CONFIG
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The settings with limits that generation_config.json names; or that it names none."""
         values = self.subject.generation_config
         named = [

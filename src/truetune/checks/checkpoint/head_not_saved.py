@@ -35,18 +35,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from truetune.checkpoint.adapter_tensor_names import (
-    find_replaced_tensors,
+    find_replacement_tensors,
     list_modules_and_parents,
     matches_target,
     parse_adapter_tensors,
 )
-from truetune.checkpoint.embedding_matrices import HEAD_NAMES
+from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
-from truetune.checks.checkpoint.text_model_settings import model_classes
+from truetune.checks.checkpoint.read_text_part_of_model_config import model_classes
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import BROKEN
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import BROKEN
 
 HEADS_OF_TASKS = {
     "SEQ_CLS": ("classifier", "score"),
@@ -82,7 +82,7 @@ class HeadNotSaved(CheckpointRule):
             return Unmet("nothing names a head besides that over the vocabulary")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The names of trained heads, each of which has a tensor."""
         names = self._what_names_a_trained_head()
         return (
@@ -102,7 +102,7 @@ class HeadNotSaved(CheckpointRule):
         for name in (*model_classes(self.subject.config), adapted_class):
             if name.endswith(tuple(HEADS_OF_CLASSES)):
                 names.append(name)
-        if self._logs_rewards():
+        if self._does_log_show_reward_training():
             names.append("rewards")
         return names
 
@@ -134,7 +134,7 @@ class HeadNotSaved(CheckpointRule):
         """(head, what says that it was trained) of the heads that an adapter lacks."""
         checkpoint = self.subject
         config = checkpoint.adapter_config
-        replaced = find_replaced_tensors(checkpoint.tensors)
+        replaced = find_replacement_tensors(checkpoint.tensors)
         pieces = parse_adapter_tensors(checkpoint.tensors)
         # A head may also be adapted by a pair instead of being saved whole.
         modules = list_modules_and_parents(replaced) | {piece.module for piece in pieces}
@@ -147,7 +147,7 @@ class HeadNotSaved(CheckpointRule):
         if task_heads and not _has_any_module(modules, task_heads):
             yield " or ".join(task_heads), f"the task is {task}"
         yield from _heads_lacking_by_class(self._class_of_adapted_model(), modules, replaced)
-        if task_heads or not self._logs_rewards():
+        if task_heads or not self._does_log_show_reward_training():
             return
         if not _has_any_module(modules, HEADS_OF_TASKS["SEQ_CLS"]):
             yield "score", "the log has the curves of a reward model"
@@ -165,7 +165,7 @@ class HeadNotSaved(CheckpointRule):
             model_classes(self.subject.config), list_modules_and_parents(tensors), tensors
         )
 
-    def _logs_rewards(self) -> bool:
+    def _does_log_show_reward_training(self) -> bool:
         """Has the log of the run the curves of a reward trainer?"""
         history = self.subject.trainer_state.get("log_history")
         return isinstance(history, list) and any(

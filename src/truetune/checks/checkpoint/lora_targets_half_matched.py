@@ -34,15 +34,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from truetune.checkpoint.adapter_tensor_names import (
-    find_replaced_tensors,
+    find_replacement_tensors,
     group_low_rank_tensors,
     list_modules_and_parents,
     matches_target,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NOT_LORA
 
 PATTERN_WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
 """Alternatives of a pattern: (q_proj|v_proj)"""
@@ -73,7 +73,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
             else Unmet("target_modules names no module by itself")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many of the target_modules have tensors, and in how many modules."""
         modules = len(group_low_rank_tensors(self.subject.tensors))
         count = len(self._names_in_target_modules())
@@ -103,7 +103,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         is_pattern = isinstance(checkpoint.adapter_config.get("target_modules"), str)
         counts = Counter(module.rpartition(".")[2] for module in adapted)
         by_module = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
-        hints = self._similar_modules(lost, counts)
+        hints = self._lost_names_with_similar_module(lost, counts)
         yield self.finding(
             f"{len(lost):,} of {len(names):,} target_modules have no tensor:"
             f" {', '.join(lost[:SHOWN_NAMES])}",
@@ -127,7 +127,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
             ]
         saved_modules = (
             *adapted,
-            *list_modules_and_parents(find_replaced_tensors(self.subject.tensors)),
+            *list_modules_and_parents(find_replacement_tensors(self.subject.tensors)),
         )
         return [
             name
@@ -135,7 +135,9 @@ class LoraTargetsHalfMatched(CheckpointRule):
             if not any(matches_target(module, name) for module in saved_modules)
         ]
 
-    def _similar_modules(self, lost: Iterable[str], counts: Mapping[str, int]) -> Iterator[str]:
+    def _lost_names_with_similar_module(
+        self, lost: Iterable[str], counts: Mapping[str, int]
+    ) -> Iterator[str]:
         """The lost names, each with the module of the base, or of the adapter, that it is like."""
         known: Iterable[str] = counts
         if self.subject.base is not None:

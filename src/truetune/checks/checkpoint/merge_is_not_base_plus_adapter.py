@@ -77,10 +77,12 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             "the adapter that was merged is not named", "name it with truetune movement --adapter"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many tensors are base plus adapter, and how much of the adapter's change is preserved."""
-        tensors = [tensor for tensor in self.subject.manifest.tensors if tensor.merged]
-        total = self.subject.manifest.merged
+        tensors = [
+            tensor for tensor in self.subject.full_comparison_with_base.tensors if tensor.merged
+        ]
+        total = self.subject.full_comparison_with_base.merged
         share = f"; {total.kept:.1%} of the adapter's change is preserved" if total else ""
         return f"{len(tensors):,} tensors are base plus adapter{share}"
 
@@ -88,7 +90,11 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         checkpoint = self.subject
         if checkpoint.kind != "model" or checkpoint.base is None or checkpoint.adapter is None:
             return
-        merged = {tensor: tensor.merged for tensor in checkpoint.manifest.tensors if tensor.merged}
+        merged = {
+            tensor: tensor.merged
+            for tensor in checkpoint.full_comparison_with_base.tensors
+            if tensor.merged
+        }
         if not merged:
             yield self.finding("no tensor of the model is one that the adapter changes", REMEDY)
             return
@@ -105,17 +111,17 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         left_out = [tensor for tensor, kept in merged.items() if _is_change_left_out(kept)]
         if left_out:
             meaning = "are the base's: the adapter was not merged into them"
-            yield self._finding_on_tensors(left_out, len(merged), meaning)
+            yield self._finding_on_wrongly_merged_tensors(left_out, len(merged), meaning)
         misscaled = [tensor for tensor, kept in merged.items() if _is_change_misscaled(kept)]
         if misscaled:
             meaning = _describe_scales(misscaled, adapter)
-            yield self._finding_on_tensors(misscaled, len(merged), meaning)
+            yield self._finding_on_wrongly_merged_tensors(misscaled, len(merged), meaning)
 
     def _finding_on_rounded_merge(
         self, merged: Mapping[TensorMovement, KeptChange]
     ) -> Iterator[Finding]:
         """The finding on a correct merge into a format that is too coarse for the change."""
-        total = self.subject.manifest.merged
+        total = self.subject.full_comparison_with_base.merged
         if not total or total.best >= 1 - MAX_ROUNDED_SHARE:
             return
         tensors = sorted(merged, key=lambda tensor: merged[tensor].best)
@@ -132,7 +138,7 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             count=len(merged),
         )
 
-    def _finding_on_tensors(
+    def _finding_on_wrongly_merged_tensors(
         self, tensors: Sequence[TensorMovement], total: int, meaning: str
     ) -> Finding:
         """The finding on some of the merged tensors; `meaning` says what they hold instead."""

@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checkpoint.compare_tensor_samples import SampledChange
-from truetune.checkpoint.detect_merge import (
+from truetune.checkpoint.detect_adapter_merged_into_weights import (
     BLOCK_VALUES,
     change_at_block_peaks,
     find_matrices_of_4_bit_values,
@@ -92,11 +92,15 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        return None if self.subject.moved else Unmet("no tensor can be compared with the base's")
+        return (
+            None
+            if self.subject.sampled_changes_from_base
+            else Unmet("no tensor can be compared with the base's")
+        )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of the base's values in the tensors that moved, and whether it looks like a merge."""
-        movements = self.subject.moved
+        movements = self.subject.sampled_changes_from_base
         changed = [movement for movement in movements.values() if movement.same < movement.seen]
         same = sum(movement.same for movement in changed)
         seen = sum(movement.seen for movement in changed)
@@ -131,10 +135,10 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
                 cases=[Case(name, file=checkpoint.tensors[name].file.name) for name in unpacked],
                 count=len(unpacked),
             )
-        elif is_merge(checkpoint.moved):
+        elif is_merge(checkpoint.sampled_changes_from_base):
             changed = {
                 name: movement
-                for name, movement in checkpoint.moved.items()
+                for name, movement in checkpoint.sampled_changes_from_base.items()
                 if movement.same < movement.seen
             }
             yield from self._finding_on_unchanged_values(changed)
@@ -172,7 +176,7 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         """The finding on matrices whose change is that of rounding: it spares the largest value of each block."""
         spared = {}
         for name, movement in list(changed.items())[:MAX_SAMPLED_MATRICES]:
-            is_readable = self.subject.tensors[name].items >= MIN_VALUES
+            is_readable = self.subject.tensors[name].value_count >= MIN_VALUES
             if movement.change > MIN_CHANGE and is_readable:
                 share = change_at_block_peaks(self.subject, name)
                 if share < MAX_CHANGE_AT_PEAKS:

@@ -37,7 +37,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
+from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -82,7 +82,7 @@ class ModelSettingsDifferFromBase(CheckpointRule):
             return Unmet(f"{CONFIG} is not in both folders")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The settings that are the base's."""
         base = self.subject.base
         assert base is not None, "else the rule is not judged"
@@ -120,11 +120,11 @@ class ModelSettingsDifferFromBase(CheckpointRule):
 def _comparable_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are compared, rotary positions in one way of writing."""
     found = {name: first_set_text_model_setting(config, name) for name in COMPARED_KEYS}
-    found[ROPE_THETA], found[ROPE_SCALING] = _rotary_positions(config)
+    found[ROPE_THETA], found[ROPE_SCALING] = _rotary_theta_and_scaling(config)
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _rotary_positions(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
+def _rotary_theta_and_scaling(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
     """Theta and scaling: transformers 5 writes both into `rope_parameters`, releases before it into two keys.
 
     Where layers differ (Gemma 3), the entry of full attention is what the two keys were about.
@@ -151,11 +151,11 @@ def _is_changed(name: str, before: Any, own: Mapping[str, Any]) -> bool:
     now = own[name]
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         # Releases write out defaults of a scaling that others leave out.
-        return any(_are_other_values(before[key], now[key]) for key in before.keys() & now.keys())
-    return _are_other_values(before, now)
+        return any(_do_values_differ(before[key], now[key]) for key in before.keys() & now.keys())
+    return _do_values_differ(before, now)
 
 
-def _are_other_values(before: Any, now: Any) -> bool:
+def _do_values_differ(before: Any, now: Any) -> bool:
     """Are two values different, numbers by more than their rounding?"""
     if isinstance(before, (int, float)) and isinstance(now, (int, float)):
         return not math.isclose(before, now, rel_tol=1e-6)

@@ -60,11 +60,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.detect_merge import is_merge
-from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
+from truetune.checkpoint.detect_adapter_merged_into_weights import is_merge
+from truetune.checkpoint.find_input_embedding_and_output_head import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import (
     are_adapter_targets,
-    are_whole_kinds_or_layers,
+    are_moved_whole_kinds_or_layers,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -99,7 +99,7 @@ class MostWeightsNeverMoved(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        total, moved = len(self.subject.moved), len(self._moved_names())
+        total, moved = len(self.subject.sampled_changes_from_base), len(self._moved_names())
         if not total:
             return Unmet("no tensor can be compared with the base's")
         if not moved:
@@ -111,14 +111,16 @@ class MostWeightsNeverMoved(CheckpointRule):
             " explain"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many tensors moved."""
-        return f"{len(self._moved_names()):,} of {len(self.subject.moved):,} tensors moved"
+        return f"{len(self._moved_names()):,} of {len(self.subject.sampled_changes_from_base):,} tensors moved"
 
     def _moved_names(self) -> set[str]:
         """Tensors of which a value differs from the base's."""
         return {
-            name for name, movement in self.subject.moved.items() if movement.same < movement.seen
+            name
+            for name, movement in self.subject.sampled_changes_from_base.items()
+            if movement.same < movement.seen
         }
 
     def findings(self) -> Iterator[Finding]:
@@ -126,16 +128,18 @@ class MostWeightsNeverMoved(CheckpointRule):
         if checkpoint.kind != "model" or base is None or self._is_lack_of_movement_explained():
             return
         moved = self._moved_names()
-        unmoved = checkpoint.moved.keys() - moved
+        unmoved = checkpoint.sampled_changes_from_base.keys() - moved
         # Norms alone may stay by rounding: norms-never-moved is about them.
         matrices = [name for name in unmoved if len(checkpoint.tensors[name].shape) > 1]
-        is_most = len(unmoved) >= MIN_UNMOVED_SHARE * len(checkpoint.moved)
+        is_most = len(unmoved) >= MIN_UNMOVED_SHARE * len(checkpoint.sampled_changes_from_base)
         if not moved or not matrices or not is_most:
             return
-        are_chosen = are_whole_kinds_or_layers(moved, set(checkpoint.moved))
+        are_chosen = are_moved_whole_kinds_or_layers(
+            moved, set(checkpoint.sampled_changes_from_base)
+        )
         shown = ", ".join(sorted(moved)[:SHOWN_NAMES])
         yield self.finding(
-            f"{len(unmoved):,} of {len(checkpoint.moved):,} tensors equal those of"
+            f"{len(unmoved):,} of {len(checkpoint.sampled_changes_from_base):,} tensors equal those of"
             f" {base.folder.name} bit by bit, while {len(moved):,} moved",
             "see which tensors are trained and reach the optimizer (truetune run -- COMMAND),"
             " unless these were frozen on purpose",
@@ -145,13 +149,13 @@ class MostWeightsNeverMoved(CheckpointRule):
                 Case(name, file=checkpoint.tensors[name].file.name) for name in sorted(matrices)
             ],
             count=len(unmoved),
-            total=len(checkpoint.moved),
+            total=len(checkpoint.sampled_changes_from_base),
         )
 
     def _is_lack_of_movement_explained(self) -> bool:
         """Do an adapter, a record of the run, or new tokens explain it?"""
         checkpoint = self.subject
-        run_settings = checkpoint.run.get("settings")
+        run_settings = checkpoint.run_record.get("settings")
         training = run_settings.get("training") if isinstance(run_settings, dict) else None
         settings = training if isinstance(training, dict) else {}
         if checkpoint.adapter is not None:
@@ -159,7 +163,9 @@ class MostWeightsNeverMoved(CheckpointRule):
         if any(settings.get(name) for name in SETTINGS_THAT_FREEZE):
             return True
         moved = self._moved_names()
-        if is_merge(checkpoint.moved) and are_adapter_targets(moved, set(checkpoint.moved)):
+        if is_merge(checkpoint.sampled_changes_from_base) and are_adapter_targets(
+            moved, set(checkpoint.sampled_changes_from_base)
+        ):
             return True
         only_token_rows = all(name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) for name in moved)
         return checkpoint.new_tokens is not None and only_token_rows

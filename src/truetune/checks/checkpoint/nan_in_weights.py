@@ -34,8 +34,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_VALUES
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NO_VALUES
 
 
 class NanInWeights(CheckpointRule):
@@ -47,15 +47,15 @@ class NanInWeights(CheckpointRule):
     judges_changes = True
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or (None if self.subject.values else NO_VALUES)
+        return super().unmet() or (None if self.subject.nan_inf_and_constant_counts else NO_VALUES)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many values are NaN or infinite."""
-        values = self.subject.values.values()
+        values = self.subject.nan_inf_and_constant_counts.values()
         seen = sum(one.seen for one in values)
         not_finite = sum(one.nan + one.inf for one in values)
         return (
-            f"{not_finite:,} of {seen:,} values in {len(self.subject.values):,} tensors are not"
+            f"{not_finite:,} of {seen:,} values in {len(self.subject.nan_inf_and_constant_counts):,} tensors are not"
             " finite"
         )
 
@@ -63,7 +63,7 @@ class NanInWeights(CheckpointRule):
         # Masks are infinite on purpose.
         bad = {
             name: values
-            for name, values in self.subject.values.items()
+            for name, values in self.subject.nan_inf_and_constant_counts.items()
             if (values.nan or values.inf) and "mask" not in name
         }
         if not bad:
@@ -72,7 +72,7 @@ class NanInWeights(CheckpointRule):
         inf = sum(values.inf for values in bad.values())
         seen = sum(values.seen for values in bad.values())
         yield self.finding(
-            f"{len(bad):,} of {len(self.subject.values):,} tensors hold {nan:,} NaN and {inf:,}"
+            f"{len(bad):,} of {len(self.subject.nan_inf_and_constant_counts):,} tensors hold {nan:,} NaN and {inf:,}"
             " infinite values",
             "take an earlier checkpoint, and find the step at which the gradient became NaN",
             evidence=[
@@ -87,5 +87,5 @@ class NanInWeights(CheckpointRule):
                 for name, values in bad.items()
             ],
             count=len(bad),
-            total=len(self.subject.values),
+            total=len(self.subject.nan_inf_and_constant_counts),
         )

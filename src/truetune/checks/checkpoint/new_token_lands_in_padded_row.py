@@ -86,7 +86,7 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
             return Unmet("no embedding of the same width is in both")
         return None if ids else Unmet("no new token has a row that the base has")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many new tokens use rows that the base left over, and were trained."""
         new = find_new_tokens(self.subject)
         ids = self._ids_on_base_rows(new) if new is not None else None

@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checkpoint.adapter_tensor_names import parse_adapter_tensors
-from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, TokenMatrix, find_embedding
+from truetune.checkpoint.find_input_embedding_and_output_head import (
+    EMBEDDING_NAMES,
+    TokenMatrix,
+    find_embedding,
+)
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.judgement import Unmet
-from truetune.checks.unmet_reasons import BROKEN
+from truetune.checks.reasons_rules_cannot_judge import BROKEN
 
 # Rows whose norms stand for all: their median is known to some percent, and reading more would take longer than the
 # rest.

@@ -83,7 +83,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             return Unmet("the model holds no embedding")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many new tokens have a row that was trained or can be."""
         new = find_new_tokens(self.subject)
         count = len(new.ids) if new is not None else 0

@@ -47,15 +47,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.bf16_rounding_cliff import (
+from truetune.checkpoint.detect_adapter_merged_into_weights import is_merge
+from truetune.checkpoint.size_above_which_bf16_weights_never_moved import (
     count_moved_by_octave,
     index_of_first_octave_beyond_cliff,
 )
-from truetune.checkpoint.detect_merge import is_merge
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import MERGED
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import MERGED
 
 # Share of the matrices that moved. Chosen, not measured: where many stood still too, most-weights-never-moved is nearer
 # to the cause. At half of it partial fine-tunes would be named.
@@ -77,25 +77,25 @@ class NormsNeverMoved(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if is_merge(self.subject.moved):
+        if is_merge(self.subject.sampled_changes_from_base):
             return MERGED
         if not self._norms_in_bfloat16():
             return Unmet("the base holds no norm in bfloat16 that can be compared")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many norms moved, and how many of all tensors."""
         norms = self._norms_in_bfloat16()
         moved_norms = sum(map(self._has_moved, norms))
-        moved = sum(map(self._has_moved, self.subject.moved))
+        moved = sum(map(self._has_moved, self.subject.sampled_changes_from_base))
         return (
             f"{moved_norms:,} of {len(norms):,} norms moved, and {moved:,} of all"
-            f" {len(self.subject.moved):,} tensors"
+            f" {len(self.subject.sampled_changes_from_base):,} tensors"
         )
 
     def _has_moved(self, name: str) -> bool:
         """Does a value of a tensor differ from the base's?"""
-        movement = self.subject.moved[name]
+        movement = self.subject.sampled_changes_from_base[name]
         return movement.same < movement.seen
 
     def _norms_in_bfloat16(self) -> list[str]:
@@ -104,7 +104,7 @@ class NormsNeverMoved(CheckpointRule):
         tensors = base.tensors if base is not None else {}
         return [
             name
-            for name in self.subject.moved
+            for name in self.subject.sampled_changes_from_base
             if any(part in name.lower() for part in NORM_NAMES)
             and tensors[name].dtype == "BF16"
             and len(tensors[name].shape) == 1
@@ -122,12 +122,20 @@ class NormsNeverMoved(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
-        if checkpoint.kind != "model" or base is None or is_merge(checkpoint.moved):
+        if (
+            checkpoint.kind != "model"
+            or base is None
+            or is_merge(checkpoint.sampled_changes_from_base)
+        ):
             return
         norms = self._norms_in_bfloat16()
         if not norms or any(map(self._has_moved, norms)):
             return
-        matrices = [name for name in checkpoint.moved if len(base.tensors[name].shape) > 1]
+        matrices = [
+            name
+            for name in checkpoint.sampled_changes_from_base
+            if len(base.tensors[name].shape) > 1
+        ]
         moved = list(filter(self._has_moved, matrices))
         if not moved or len(moved) < MIN_MOVED_SHARE * len(matrices):
             return

@@ -77,7 +77,7 @@ class PromptsDifferFromTraining(CheckpointRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many recorded prompts come out the same."""
         prompts = (self._read_contract() or {}).get("prompts")
         count = len(prompts) if isinstance(prompts, list) else 0
@@ -96,7 +96,7 @@ class PromptsDifferFromTraining(CheckpointRule):
     def _folder_of_served_tokenizer(self) -> Path | None:
         """The folder whose tokenizer is served: its own, else the base's; None where neither has one."""
         checkpoint, base = self.subject, self.subject.base
-        if checkpoint.has(TOKENIZER):
+        if checkpoint.has_file(TOKENIZER):
             folder = checkpoint.folder
         elif base is not None:
             folder = base.folder

@@ -66,7 +66,7 @@ class ResumeStateMissing(CheckpointRule):
             return None
         return Unmet("it is no folder checkpoint-N")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The files of the training state that are there, and their step."""
         step = self.subject.trainer_state["global_step"]
         return f"{', '.join(FILES_OF_STATE)} of step {step:,} are there"

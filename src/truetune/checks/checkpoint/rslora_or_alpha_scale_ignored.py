@@ -55,7 +55,7 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
             return Unmet("there is no adapter_config.json", "put it beside the weights")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The adapter's lora_alpha and r, which every engine reads."""
         config = self.subject.adapter_config
         return (

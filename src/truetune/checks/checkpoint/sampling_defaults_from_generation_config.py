@@ -34,8 +34,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_GENERATION_CONFIG
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 # transformers' own defaults; top_k is 50 there, and takes effect only where something else turns sampling on.
 NEUTRAL = {
@@ -64,7 +64,7 @@ class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     def unmet(self) -> Unmet | None:
         return None if self.subject.generation_config else NO_GENERATION_CONFIG
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many settings of sampling are named, each of them neutral."""
         named = [name for name in NEUTRAL if self.subject.generation_config.get(name) is not None]
         return f"it names {len(named):,} settings of sampling, each neutral"

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
-from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
+from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -71,7 +71,7 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
             return Unmet("no file with special tokens is in both folders")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The files in which BOS, EOS and pad are the base's."""
         return f"BOS, EOS and pad are the base's in {', '.join(self._files_with_special_tokens_in_both())}"
 
@@ -91,7 +91,7 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
         base = self.subject.base
         if base is None:
             return
-        changes = list(_list_changes(self.subject, base))
+        changes = list(_list_special_token_changes(self.subject, base))
         if not changes:
             return
         bad = [change for change in changes if change.is_bad]
@@ -107,7 +107,9 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
         )
 
 
-def _list_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[SpecialTokenChange]:
+def _list_special_token_changes(
+    checkpoint: Checkpoint, base: Checkpoint
+) -> Iterator[SpecialTokenChange]:
     """The special tokens that are not the base's, file by file."""
     own, of_base = _read_special_tokens(checkpoint), _read_special_tokens(base)
     has_both = bool(own and of_base)

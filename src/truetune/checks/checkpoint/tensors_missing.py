@@ -36,23 +36,23 @@ import re
 from collections.abc import Iterator
 
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
-from truetune.checkpoint.embedding_matrices import HEAD_NAMES
-from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
 from truetune.checks.checkpoint.find_missing_adapter_tensors import (
     NO_LAYER_LIMIT,
     list_modules_with_half_pair,
     list_unadapted_modules,
 )
-from truetune.checks.checkpoint.text_model_settings import (
+from truetune.checks.checkpoint.read_text_part_of_model_config import (
     first_positive_text_model_setting,
     first_set_text_model_setting,
     has_text_output_head,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import BROKEN
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import BROKEN
 
 SHARED_PARTS = ("k_proj", "v_proj", "k_norm", "v_norm")
 """What layers leave out that take the keys and values of an earlier layer"""
@@ -83,7 +83,7 @@ class TensorsMissing(CheckpointRule):
             return Unmet("the model is quantized")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The numbers of tensors and layers, beside config.json; of an adapter, the modules with both halves."""
         checkpoint = self.subject
         if checkpoint.kind == "adapter":
@@ -109,7 +109,7 @@ class TensorsMissing(CheckpointRule):
             if marked:
                 yield self._finding_on_wrapper_names(marked)
             elif not checkpoint.config.get("quantization_config"):
-                yield from self._finding_on_model()
+                yield from self._finding_on_missing_model_tensors()
 
     def _findings_on_incomplete_adapter(self) -> Iterator[Finding]:
         """The findings on halves of pairs, and on modules that target_modules names."""
@@ -143,7 +143,7 @@ class TensorsMissing(CheckpointRule):
             count=len(marked),
         )
 
-    def _finding_on_model(self) -> Iterator[Finding]:
+    def _finding_on_missing_model_tensors(self) -> Iterator[Finding]:
         """The finding on tensors that the layers, config.json or the base say must be there."""
         missing = list(dict.fromkeys((*self._missing_by_layers(), *self._missing_by_base())))
         if not missing:

@@ -34,13 +34,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checkpoint.compare_tensor_samples import compare_tensor_sample
-from truetune.checkpoint.embedding_matrices import find_embedding, find_output_head
-from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.text_model_settings import has_text_output_head
+from truetune.checkpoint.find_input_embedding_and_output_head import (
+    find_embedding,
+    find_output_head,
+)
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checks.checkpoint.read_text_part_of_model_config import has_text_output_head
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import BROKEN
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import BROKEN
 
 
 class TiedEmbeddingsLostOnMerge(CheckpointRule):
@@ -65,7 +68,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
             return Unmet("config.json does not name tie_word_embeddings")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The flag tie_word_embeddings, and whether a head is stored."""
         head = find_output_head(self.subject.tensors)
         stored = "no head is stored" if head is None else f"{head.tensor.name} is stored"

@@ -45,7 +45,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
-from truetune.render.tokenizer_folder import read_json
+from truetune.render.find_tokenizer_folder import read_json
 
 # What decides where a text is cut; the post-processor adds tokens around it, which other rules compare.
 PARTS_THAT_CUT = ("normalizer", "pre_tokenizer")
@@ -73,7 +73,7 @@ class TokenizerDiffersFromBase(CheckpointRule):
             return Unmet("tokenizer.json is not in both folders", "put it beside the weights")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many tokens that both tokenizers have keep their id."""
         base = self.subject.base
         own = _read_tokenizer_json(self.subject.folder) or {}

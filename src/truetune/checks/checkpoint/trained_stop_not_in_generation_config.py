@@ -35,8 +35,8 @@ from typing import Any
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_GENERATION_CONFIG
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 FILE = "generation_config.json"
 
@@ -57,14 +57,14 @@ class TrainedStopNotInGenerationConfig(CheckpointRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many trained stop tokens are in generation_config.json."""
         count = len(self._trained_stops())
         return f"{count:,} of {count:,} trained stop tokens are in {FILE}"
 
     def _trained_stops(self) -> list[dict[str, Any]]:
         """The stop tokens of run.json (`token`, `id`) that stood in labels."""
-        stops = self.subject.run.get("stops")
+        stops = self.subject.run_record.get("stops")
         if not isinstance(stops, list):
             return []
         return [stop for stop in stops if isinstance(stop, dict) and stop.get("trained") is True]

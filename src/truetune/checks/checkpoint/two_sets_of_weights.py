@@ -38,15 +38,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checkpoint.read_and_check_safetensors_header import (
+    BrokenFile,
+    StoredTensor,
+    read_safetensors_header,
+)
 from truetune.checkpoint.read_weight_files_and_faults import (
     INDEX_FILE,
     SINGLE_MODEL_FILE,
     read_json_object,
-)
-from truetune.checkpoint.safetensors_header import (
-    BrokenFile,
-    StoredTensor,
-    read_safetensors_header,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -71,15 +71,20 @@ class TwoSetsOfWeights(CheckpointRule):
             return None
         return Unmet("it is about two sets of weights, and there is one")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many tensors both sets hold alike."""
-        return f"{len(self._tensors_in_both()):,} tensors are alike in {SINGLE_MODEL_FILE} and in the shards"
+        count = len(self._tensor_pairs_in_file_and_shards())
+        return f"{count:,} tensors are alike in {SINGLE_MODEL_FILE} and in the shards"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
-        both = self._tensors_in_both()
-        different = [own.name for own, other in both if _first_bytes(own) != _first_bytes(other)]
+        both = self._tensor_pairs_in_file_and_shards()
+        different = [
+            own.name
+            for own, other in both
+            if _dtype_shape_and_first_bytes(own) != _dtype_shape_and_first_bytes(other)
+        ]
         if not different:
             return
         yield self.finding(
@@ -91,7 +96,7 @@ class TwoSetsOfWeights(CheckpointRule):
             total=len(both),
         )
 
-    def _tensors_in_both(self) -> list[tuple[StoredTensor, StoredTensor]]:
+    def _tensor_pairs_in_file_and_shards(self) -> list[tuple[StoredTensor, StoredTensor]]:
         """Each tensor of the single file that the shards hold too, with theirs."""
         folder = self.subject.folder
         index = read_json_object(folder / INDEX_FILE, []) or {}
@@ -115,7 +120,7 @@ def _tensors_of_file(path: Path) -> dict[str, StoredTensor]:
     return {tensor.name: tensor for tensor in header.tensors if tensor.whole}
 
 
-def _first_bytes(tensor: StoredTensor) -> tuple[str, tuple[int, ...], bytes]:
+def _dtype_shape_and_first_bytes(tensor: StoredTensor) -> tuple[str, tuple[int, ...], bytes]:
     """What tells two tensors apart: dtype, shape, and the first bytes of the values."""
     with tensor.file.open("rb") as file:
         file.seek(tensor.start)

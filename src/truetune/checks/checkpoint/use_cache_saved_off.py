@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
+from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -51,7 +51,7 @@ class UseCacheSavedOff(CheckpointRule):
             return None
         return Unmet("there is no config.json and no generation_config.json")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The value of use_cache in config.json and in generation_config.json."""
         values = (
             f"{_describe_value(first_set_text_model_setting(settings, 'use_cache'))} in {name}"
@@ -78,7 +78,7 @@ class UseCacheSavedOff(CheckpointRule):
         files = " and ".join(off)
         cases = [Case("use_cache: false", file=name) for name in off]
         # generate() goes by generation_config.json where there is one; then config.json does no harm.
-        if off == ["config.json"] and self.subject.has("generation_config.json"):
+        if off == ["config.json"] and self.subject.has_file("generation_config.json"):
             yield self.finding(
                 f"use_cache is false in {files}",
                 f'write "use_cache": true into {files}',

@@ -97,7 +97,7 @@ class WeightFileIsTheBases(CheckpointRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many of the weight files hold a matrix that moved."""
         files = self._matrices_by_file()
         moved = sum(any(self._has_moved(name) for name in names) for names in files.values())
@@ -106,7 +106,7 @@ class WeightFileIsTheBases(CheckpointRule):
     def _matrices_by_file(self) -> dict[str, list[str]]:
         """File -> its matrices that can be compared with the base's."""
         files: dict[str, list[str]] = {}
-        for name in self.subject.moved:
+        for name in self.subject.sampled_changes_from_base:
             tensor = self.subject.tensors[name]
             if len(tensor.shape) > 1:
                 files.setdefault(tensor.file.name, []).append(name)
@@ -114,20 +114,20 @@ class WeightFileIsTheBases(CheckpointRule):
 
     def _has_moved(self, name: str) -> bool:
         """Does a value of a tensor differ from the base's?"""
-        movement = self.subject.moved[name]
+        movement = self.subject.sampled_changes_from_base[name]
         return movement.same < movement.seen
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
         if checkpoint.kind != "model" or base is None:
             return
-        files = self._matrices_by_file()
-        unmoved = {
-            file: names
-            for file, names in files.items()
-            if len(names) >= MIN_MATRICES and not any(map(self._has_moved, names))
-        }
-        others = [name for file, names in files.items() if file not in unmoved for name in names]
+        unmoved = self._unmoved_matrices_by_file()
+        others = [
+            name
+            for file, names in self._matrices_by_file().items()
+            for name in names
+            if file not in unmoved
+        ]
         moved = sum(map(self._has_moved, others))
         if not unmoved or not moved or moved < MIN_MOVED_SHARE * len(others):
             return
@@ -143,3 +143,11 @@ class WeightFileIsTheBases(CheckpointRule):
             count=count,
             total=count + len(others),
         )
+
+    def _unmoved_matrices_by_file(self) -> dict[str, list[str]]:
+        """File -> its matrices, for the files with several of which none has moved."""
+        return {
+            file: names
+            for file, names in self._matrices_by_file().items()
+            if len(names) >= MIN_MATRICES and not any(map(self._has_moved, names))
+        }

@@ -31,11 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.scan_values import TensorValues
+from truetune.checkpoint.scan_tensors_for_nan_zeros_and_constants import TensorValues
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_VALUES
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NO_VALUES
 
 
 class WeightsAllZero(CheckpointRule):
@@ -52,23 +52,22 @@ class WeightsAllZero(CheckpointRule):
             return unmet
         if self.subject.config.get("quantization_config"):
             return Unmet("the model is quantized")
-        return None if self.subject.values else NO_VALUES
+        return None if self.subject.nan_inf_and_constant_counts else NO_VALUES
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That no tensor is a matrix of one value throughout, of how many tensors."""
-        return (
-            f"0 of {len(self.subject.values):,} tensors are matrices that hold one value throughout"
-        )
+        count = len(self.subject.nan_inf_and_constant_counts)
+        return f"0 of {count:,} tensors are matrices that hold one value throughout"
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
         if checkpoint.config.get("quantization_config"):
             return
         # What the base holds so was meant, or is its fault.
-        of_base = checkpoint.base.values if checkpoint.base is not None else {}
+        of_base = checkpoint.base.nan_inf_and_constant_counts if checkpoint.base is not None else {}
         uniform = {
             name: values
-            for name, values in checkpoint.values.items()
+            for name, values in checkpoint.nan_inf_and_constant_counts.items()
             if _is_uniform(values)
             and self._is_weight_matrix(name)
             and not (name in of_base and _is_uniform(of_base[name]))
@@ -78,7 +77,7 @@ class WeightsAllZero(CheckpointRule):
         zero = sum(values.zero for values in uniform.values())
         tensors = [checkpoint.tensors[name] for name in uniform]
         yield self.finding(
-            f"{len(uniform):,} of {len(checkpoint.values):,} tensors hold one value throughout"
+            f"{len(uniform):,} of {len(checkpoint.nan_inf_and_constant_counts):,} tensors hold one value throughout"
             f" ({zero:,} of them zero)",
             "convert or merge again from the trained weights",
             cases=[
@@ -86,7 +85,7 @@ class WeightsAllZero(CheckpointRule):
                 for tensor in tensors
             ],
             count=len(uniform),
-            total=len(checkpoint.values),
+            total=len(checkpoint.nan_inf_and_constant_counts),
         )
 
     def _is_weight_matrix(self, name: str) -> bool:

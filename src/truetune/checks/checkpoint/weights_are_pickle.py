@@ -45,7 +45,7 @@ class WeightsArePickle(CheckpointRule):
     def unmet(self) -> Unmet | None:
         return None if self.subject.weights.files else Unmet("there is no file with weights")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many files with weights are safetensors."""
         count = len(self.subject.weights.files)
         return f"{count:,} of {count:,} files with weights are safetensors"

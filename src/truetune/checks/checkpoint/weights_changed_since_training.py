@@ -32,7 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.read_run_and_check_checkpoints import RUN_FILE, describe_damages
+from truetune.checkpoint.read_run_and_check_checkpoints import (
+    RUN_FILE,
+    describe_files_unlike_listing,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -48,26 +51,26 @@ class WeightsChangedSinceTraining(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        run = self.subject.run
-        if not self.subject.has(RUN_FILE) or not isinstance(run.get("files"), dict):
+        run = self.subject.run_record
+        if not self.subject.has_file(RUN_FILE) or not isinstance(run.get("files"), dict):
             return Unmet(
                 "there is no run.json of truetune with the digests of its files",
                 "train with truetune train",
             )
         return None if run.get("status") == "finished" else Unmet("the run has not ended")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many files are as run.json says."""
-        count = len(self.subject.run["files"])
+        count = len(self.subject.run_record["files"])
         return f"{count:,} of {count:,} files are as run.json says"
 
     def findings(self) -> Iterator[Finding]:
-        run, files = self.subject.run, self.subject.run.get("files")
+        run, files = self.subject.run_record, self.subject.run_record.get("files")
         if self.unmet() is not None or not isinstance(files, dict):
             return
         weights = {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
         settings = {name: entry for name, entry in files.items() if name in SETTINGS_FILES}
-        changed = list(describe_damages(self.subject.folder, weights))
+        changed = list(describe_files_unlike_listing(self.subject.folder, weights))
         if changed:
             yield self.finding(
                 f"the weights are not those that the run wrote: {changed[0]}",
@@ -79,7 +82,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
                 total=len(weights),
             )
         # People edit settings on purpose (stop ids, sampling), so it is a note.
-        edited = list(describe_damages(self.subject.folder, settings))
+        edited = list(describe_files_unlike_listing(self.subject.folder, settings))
         if edited:
             yield self.finding(
                 f"settings were changed after the training: {edited[0]}",

@@ -1,11 +1,13 @@
 """The weights are those of the base, bit by bit.
 
 ## What it does
-Compares samples of all tensors of a full model with those of the base that is given.
+Compares samples of all tensors of a full model with those of the base that is given. Of an adapter, it compares the
+modules that were trained whole (`modules_to_save`) with those of the base, unless its low-rank pairs are zero too.
 
 ## Why it is bad
 Training or merging changed nothing: an adapter without effect was merged, the base was saved in place of the tuned
-model, or every update was rounded away.
+model, or every update was rounded away. A head that an adapter saved as it was before the training is often still
+random: the pairs learned to serve a head that knows nothing.
 
 ## Example
 ```yaml
@@ -23,7 +25,8 @@ base: {llama: 2}
 
 ## Fix safety
 Look at the adapter before the merge (`adapter-file-empty`, `adapter-keys-do-not-match`), and at the object that was
-saved.
+saved. Of an adapter, see that the module is in the optimizer (`truetune run -- COMMAND`), and that the copy of it that
+peft trains is the one that was saved.
 
 ## References
 - huggingface/peft#2105, huggingface/transformers#31293
@@ -33,9 +36,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
+from truetune.checkpoint.adapter_tensor_names import (
+    find_replacement_tensors,
+    group_low_rank_tensors,
+    matches_target,
+)
+from truetune.checkpoint.compare_tensor_samples import (
+    SampledChange,
+    are_all_values_equal,
+    compare_sampled_tensors,
+)
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checks.findings import Case, Finding
+from truetune.checks.identify_model_by_published_name import is_named_like_tuned_weights
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+
+MAY_BE_A_COPY = Unmet(
+    "it is about trained weights, and the name of this folder does not say that it holds any"
+)
+
+NO_SAVED_MODULE = Unmet(
+    "it is about adapters with modules that were trained whole, which are in the base too"
+)
 
 
 class WeightsEqualTheBase(CheckpointRule):
@@ -45,7 +68,6 @@ class WeightsEqualTheBase(CheckpointRule):
     since = "0.1.0"
     goes_by_signs = True
     judges_changes = True
-    kind = "model"
     compares = True
 
     def unmet(self) -> Unmet | None:
@@ -53,31 +75,71 @@ class WeightsEqualTheBase(CheckpointRule):
         if unmet is not None:
             return unmet
         checkpoint = self.subject
-        if checkpoint.moved and set(checkpoint.moved) == set(checkpoint.tensors):
+        if checkpoint.kind == "adapter":
+            return None if self._tensors_of_wholly_trained_modules() else NO_SAVED_MODULE
+        if self._may_folder_be_a_base_copy():
+            return MAY_BE_A_COPY
+        if checkpoint.sampled_changes_from_base and set(
+            checkpoint.sampled_changes_from_base
+        ) == set(checkpoint.tensors):
             return None
         return Unmet(
-            f"{len(checkpoint.moved):,} of {len(checkpoint.tensors):,} tensors can be compared with"
+            f"{len(checkpoint.sampled_changes_from_base):,} of {len(checkpoint.tensors):,} tensors can be compared with"
             " the base's"
         )
 
-    def figure(self) -> str:
+    def _changes_of_replaced_tensors(self) -> dict[str, SampledChange]:
+        """How far the whole tensors of an adapter are from the base's, by the base's names."""
+        checkpoint, base = self.subject, self.subject.base
+        replaced = find_replacement_tensors(checkpoint.tensors)
+        return compare_sampled_tensors(replaced, base.tensors) if base is not None else {}
+
+    def _tensors_of_wholly_trained_modules(self) -> dict[str, list[tuple[str, StoredTensor]]]:
+        """The tensors, under the base's names, of each module that an adapter trained whole and the base has too."""
+        named = self.subject.adapter_config.get("modules_to_save")
+        # peft may save an embedding that was not trained: only what the configuration names was to be.
+        names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+        replaced = find_replacement_tensors(self.subject.tensors)
+        modules: dict[str, list[tuple[str, StoredTensor]]] = {}
+        for tensor_name in self._changes_of_replaced_tensors():
+            module = _named_module_that_holds_tensor(names, tensor_name)
+            if module is not None:
+                modules.setdefault(module, []).append((tensor_name, replaced[tensor_name]))
+        return modules
+
+    def _may_folder_be_a_base_copy(self) -> bool:
+        """May the folder hold a copy of the base, because nothing says that it was trained or merged?"""
+        checkpoint = self.subject
+        return checkpoint.is_base_found_beside and not is_named_like_tuned_weights(
+            checkpoint.folder.name
+        )
+
+    def measurement_if_clean(self) -> str:
         """How many tensors differ from the base's."""
-        movements = self.subject.moved.values()
+        if self.subject.kind == "adapter":
+            count = len(self._tensors_of_wholly_trained_modules())
+            return f"{count:,} of {count:,} modules that were trained whole differ from the base's"
+        movements = self.subject.sampled_changes_from_base.values()
         moved = sum(movement.same < movement.seen for movement in movements)
         return f"{moved:,} of {len(movements):,} tensors differ from the base's"
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
-        if checkpoint.kind != "model" or base is None or not checkpoint.moved:
+        if checkpoint.kind == "adapter":
+            yield from self._findings_on_unchanged_whole_modules()
+            return
+        if checkpoint.kind != "model" or base is None or not checkpoint.sampled_changes_from_base:
+            return
+        if self._may_folder_be_a_base_copy():
             return
         # A tensor that the base has not was added by the training, so something was learned.
-        if set(checkpoint.moved) != set(checkpoint.tensors):
+        if set(checkpoint.sampled_changes_from_base) != set(checkpoint.tensors):
             return
-        movements = checkpoint.moved.values()
+        movements = checkpoint.sampled_changes_from_base.values()
         if any(movement.same != movement.seen for movement in movements):
             return
         seen = sum(movement.seen for movement in movements)
-        total = sum(tensor.items for tensor in checkpoint.tensors.values())
+        total = sum(tensor.value_count for tensor in checkpoint.tensors.values())
         yield self.finding(
             f"all {len(movements):,} tensors are equal to those of {base.folder.name}:"
             " nothing was learned or merged",
@@ -85,3 +147,62 @@ class WeightsEqualTheBase(CheckpointRule):
             " model that is saved",
             evidence=[f"{seen:,} of {total:,} values were compared"],
         )
+
+    def _findings_on_unchanged_whole_modules(self) -> Iterator[Finding]:
+        """The finding on modules that an adapter trained whole, and that equal the base's."""
+        base = self.subject.base
+        if base is None or self._do_all_low_rank_pairs_change_nothing():
+            return
+        modules = self._tensors_of_wholly_trained_modules()
+        equal = {
+            module: tensors
+            for module, tensors in modules.items()
+            if all(map(self._equals_the_bases, tensors))
+        }
+        if equal:
+            values = sum(tensor.value_count for tensors in equal.values() for _, tensor in tensors)
+            yield self.finding(
+                f"{', '.join(equal)} of modules_to_save equals that of {base.folder.name} bit by bit:"
+                " it was never trained, or another copy of it was saved",
+                "see that it is in the optimizer (truetune run -- COMMAND), train again, and save the"
+                " model that the trainer holds",
+                evidence=[f"{values:,} of {values:,} values were compared"],
+                cases=[
+                    Case(name, file=tensor.file.name)
+                    for tensors in equal.values()
+                    for name, tensor in tensors
+                ],
+                count=len(equal),
+                total=len(modules),
+            )
+
+    def _equals_the_bases(self, named_tensor: tuple[str, StoredTensor]) -> bool:
+        """Is a tensor, under the base's name for it, that of the base?"""
+        name, tensor = named_tensor
+        base = self.subject.base
+        change = self._changes_of_replaced_tensors()[name]
+        return (
+            base is not None
+            and change.same == change.seen
+            and are_all_values_equal(tensor, base.tensors[name])
+        )
+
+    def _do_all_low_rank_pairs_change_nothing(self) -> bool:
+        """Does no low-rank pair do anything? `adapter-file-empty` then says that nothing was trained."""
+        values = self.subject.nan_inf_and_constant_counts
+        pairs = group_low_rank_tensors(self.subject.tensors)
+        return bool(pairs) and all(
+            any(tensor.name in values and values[tensor.name].zero for tensor in parts.values())
+            for parts in pairs.values()
+        )
+
+
+def _named_module_that_holds_tensor(names: list[str], tensor: str) -> str | None:
+    """The module that one of the names means and that holds a tensor; None if there is none.
+
+    A head of several layers is one module: one of them without a change shows nothing.
+    """
+    module = tensor.rpartition(".")[0]
+    while module and not any(matches_target(module, name) for name in names):
+        module = module.rpartition(".")[0]
+    return module or None

@@ -52,7 +52,7 @@ class WeightsFileBroken(CheckpointRule):
     def unmet(self) -> Unmet | None:
         return None if self.subject.weights.files else Unmet("there is no safetensors file")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The numbers of tensors and files whose lengths, shapes and offsets fit."""
         weights = self.subject.weights
         files = f"{len(weights.files):,} file{'s' * (len(weights.files) != 1)}"

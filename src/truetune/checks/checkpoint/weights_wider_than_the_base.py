@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import CheckpointRule
 
 NARROW_DTYPES = ("BF16", "F16")
@@ -60,15 +60,17 @@ class WeightsWiderThanTheBase(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        _, total = self._count_wide_values()
+        _, total = self._count_widened_and_all_values()
         return None if total else Unmet("no tensor is in the base too")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many values are float32 here and 16 bits in the base."""
-        wide, total = self._count_wide_values()
-        return count_measurement("values that are float32 and 16 bits in the base", wide, total)
+        wide, total = self._count_widened_and_all_values()
+        return make_count_measurement(
+            "values that are float32 and 16 bits in the base", wide, total
+        )
 
-    def _count_wide_values(self) -> tuple[int, int]:
+    def _count_widened_and_all_values(self) -> tuple[int, int]:
         """(values that are float32 here and 16 bits in the base, all values that both have)."""
         base_tensors = self.subject.base.tensors if self.subject.base is not None else {}
         pairs = [
@@ -77,20 +79,20 @@ class WeightsWiderThanTheBase(CheckpointRule):
             if name in base_tensors
         ]
         wide = sum(
-            tensor.items
+            tensor.value_count
             for tensor, of_base in pairs
             if tensor.dtype == "F32" and of_base.dtype in NARROW_DTYPES
         )
-        return wide, sum(tensor.items for tensor, _ in pairs)
+        return wide, sum(tensor.value_count for tensor, _ in pairs)
 
     def findings(self) -> Iterator[Finding]:
-        wide, total = self._count_wide_values()
+        wide, total = self._count_widened_and_all_values()
         if not total or wide <= MIN_WIDE_SHARE * total:
             return
-        base_size = self.subject.base.size if self.subject.base is not None else 0
+        base_size = self.subject.base.total_tensor_bytes if self.subject.base is not None else 0
         yield self.finding(
             f"{wide / total:.0%} of the values are stored in float32, and the base's in 16 bits:"
             " twice the bytes are read for each token that is generated",
             "save the model in the base's dtype (bfloat16), or serve it with --dtype bfloat16",
-            evidence=[f"{self.subject.size:,} bytes; the base has {base_size:,}"],
+            evidence=[f"{self.subject.total_tensor_bytes:,} bytes; the base has {base_size:,}"],
         )

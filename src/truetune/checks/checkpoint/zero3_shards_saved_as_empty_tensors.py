@@ -33,9 +33,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
+from truetune.checkpoint.find_input_embedding_and_output_head import EMBEDDING_NAMES, HEAD_NAMES
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checks.checkpoint.read_text_part_of_model_config import (
+    first_positive_text_model_setting,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -59,7 +61,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     stability = "stable"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That no tensor is empty, flattened or against the shapes of config.json, of how many."""
         return (
             f"0 of {len(self.subject.tensors):,} tensors are empty, flattened or against the shapes"
@@ -69,7 +71,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
         weights = checkpoint.weights
-        if checkpoint.has("zero_to_fp32.py") and not weights.files and not weights.pickled:
+        if checkpoint.has_file("zero_to_fp32.py") and not weights.files and not weights.pickled:
             yield self.finding(
                 "the folder holds ZeRO's shards and no weights of the whole model", REMEDY
             )
@@ -80,12 +82,12 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
                 partial.append((tensor, reason))
         if not partial:
             return
-        empty = sum(not tensor.items for tensor, _ in partial)
+        empty = sum(not tensor.value_count for tensor, _ in partial)
         fault = f"{empty:,} are empty" if empty else partial[0][1]
         yield self.finding(
             f"{len(partial):,} of {len(checkpoint.tensors):,} tensors are not whole: {fault}",
             REMEDY,
-            evidence=[f"{checkpoint.size:,} bytes in all"],
+            evidence=[f"{checkpoint.total_tensor_bytes:,} bytes in all"],
             cases=[
                 Case(f"{tensor.name} {list(tensor.shape)}: {reason}", file=tensor.file.name)
                 for tensor, reason in partial
@@ -96,7 +98,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
 
     def _why_not_whole(self, tensor: StoredTensor) -> str | None:
         """Why a tensor is not a whole one; None where it is, or where config.json does not tell."""
-        if not tensor.items:
+        if not tensor.value_count:
             return "no values"
         if any(mark in tensor.name for mark in FLAT_MARKS):
             return "a flattened parameter of FSDP"

@@ -1,10 +1,10 @@
 """A project trains a model, and its commands evaluate, serve or convert the base.
 
 ## What it does
-Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, a script whose name says
-that it trains), with the model that they begin with and the folder that they write. It speaks where `lm_eval` or
-`vllm serve` follows, names the model of the beginning without an adapter, and no later command uses the folder as
-a model.
+Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, `swift sft`, `tune run`
+with a recipe that trains, a script whose name says that it trains), with the model that they begin with and the folder
+that they write. It speaks where `lm_eval`, `vllm serve`, `swift infer` or torchtune's `eleuther_eval` or `generate`
+follows, names the model of the beginning without an adapter, and no later command uses the folder as a model.
 
 Of a project whose training is a script in Python, a command in another file, or a file of Axolotl's or LLaMA-Factory's
 settings whose folder holds a model, it compares the commands of the other files: `lm_eval`, `vllm serve` and
@@ -43,11 +43,12 @@ from truetune.checks.commands.evidence.models_used_by_commands import (
     ABOUT_THE_BASE,
     ModelUse,
     TrainingCommand,
-    only_unused_training,
+    model_uses_without_adapter,
+    only_training_with_unused_output,
     output_paths,
+    torchtune_uses_output,
     trainings_in_commands,
     uses_output_as_model,
-    uses_without_adapter,
 )
 from truetune.checks.find_what_scripts_train_and_where import (
     canonical_folder_name,
@@ -64,13 +65,13 @@ class BaseEvaluatedAfterTraining(CommandRule):
     what = "commands that train with a folder for the result, or that evaluate, serve or convert a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[TrainingCommand | ModelUse]:
+    def examined_places(file: CommandFile) -> Iterator[TrainingCommand | ModelUse]:
         """The places that the rule looks at.
 
         The commands that train into a folder, or that evaluate, serve or convert a model.
         """
         trainings = list(trainings_in_commands(file))
-        yield from trainings or uses_without_adapter(file)
+        yield from trainings or model_uses_without_adapter(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
@@ -88,12 +89,12 @@ class BaseEvaluatedAfterTraining(CommandRule):
         path = Path(self.subject.path)
         used = [
             one
-            for one in uses_without_adapter(self.subject)
+            for one in model_uses_without_adapter(self.subject)
             if not _writes_to_a_base_path(one.command)
         ]
         if not used or ABOUT_THE_BASE.search(path.name):
             return
-        trained = only_unused_training(path)
+        trained = only_training_with_unused_output(path)
         if trained is None:
             return
         asked = next(
@@ -104,7 +105,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
                 f"{asked.model} is the base that {Path(trained.path).name} trains, and no command uses what is made of"
                 f" it ({trained.best}): {asked.result} the base",
                 asked.remedy.replace("FOLDER", trained.best),
-                cases=[self.case(asked.command, asked.text), trained.case],
+                cases=[self.case_of_command(asked.command, asked.text), trained.case],
             )
 
     def _findings_after_trainings(self, trainings: list[TrainingCommand]) -> Iterator[Finding]:
@@ -112,17 +113,22 @@ class BaseEvaluatedAfterTraining(CommandRule):
         file = self.subject
         for training in trainings:
             later = [one for one in file.commands if one.line > training.command.line]
-            if any(uses_output_as_model(one, training.output) for one in later):
+            folder = Path(file.path).parent
+            if any(
+                uses_output_as_model(one, training.output)
+                or torchtune_uses_output(one, folder, training.output)
+                for one in later
+            ):
                 continue
-            for asked in uses_without_adapter(file):
+            for asked in model_uses_without_adapter(file):
                 if asked.command in later and asked.model == training.model:
                     yield self.finding(
                         f"{asked.model} is asked after the training that begins with it, and {training.output}, which"
                         f" the training writes, by no command: {asked.result} the base",
                         asked.remedy.replace("FOLDER", training.output),
                         cases=[
-                            self.case(asked.command, asked.text),
-                            self.case(training.command, training.command.text.strip()),
+                            self.case_of_command(asked.command, asked.text),
+                            self.case_of_command(training.command, training.command.text.strip()),
                         ],
                     )
                     return

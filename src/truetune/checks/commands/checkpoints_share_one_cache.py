@@ -94,7 +94,7 @@ class CheckpointsShareOneCache(CommandRule):
     what = "commands in loops, and runs of lm_eval with a cache"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ShellCommand]:
+    def examined_places(file: CommandFile) -> Iterator[ShellCommand]:
         """The places that the rule looks at: the commands in loops, and runs of lm_eval with a cache."""
         for loop in find_loops(file):
             yield from (one for one in loop.commands if PROGRAM.search(_program_name(one)))
@@ -128,7 +128,7 @@ class CheckpointsShareOneCache(CommandRule):
                 evidence=_evidence_of_cached_runs(Path(self.subject.path).parent)
                 if shared.is_cache
                 else (),
-                cases=[self.case(shared.command, shared.command.text[:300])],
+                cases=[self.case_of_command(shared.command, shared.command.text[:300])],
             )
 
 
@@ -150,13 +150,13 @@ def _caches_shared_in_loop(file: CommandFile, loop: ShellLoop) -> Iterator[Share
     """The caches that stay the same while the weights differ from pass to pass."""
     for run in find_harness_runs(CommandFile(file.path, loop.text, loop.commands)):
         path = _cache_path(run)
-        weights = ",".join(run.argument(name) or "" for name in WEIGHTS)
+        weights = ",".join(run.model_argument(name) or "" for name in WEIGHTS)
         names = loop.loop_variables_in(weights)
         # Each task of an array is a job of its own, with variables of its own.
         is_by_task = ARRAY_VARIABLE in loop.names and "SLURM_" in path
         if not path or not names or is_by_task or not loop.is_same_in_each_pass(path):
             continue
-        if not _may_pass_remove(loop, path):
+        if not _may_loop_pass_remove_path(loop, path):
             yield SharedPath(run.command, path, min(names), is_cache=True)
 
 
@@ -178,7 +178,7 @@ def _cache_path(run: HarnessRun) -> str:
 
 def _runs_share_a_cache(file: CommandFile, first: HarnessRun, second: HarnessRun) -> bool:
     """Do two runs ask different weights the same tasks with one cache, which nothing removes between them?"""
-    weights = [tuple(run.argument(name) for name in WEIGHTS) for run in (first, second)]
+    weights = [tuple(run.model_argument(name) for name in WEIGHTS) for run in (first, second)]
     tasks = [
         set((last_option(run.options, "--tasks", "-t") or "").split(",")) for run in (first, second)
     ]
@@ -186,7 +186,7 @@ def _runs_share_a_cache(file: CommandFile, first: HarnessRun, second: HarnessRun
     between = [one for one in file.commands if first.command.line < one.line < second.command.line]
     is_kept = not any(_may_command_remove(one, path) for one in between)
     is_one = path == _cache_path(second) and _has_single_valued_variables(
-        file, first.model + second.model + path
+        file, first.model_with_arguments_as_written + second.model_with_arguments_as_written + path
     )
     return is_one and is_kept and weights[0] != weights[1] and bool(tasks[0] & tasks[1])
 
@@ -203,8 +203,12 @@ def _has_single_valued_variables(file: CommandFile, text: str) -> bool:
 def _paths_made_by_first_pass(loop: ShellLoop) -> Iterator[SharedPath]:
     """The paths of a loop that only the first pass makes, since later ones find them there."""
     for number, command in enumerate(loop.commands):
-        path = _tested_path(command)
-        if not path or not loop.is_same_in_each_pass(path) or _may_pass_remove(loop, path):
+        path = _path_tested_for_existence(command)
+        if (
+            not path
+            or not loop.is_same_in_each_pass(path)
+            or _may_loop_pass_remove_path(loop, path)
+        ):
             continue
         for guarded in _commands_run_if_path_missing(loop, number):
             name = _loop_variable_of_model(loop, guarded)
@@ -213,7 +217,7 @@ def _paths_made_by_first_pass(loop: ShellLoop) -> Iterator[SharedPath]:
                 break
 
 
-def _tested_path(command: ShellCommand) -> str:
+def _path_tested_for_existence(command: ShellCommand) -> str:
     """The path whose existence a command tests; empty where it tests none, or several."""
     words = without_leading_shell_keywords(command.words)
     kinds = [number for number, word in enumerate(words) if word in KINDS_OF_TEST]
@@ -271,7 +275,7 @@ def _names_path_or_its_folder(command: ShellCommand, path: str) -> bool:
     )
 
 
-def _may_pass_remove(loop: ShellLoop, path: str) -> bool:
+def _may_loop_pass_remove_path(loop: ShellLoop, path: str) -> bool:
     """May a pass remove a path, or work in a folder of its own?"""
     return any(_may_command_remove(command, path) for command in loop.commands)
 

@@ -71,17 +71,17 @@ class CommandAsksForTheBase(CommandRule):
     what = "commands that ask a server for a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Request]:
+    def examined_places(file: CommandFile) -> Iterator[Request]:
         """The places that the rule looks at: the commands that ask a server for a model."""
         yield from _harness_runs_asking_a_server(file)
         yield from _posted_requests(file)
         for command in file.commands:
-            words = command.behind("ollama", "run")
+            words = command.words_following("ollama", "run")
             if words and not words[0].startswith("-"):
                 yield Request(command.line, words[0], command.text.strip())
 
     def findings(self) -> Iterator[Finding]:
-        requests = list(self.places(self.subject))
+        requests = list(self.examined_places(self.subject))
         asked = {request.model for request in requests}
         if not requests or any("$" in name for name in asked):
             return
@@ -106,9 +106,9 @@ def _harness_runs_asking_a_server(file: CommandFile) -> Iterator[Request]:
     """Runs of lm_eval that ask a server."""
     for run in find_harness_runs(file):
         kind = last_option(run.options, "--model", "-m") or ""
-        name = run.argument("model")
+        name = run.model_argument("model")
         if kind.startswith(OF_ADDRESS) and name is not None:
-            yield Request(run.command.line, name, run.model)
+            yield Request(run.command.line, name, run.model_with_arguments_as_written)
 
 
 def _posted_requests(file: CommandFile) -> Iterator[Request]:

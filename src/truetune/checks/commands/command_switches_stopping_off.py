@@ -54,7 +54,7 @@ class CommandSwitchesStoppingOff(CommandRule):
     what = "commands that say when answers end"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at: the commands that say when answers end."""
         for command in file.commands:
             if any(True for _ in _request_settings(command)):
@@ -75,7 +75,7 @@ class CommandSwitchesStoppingOff(CommandRule):
                     text,
                     f"leave {name} out",
                     evidence=[one.text() for one in replies],
-                    cases=[self.case(command, command.text.strip())],
+                    cases=[self.case_of_command(command, command.text.strip())],
                 )
 
 
@@ -90,5 +90,7 @@ def _request_settings(command: ShellCommand) -> Iterator[dict[str, object]]:
                 continue
             if isinstance(settings, dict):
                 yield settings
-    if OPTION in command.words and any(command.behind(name) is not None for name in LLAMA_CPP):
+    if OPTION in command.words and any(
+        command.words_following(name) is not None for name in LLAMA_CPP
+    ):
         yield {"ignore_eos": True}

@@ -83,14 +83,14 @@ class ContainerSharedMemoryTooSmall(CommandRule):
     what = "containers on several GPUs or with workers"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ShellCommand]:
+    def examined_places(file: CommandFile) -> Iterator[ShellCommand]:
         """The places that the rule looks at: the containers on several GPUs or with workers."""
         for command in file.commands:
             if _starts_pytorch_container(command) and _shared_memory_use(file, command) is not None:
                 yield command
 
     def findings(self) -> Iterator[Finding]:
-        for command in self.places(self.subject):
+        for command in self.examined_places(self.subject):
             need = _shared_memory_use(self.subject, command)
             if need is None or ROOM.search(command.text):
                 continue
@@ -103,7 +103,7 @@ class ContainerSharedMemoryTooSmall(CommandRule):
                 " buffers there",
                 "give it --ipc=host or --shm-size=16g (compose: `ipc: host` or `shm_size: 16gb`)",
                 severity="warning" if need.is_sure else "info",
-                cases=[self.case(command, command.text[:300])],
+                cases=[self.case_of_command(command, command.text[:300])],
             )
 
 

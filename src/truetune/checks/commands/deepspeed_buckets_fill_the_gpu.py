@@ -78,14 +78,14 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
     what = "launches by DeepSpeed that set a bucket's size"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+    def examined_places(file: CommandFile) -> Iterator[LaunchFiles]:
         """The places that the rule looks at: the launches by DeepSpeed that set a bucket's size."""
         for launch in find_launches_with_files(file):
             if _gradient_buffers(launch) is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
-        for launch in self.places(self.subject):
+        for launch in self.examined_places(self.subject):
             buckets = _gradient_buffers(launch)
             if buckets is None or buckets.gib < MIN_GIB:
                 continue
@@ -96,14 +96,14 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
                 "set reduce_bucket_size and allgather_bucket_size to 5e8, or with the Trainer to auto",
                 cases=[
                     Case(place.text, file=place.file, line=place.line),
-                    self.case(launch.command, launch.command.text[:300]),
+                    self.case_of_command(launch.command, launch.command.text[:300]),
                 ],
             )
 
 
 def _gradient_buffers(launch: LaunchFiles) -> GradientBuffers | None:
     """The buffers that a launch makes; None where its file sets no size, or gradients are not laid side by side."""
-    size = _zero_setting(launch, "reduce_bucket_size")
+    size = _deepspeed_zero_setting(launch, "reduce_bucket_size")
     if size is None or not isinstance(size.value, int | float):
         return None
     has_stage = _is_zero_setting_one_of(launch, "stage", *SPLITTING_STAGES, 3)
@@ -117,11 +117,11 @@ def _gradient_buffers(launch: LaunchFiles) -> GradientBuffers | None:
 
 def _is_zero_setting_one_of(launch: LaunchFiles, name: str, *values: object) -> bool:
     """Does the DeepSpeed file of a launch set ZeRO's setting to one of these values?"""
-    found = _zero_setting(launch, name)
+    found = _deepspeed_zero_setting(launch, name)
     return found is not None and found.value in values
 
 
-def _zero_setting(launch: LaunchFiles, name: str) -> LocatedValue | None:
+def _deepspeed_zero_setting(launch: LaunchFiles, name: str) -> LocatedValue | None:
     """A setting of ZeRO, with its place in the DeepSpeed file of a launch; None where it is not
     set.
     """

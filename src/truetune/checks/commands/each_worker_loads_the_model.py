@@ -99,7 +99,9 @@ class EachWorkerLoadsTheModel(CommandRule):
     what = "commands that start a web server with several workers"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _MultiWorkerApplication]]:
+    def examined_places(
+        file: CommandFile,
+    ) -> Iterator[tuple[ShellCommand, _MultiWorkerApplication]]:
         """The places that the rule looks at: the commands that start a web server with several workers."""
         for command in file.commands:
             application = _multi_worker_application(file, command)
@@ -107,14 +109,14 @@ class EachWorkerLoadsTheModel(CommandRule):
                 yield command, application
 
     def findings(self) -> Iterator[Finding]:
-        for command, application in self.places(self.subject):
+        for command, application in self.examined_places(self.subject):
             number = application.workers
             yield self.finding(
                 f"{number} workers load the model {number} times onto one GPU, and take turns on it:"
                 f" {application.script.name}:{application.line} runs in each of them",
                 "start one worker, and serve several users by vLLM, which answers them in one batch",
                 cases=[
-                    self.case(command, command.text[:300]),
+                    self.case_of_command(command, command.text[:300]),
                     Case(application.text, file=str(application.script), line=application.line),
                 ],
             )
@@ -157,7 +159,7 @@ def _application_script(file: CommandFile, command: ShellCommand) -> Path | None
 def _model_loads_at_worker_start(tree: ast.Module) -> Iterator[ast.Call]:
     """The calls that load a model onto the GPU when a worker imports the module or starts."""
     for statement in tree.body:
-        if isinstance(statement, Function) and not _is_start_handler(statement):
+        if isinstance(statement, Function) and not _is_application_start_handler(statement):
             continue
         if isinstance(statement, ast.ClassDef) or _is_main_guard(statement):
             continue
@@ -166,7 +168,7 @@ def _model_loads_at_worker_start(tree: ast.Module) -> Iterator[ast.Call]:
                 yield node
 
 
-def _is_start_handler(function: Function) -> bool:
+def _is_application_start_handler(function: Function) -> bool:
     """Is the function the lifespan of the application, or a handler of its start?"""
     named = " ".join((function.name, *map(ast.unparse, function.decorator_list)))
     return STARTS.search(named) is not None

@@ -37,9 +37,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from truetune.checks.commands.evidence.models_used_by_commands import (
-    only_unused_training,
+    only_training_with_unused_output,
     output_paths,
-    training_of,
+    training_started_by_command,
 )
 from truetune.checks.find_servers_with_base_and_adapter import shell_commands_of_project
 from truetune.checks.find_what_scripts_train_and_where import (
@@ -95,20 +95,22 @@ class EvaluatesAnotherRun(CommandRule):
     what = "commands that use a local folder as a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[FolderUse]:
+    def examined_places(file: CommandFile) -> Iterator[FolderUse]:
         """The places that the rule looks at: the commands that use a local folder as a model."""
         for command in file.commands:
-            if training_of(command, Path(file.path).parent) is not None:
+            if training_started_by_command(command, Path(file.path).parent) is not None:
                 continue
             for folder in _model_folders_used(command):
                 yield FolderUse(command, canonical_folder_name(folder))
 
     def findings(self) -> Iterator[Finding]:
         path = Path(self.subject.path)
-        used = [one for one in self.places(self.subject) if not OLDER.search(one.command.text)]
+        used = [
+            one for one in self.examined_places(self.subject) if not OLDER.search(one.command.text)
+        ]
         if not used or OLDER.search(path.name):
             return
-        trained = only_unused_training(path)
+        trained = only_training_with_unused_output(path)
         if trained is None:
             return
         written = " ".join(map(_output_paths_text, shell_commands_of_project(path)))
@@ -131,7 +133,7 @@ class EvaluatesAnotherRun(CommandRule):
             f" which no command uses: these are answers of {other.folder}{name}",
             f"name {trained.best} in place of it, or the checkpoint of this run that is meant",
             severity="warning" if is_named_so or is_checkpoint else "info",
-            cases=[self.case(evaluated.command, evaluated.folder), trained.case],
+            cases=[self.case_of_command(evaluated.command, evaluated.folder), trained.case],
         )
 
 

@@ -69,7 +69,7 @@ class EvaluationCommandInFloat16(CommandRule):
     what = "commands that evaluate in float16"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[_Float16Evaluation]:
+    def examined_places(file: CommandFile) -> Iterator[_Float16Evaluation]:
         """The places that the rule looks at: the commands that evaluate in float16."""
         for command in file.commands:
             found = _float16_run_of_harness(command) or _float16_cast_in_script(command)
@@ -77,7 +77,7 @@ class EvaluationCommandInFloat16(CommandRule):
                 yield found
 
     def findings(self) -> Iterator[Finding]:
-        for found in self.places(self.subject):
+        for found in self.examined_places(self.subject):
             family = family_known_to_overflow_float16(found.model) or overflowing_family_of_folder(
                 Path(self.subject.path), found.model
             )
@@ -88,7 +88,7 @@ class EvaluationCommandInFloat16(CommandRule):
                 f"{family} is evaluated in float16, whose largest number is 65,504, and its activations are larger: the"
                 " logits are NaN, and so is each loss",
                 fix,
-                cases=[self.case(found.command, found.text)],
+                cases=[self.case_of_command(found.command, found.text)],
             )
 
 
@@ -110,7 +110,7 @@ def _float16_run_of_harness(command: ShellCommand) -> _Float16Evaluation | None:
 def _starts_harness(command: ShellCommand) -> bool:
     """Does the command start lm_eval or lighteval?"""
     program = command.words[0].rpartition("/")[2]
-    is_module = any(command.behind(*words) is not None for words in HARNESS_MODULES)
+    is_module = any(command.words_following(*words) is not None for words in HARNESS_MODULES)
     return program in HARNESSES or is_module
 
 

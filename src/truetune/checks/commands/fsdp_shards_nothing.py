@@ -53,14 +53,14 @@ class FsdpShardsNothing(CommandRule):
     what = "launches that say how FSDP shards"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+    def examined_places(file: CommandFile) -> Iterator[LaunchFiles]:
         """The places that the rule looks at: the launches that say how FSDP shards."""
         for launch in find_launches_with_files(file):
             if _sharding_strategy(launch) is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
-        for launch in self.places(self.subject):
+        for launch in self.examined_places(self.subject):
             place = _sharding_strategy(launch)
             if (
                 place is None
@@ -74,7 +74,7 @@ class FsdpShardsNothing(CommandRule):
                 f"set {STRATEGY} to FULL_SHARD, which shares them out; or leave FSDP out, if the model fits one GPU",
                 cases=[
                     Case(place.text, file=place.file, line=place.line),
-                    self.case(launch.command, launch.command.text[:300]),
+                    self.case_of_command(launch.command, launch.command.text[:300]),
                 ],
             )
 
@@ -89,10 +89,14 @@ def _sharding_strategy(launch: LaunchFiles) -> LocatedValue | None:
 
 def _option_or_file_value(launch: LaunchFiles, name: str) -> LocatedValue | None:
     """An option of the command, or the same key of accelerate's file."""
-    return launch.option(name) or first_set_value(launch.accelerate, ("fsdp_config", name))
+    return launch.script_option_value(name) or first_set_value(
+        launch.accelerate, ("fsdp_config", name)
+    )
 
 
 def _starts_one_process(launch: LaunchFiles) -> bool:
     """Does the launch start one process?"""
-    given = launch.option("num_processes") or first_set_value(launch.accelerate, ("num_processes",))
+    given = launch.script_option_value("num_processes") or first_set_value(
+        launch.accelerate, ("num_processes",)
+    )
     return given is not None and given.value == 1

@@ -31,15 +31,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Case, Finding
-from truetune.checks.host_memory_needs import fully_trained_model_of_launch
-from truetune.checks.launcher_gpu_memory_settings import (
+from truetune.checks.accelerate_and_deepspeed_memory_settings import (
     BY_SIZE,
     GATHERING,
     NO_POLICY,
-    min_unit_parameters,
-    one_unit_policy,
+    fsdp_policy_wrapping_no_layer,
+    min_parameters_of_fsdp_unit,
 )
+from truetune.checks.findings import Case, Finding
+from truetune.checks.minimum_host_memory_of_run import fully_trained_model_of_launch
 from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
     LocatedValue,
@@ -57,15 +57,15 @@ class FsdpShardsOneUnit(CommandRule):
     what = "launches that say how FSDP makes units"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+    def examined_places(file: CommandFile) -> Iterator[LaunchFiles]:
         """The places that the rule looks at: the launches that say how FSDP makes units."""
         for launch in find_launches_with_files(file):
-            if _policy_of_command(launch) is not None or _has_fsdp_settings_in_file(launch):
+            if _wrap_policy_of_command(launch) is not None or _has_fsdp_settings_in_file(launch):
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
-        for launch in self.places(self.subject):
-            place, reason = _line_making_one_unit(launch)
+        for launch in self.examined_places(self.subject):
+            place, reason = _line_making_one_unit_and_reason(launch)
             if place is not None:
                 yield self.finding(
                     f"FSDP makes one unit of the whole model ({reason}): each GPU gathers all weights at once, and"
@@ -73,14 +73,14 @@ class FsdpShardsOneUnit(CommandRule):
                     "set fsdp_auto_wrap_policy to TRANSFORMER_BASED_WRAP: then one layer at a time is gathered",
                     cases=[
                         Case(place.text, file=place.file, line=place.line),
-                        self.case(launch.command, launch.command.text[:300]),
+                        self.case_of_command(launch.command, launch.command.text[:300]),
                     ],
                 )
 
 
-def _policy_of_command(launch: LaunchFiles) -> LocatedValue | None:
+def _wrap_policy_of_command(launch: LaunchFiles) -> LocatedValue | None:
     """The wrap policy that the command itself names."""
-    return launch.option("fsdp_auto_wrap_policy", "fsdp-auto-wrap-policy")
+    return launch.script_option_value("fsdp_auto_wrap_policy", "fsdp-auto-wrap-policy")
 
 
 def _has_fsdp_settings_in_file(launch: LaunchFiles) -> bool:
@@ -88,27 +88,29 @@ def _has_fsdp_settings_in_file(launch: LaunchFiles) -> bool:
     return launch.accelerate is not None and "fsdp_config" in launch.accelerate.value
 
 
-def _line_making_one_unit(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
+def _line_making_one_unit_and_reason(launch: LaunchFiles) -> tuple[LocatedValue | None, str]:
     """The line that makes one unit of the model, and why it does; None where none does."""
-    policy = _policy_of_command(launch)
-    strategy = launch.option("fsdp_sharding_strategy")
+    policy = _wrap_policy_of_command(launch)
+    strategy = launch.script_option_value("fsdp_sharding_strategy")
     if strategy is not None and str(strategy.value).upper() not in GATHERING:
         return None, ""
     if policy is not None:
         named = str(policy.value).upper()
         if named == NO_POLICY:
             return policy, policy.text
-        least = launch.option("fsdp_min_num_params") if named == BY_SIZE else None
-        return _min_unit_beyond_model(launch, least)
+        least = launch.script_option_value("fsdp_min_num_params") if named == BY_SIZE else None
+        return _min_unit_above_model_size_and_reason(launch, least)
     if launch.accelerate is None:
         return None, ""
-    written = one_unit_policy(launch.accelerate)
+    written = fsdp_policy_wrapping_no_layer(launch.accelerate)
     if written is not None:
         return written, written.text.rpartition(".")[2]
-    return _min_unit_beyond_model(launch, min_unit_parameters(launch.accelerate))
+    return _min_unit_above_model_size_and_reason(
+        launch, min_parameters_of_fsdp_unit(launch.accelerate)
+    )
 
 
-def _min_unit_beyond_model(
+def _min_unit_above_model_size_and_reason(
     launch: LaunchFiles, least: LocatedValue | None
 ) -> tuple[LocatedValue | None, str]:
     """The least size of a unit and why it matters, where the model has fewer parameters than that;

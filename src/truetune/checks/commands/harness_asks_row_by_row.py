@@ -55,7 +55,7 @@ class HarnessAsksRowByRow(CommandRule):
     what = "commands that start lm_eval with transformers"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[HarnessRun]:
+    def examined_places(file: CommandFile) -> Iterator[HarnessRun]:
         """The places that the rule looks at: the commands that start lm_eval with transformers."""
         if file.path.endswith(RESULTS_SUFFIX):
             return
@@ -64,7 +64,7 @@ class HarnessAsksRowByRow(CommandRule):
                 yield run
 
     def findings(self) -> Iterator[Finding]:
-        for run in self.places(self.subject):
+        for run in self.examined_places(self.subject):
             given = last_option(run.options, "--batch_size", "-b")
             if (
                 given not in (None, "1")
@@ -79,7 +79,7 @@ class HarnessAsksRowByRow(CommandRule):
                 f"lm_eval {does} the answers of {tasks[:80]} one row at a time: {why}",
                 "add --batch_size auto (or 16), or --model vllm, which makes batches by itself",
                 severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
-                cases=[self.case(run.command, run.command.text[:300])],
+                cases=[self.case_of_command(run.command, run.command.text[:300])],
             )
 
 
@@ -95,4 +95,7 @@ def _is_limited_to_few_rows(run: HarnessRun) -> bool:
 
 def _may_set_batch_elsewhere(run: HarnessRun) -> bool:
     """May a file of settings, or the model's own arguments, say the size of batches?"""
-    return last_option(run.options, "--config", "-C") is not None or "batch_size" in run.model
+    return (
+        last_option(run.options, "--config", "-C") is not None
+        or "batch_size" in run.model_with_arguments_as_written
+    )

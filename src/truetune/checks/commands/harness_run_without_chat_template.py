@@ -46,13 +46,13 @@ class HarnessRunWithoutChatTemplate(CommandRule):
     what = "commands that start lm_eval"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[HarnessRun]:
+    def examined_places(file: CommandFile) -> Iterator[HarnessRun]:
         """The places that the rule looks at: the commands that start lm_eval."""
         return find_harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
         for run in find_harness_runs(self.subject):
-            if run.is_without_template:
+            if run.asks_chat_model_without_template:
                 tasks = last_option(run.options, "--tasks", "-t") or ""
                 yield self.finding(
                     "lm_eval asks a chat model without its chat template: in a form that it was never trained on",
@@ -62,7 +62,11 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     evidence=[
                         "without it the results say `chat_template: null`, and the scores fall below the base's"
                     ],
-                    cases=[self.case(run.command, run.model or run.command.text)],
+                    cases=[
+                        self.case_of_command(
+                            run.command, run.model_with_arguments_as_written or run.command.text
+                        )
+                    ],
                 )
             elif run.puts_examples_in_one_turn:
                 yield self.finding(
@@ -70,5 +74,5 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     " no assistant turn to go by",
                     "add --fewshot_as_multiturn, and measure the base again in the same way",
                     severity="info",
-                    cases=[self.case(run.command, run.command.text)],
+                    cases=[self.case_of_command(run.command, run.command.text)],
                 )

@@ -50,7 +50,7 @@ class HarnessRunsAskOneModel(CommandRule):
     what = "commands that start lm_eval"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[HarnessRun]:
+    def examined_places(file: CommandFile) -> Iterator[HarnessRun]:
         """The places that the rule looks at: the commands that start lm_eval."""
         return find_harness_runs(file)
 
@@ -65,7 +65,9 @@ class HarnessRunsAskOneModel(CommandRule):
                     "name the tuned model in one of them: peft=FOLDER beside pretrained for an adapter, or"
                     " pretrained=FOLDER for merged weights",
                     cases=[
-                        self.case(one.command, one.model or one.command.text)
+                        self.case_of_command(
+                            one.command, one.model_with_arguments_as_written or one.command.text
+                        )
                         for one in (first, second)
                     ],
                 )
@@ -74,20 +76,20 @@ class HarnessRunsAskOneModel(CommandRule):
 def _load_same_weights_alike(first: HarnessRun, second: HarnessRun) -> bool:
     """Do two runs load the same weights, and differ in nothing that changes a score?"""
     same_weights = _weight_arguments(first) == _weight_arguments(second)
-    return same_weights and _words_beside_model_and_results(
+    return same_weights and _words_without_model_and_results(
         first
-    ) == _words_beside_model_and_results(second)
+    ) == _words_without_model_and_results(second)
 
 
 def _weight_arguments(run: HarnessRun) -> frozenset[str]:
     """The arguments that say which weights are loaded."""
-    parts = run.model.split(",")
+    parts = run.model_with_arguments_as_written.split(",")
     return frozenset(
         part for part in parts if part and part.partition("=")[0].strip() not in NO_WEIGHTS
     )
 
 
-def _words_beside_model_and_results(run: HarnessRun) -> tuple[str, ...]:
+def _words_without_model_and_results(run: HarnessRun) -> tuple[str, ...]:
     """The words of a command without those that name the model and the results."""
     kept: list[str] = []
     is_skipped = False

@@ -92,7 +92,7 @@ class HarnessRunsNotComparable(CommandRule):
     what = "runs of lm_eval and lighteval"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[HarnessRun]:
+    def examined_places(file: CommandFile) -> Iterator[HarnessRun]:
         """The places that the rule looks at: the runs of lm_eval and lighteval."""
         return find_harness_runs(file, STARTS)
 
@@ -129,7 +129,7 @@ class HarnessRunsNotComparable(CommandRule):
                     "measure both with the same --num_fewshot and the same template, on all rows (no --limit), and"
                     " compare again",
                     cases=[
-                        self.case(one.command, one.command.text),
+                        self.case_of_command(one.command, one.command.text),
                         Case(other.command.text, file=path, line=other.command.line),
                     ],
                 )
@@ -137,13 +137,11 @@ class HarnessRunsNotComparable(CommandRule):
 
 def _result_files_beside(path: Path) -> Iterator[CommandFile]:
     """Results files of the same folder, or of the folders beside it that a harness makes for models; each pair once."""
-    places = [*path.parent.glob("*.json")]
-    places += [
-        file
-        for up, pattern in ((1, "*/*results*.json"), (2, "*/*/*results*.json"))
-        if len(path.absolute().parents) > up + 1
-        for file in itertools.islice(path.absolute().parents[up].glob(pattern), MAX_FILES)
-    ]
+    places = _files_matching(path.parent, "*.json")
+    for up, pattern in ((1, "*/*results*.json"), (2, "*/*/*results*.json")):
+        folders = path.absolute().parents
+        if len(folders) > up + 1 and _is_folder_of_a_model(folders[0]):
+            places += _files_matching(folders[up], pattern)
     own = path.resolve()
     others: dict[Path, Path] = {}
     for file in places:
@@ -154,6 +152,23 @@ def _result_files_beside(path: Path) -> Iterator[CommandFile]:
                 yield read_command_file(file)
             except DataError:
                 continue  # who judges that file says what is wrong with it
+
+
+def _is_folder_of_a_model(folder: Path) -> bool:
+    """Is it a folder that a harness makes for a model: `org__name` (lm_eval), or below `results` (lighteval)?
+
+    Other folders beside a file of results are those of other projects.
+    """
+    names = [one.name for one in (folder, *folder.parents[:2])]
+    return "__" in folder.name or any(name.endswith("results") for name in names)
+
+
+def _files_matching(folder: Path, pattern: str) -> list[Path]:
+    """The files below a folder that a pattern fits; none where a folder vanishes meanwhile or can't be read."""
+    try:
+        return list(itertools.islice(folder.glob(pattern), MAX_FILES))
+    except OSError:
+        return []
 
 
 def _command_files_beside(path: Path) -> Iterator[CommandFile]:
@@ -197,7 +212,11 @@ def _task_names(run: HarnessRun) -> frozenset[str]:
 
 def _model_arguments(run: HarnessRun) -> frozenset[str]:
     """The arguments that say which model is asked."""
-    parts = [part.strip(" '\"") for part in run.model.split(",") if part.strip()]
+    parts = [
+        part.strip(" '\"")
+        for part in run.model_with_arguments_as_written.split(",")
+        if part.strip()
+    ]
     weights = [part for part in parts if part.partition("=")[0].strip() in WEIGHT_ARGUMENTS]
     return frozenset(weights or parts)
 
@@ -230,7 +249,7 @@ def _setup_differences(
     one: HarnessSetup, other: HarnessSetup, tasks: frozenset[str]
 ) -> Iterator[str]:
     """The differences of two setups in words, for the tasks that both measure."""
-    yield from _shot_differences(one, other, tasks)
+    yield from _few_shot_count_differences(one, other, tasks)
     if one.limit != other.limit:
         first, second = ("all" if value is None else value for value in (one.limit, other.limit))
         yield f"rows {first} and {second}"
@@ -240,12 +259,12 @@ def _setup_differences(
         yield f"the chat template {' and '.join(states)}"
 
 
-def _shot_differences(
+def _few_shot_count_differences(
     one: HarnessSetup, other: HarnessSetup, tasks: frozenset[str]
 ) -> Iterator[str]:
     """The numbers of examples that differ; of results each task has its own."""
     if one.shots and other.shots:
-        yield from _shot_differences_by_task(one.shots, other.shots, tasks)
+        yield from _few_shot_count_differences_by_task(one.shots, other.shots, tasks)
         return
     numbers = (one.shots_of_all, other.shots_of_all)
     if numbers[0] == numbers[1]:
@@ -258,7 +277,7 @@ def _shot_differences(
     yield f"few-shot examples {first} and {second}"
 
 
-def _shot_differences_by_task(
+def _few_shot_count_differences_by_task(
     one: Mapping[str, str], other: Mapping[str, str], tasks: frozenset[str]
 ) -> Iterator[str]:
     """The tasks whose numbers of examples differ, the first of them by name."""

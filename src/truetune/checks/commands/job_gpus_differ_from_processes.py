@@ -1,14 +1,15 @@
 """A job asks for another number of GPUs than it starts processes.
 
 ## What it does
-Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`, `accelerate
-launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
-CUDA_VISIBLE_DEVICES names, in the file, in the script that is started or for a container (`-e`, `environment:`, an
-`--env-file` or a file that is sourced; or `--gpus device=0`), with the processes of the command. `tune run` with a
-recipe for a single device and ms-swift without NPROC_PER_NODE start one process. A job whose programs are all told to
-stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses none. Silent
-where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training),
-and where the script spreads one model over several GPUs (`device_map`).
+Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
+`accelerate launch` or TRL's own command (`trl sft`; both with accelerate's configuration, where the command names it)
+or `deepspeed` start there; and the GPUs that CUDA_VISIBLE_DEVICES names, in the file, in the script that is started or
+for a container (`-e`, `environment:`, an `--env-file` or a file that is sourced; or `--gpus device=0`), with the
+processes of the command. `tune run` with a recipe for a single device and ms-swift without NPROC_PER_NODE start one
+process. A job whose programs are all told to stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the
+settings that the command names) uses none. Silent where either number is a variable, where commands share the GPUs
+(CUDA_VISIBLE_DEVICES, a server beside the training), and where the script spreads one model over several GPUs
+(`device_map`).
 
 ## Why it is bad
 Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too
@@ -71,7 +72,7 @@ class JobGpusDifferFromProcesses(CommandRule):
     what = "launches with a known number of GPUs"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ProcessLaunch | tuple[ShellCommand, str]]:
+    def examined_places(file: CommandFile) -> Iterator[ProcessLaunch | tuple[ShellCommand, str]]:
         """The places that the rule looks at: the launches with a known number of GPUs."""
         for launch in find_launches(file):
             visible = visible_gpus_of_command(file, launch.command) or visible_gpus_set_in_script(
@@ -95,7 +96,7 @@ class JobGpusDifferFromProcesses(CommandRule):
         if on_cpu:
             yield from self._findings_on_cpu_commands(granted, on_cpu)
         else:
-            yield from self._findings_on_launches(granted)
+            yield from self._findings_on_process_counts_unlike_gpus(granted)
 
     def _findings_on_cpu_commands(
         self, granted: GpuCount, on_cpu: Sequence[tuple[ShellCommand, str]]
@@ -108,11 +109,11 @@ class JobGpusDifferFromProcesses(CommandRule):
                 f"leave out {reason.partition(' in ')[0].removeprefix('accelerate launch ')}",
                 cases=[
                     self.case_at(granted.line, granted.text),
-                    self.case(command, reason),
+                    self.case_of_command(command, reason),
                 ],
             )
 
-    def _findings_on_launches(self, granted: GpuCount) -> Iterator[Finding]:
+    def _findings_on_process_counts_unlike_gpus(self, granted: GpuCount) -> Iterator[Finding]:
         """Findings on launches of another number of processes than the job has GPUs."""
         for launch in find_launches(self.subject):
             wanted, here = granted.gpus, launch.processes
@@ -128,7 +129,7 @@ class JobGpusDifferFromProcesses(CommandRule):
                 severity="warning" if here < wanted else "error",
                 cases=[
                     self.case_at(granted.line, granted.text),
-                    self.case(launch.command, launch.said),
+                    self.case_of_command(launch.command, launch.said),
                 ],
             )
 
@@ -145,7 +146,9 @@ class JobGpusDifferFromProcesses(CommandRule):
             in_script = visible_gpus_set_in_script(self.subject, launch.command)
             if in_script is not None:
                 visible, place = in_script
-            mismatch = None if visible is None else self._mismatch_with_gpus(launch, visible)
+            mismatch = (
+                None if visible is None else self._mismatch_advice_and_severity(launch, visible)
+            )
             if visible is None or mismatch is None:
                 continue
             message, advice, severity = mismatch
@@ -155,11 +158,11 @@ class JobGpusDifferFromProcesses(CommandRule):
                 severity=severity,
                 cases=[
                     Case(visible.text, file=place, line=visible.line),
-                    self.case(launch.command, launch.said),
+                    self.case_of_command(launch.command, launch.said),
                 ],
             )
 
-    def _mismatch_with_gpus(
+    def _mismatch_advice_and_severity(
         self, launch: ProcessLaunch, visible: GpuCount
     ) -> tuple[str, str, Severity] | None:
         """(what is wrong, advice, severity) of a launch and the GPUs that it sees; None where they fit."""

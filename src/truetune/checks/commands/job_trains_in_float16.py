@@ -70,7 +70,7 @@ class JobTrainsInFloat16(CommandRule):
     what = "commands that train in float16"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Float16Training]:
+    def examined_places(file: CommandFile) -> Iterator[Float16Training]:
         """The places that the rule looks at: the commands that train in float16."""
         return _float16_trainings(file)
 
@@ -86,7 +86,7 @@ class JobTrainsInFloat16(CommandRule):
                     "give --bf16 in place of --fp16, and in a DeepSpeed configuration enable bf16 and not fp16;"
                     " on a GPU without bfloat16 train in float32",
                     evidence=[f"float16: {training.sign}"],
-                    cases=[self.case(training.command, training.model)],
+                    cases=[self.case_of_command(training.command, training.model)],
                 )
 
 
@@ -97,13 +97,13 @@ def _float16_trainings(file: CommandFile) -> Iterator[Float16Training]:
         model = last_option(words, *MODEL)
         if not model or all(last_option(words, name) is None for name in TRAINS):
             continue
-        sign = _float16_sign(command, Path(file.path).parent)
+        sign = _float16_option_or_setting(command, Path(file.path).parent)
         # Both switched on is an error of the Trainer itself.
         if sign is not None and _switch_value(words, "--bf16") in OFF:
             yield Float16Training(command, model, sign)
 
 
-def _float16_sign(command: ShellCommand, folder: Path) -> str | None:
+def _float16_option_or_setting(command: ShellCommand, folder: Path) -> str | None:
     """The option or setting by which a command trains in float16; None where there is none."""
     words = command.words
     if _switch_value(words, "--fp16") in ON:

@@ -66,7 +66,7 @@ class JobTrainsRandomWeights(CommandRule):
     what = "commands that train a new model by a script of transformers"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[NewModel]:
+    def examined_places(file: CommandFile) -> Iterator[NewModel]:
         """The places that the rule looks at: the commands that train a new model by a script of transformers."""
         return _trainings_of_new_models(file)
 
@@ -75,7 +75,7 @@ class JobTrainsRandomWeights(CommandRule):
         if says_trained_from_scratch(file.path, file.text):
             return
         for new in _trainings_of_new_models(file):
-            sign = _sign_of_tuning(file, new)
+            sign = _evidence_of_fine_tuning(file, new)
             if sign is not None:
                 name = new.source if new.option == "--config_name" else "the pretrained model"
                 yield self.finding(
@@ -83,7 +83,7 @@ class JobTrainsRandomWeights(CommandRule):
                     " weights",
                     f"give --model_name_or_path {name} in place of {new.option}",
                     evidence=[f"it is a fine-tuning: {sign}"],
-                    cases=[self.case(new.command, f"{new.option} {new.source}")],
+                    cases=[self.case_of_command(new.command, f"{new.option} {new.source}")],
                 )
 
 
@@ -104,7 +104,7 @@ def _trainings_of_new_models(file: CommandFile) -> Iterator[NewModel]:
                 break
 
 
-def _sign_of_tuning(file: CommandFile, new: NewModel) -> str | None:
+def _evidence_of_fine_tuning(file: CommandFile, new: NewModel) -> str | None:
     """The sign that a command fine-tunes, in words: a chat model, or what the file says; None where
     there is none.
     """

@@ -2,17 +2,19 @@ r"""The files that set up a launch contradict each other.
 
 ## What it does
 Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
-script. It compares what is in two of them: batch, accumulation, learning rate, warm-up and precision of the
-DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
-makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes
-of a job; the class of layers that FSDP shall wrap with the model's; in the DeepSpeed file of a loop of one's own, the
-peak that its scheduler block sets (0.001 where `warmup_max_lr` is not written) with the optimizer's rate. "auto", and
-values that the shell puts in, contradict nothing.
+script. It compares what is in two of them: batch, accumulation, learning rate, warm-up and precision of the DeepSpeed
+file with those of the run, and the batch of all processes together (train_batch_size) with what the launch makes of it;
+accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes of a job; its
+blocks for FSDP, DeepSpeed and FP8 with the distributed_type and the precision that decide whether they are read, and
+several processes under `distributed_type: NO`; the class of layers that FSDP shall wrap with the model's; in the
+DeepSpeed file of a loop of one's own, the peak that its scheduler block sets (0.001 where `warmup_max_lr` is not
+written) with the optimizer's rate. "auto", and values that the shell puts in, contradict nothing.
 
 ## Why it is bad
 The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of
 one's own does not stop: DeepSpeed's optimizer takes the rate of its file, and nobody reads the rate of the command.
-FSDP stops at a class that the model has not.
+FSDP stops at a class that the model has not. A block that the distributed_type does not ask for is read by nobody: the
+run is plain DDP, and each GPU holds the whole model.
 
 ## Example
 ```bash
@@ -32,6 +34,7 @@ help; write the value that you mean there.
 
 ## References
 - transformers/integrations/deepspeed.py (`trainer_config_finalize`), accelerate/utils/dataclasses.py
+- FreedomIntelligence/CMB#10 (a block for DeepSpeed under MULTI_GPU); accelerate/commands/launch.py
 - huggingface/transformers#12021, shibing624/MedicalGPT#191, hiyouga/LLaMA-Factory#201, tatsu-lab/stanford_alpaca#58
 """
 
@@ -42,7 +45,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.compare_deepspeed_with_run import replaced_optimizer, replaced_schedule
+from truetune.checks.compare_deepspeed_with_run import (
+    does_deepspeed_replace_optimizer,
+    does_deepspeed_replace_schedule,
+)
 from truetune.checks.find_deepspeed_schedule_rate import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
@@ -68,12 +74,28 @@ OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 """What the Trainer compares: key of the DeepSpeed file, its own name"""
 REPLACED = (
-    ("scheduler", "lr_scheduler_type", replaced_schedule),
-    ("optimizer", "optim", replaced_optimizer),
+    ("scheduler", "lr_scheduler_type", does_deepspeed_replace_schedule),
+    ("optimizer", "optim", does_deepspeed_replace_optimizer),
 )
 """Block of the DeepSpeed file that wins, the Trainer's option, and whether they differ"""
 MODELS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
 HALVES = ("fp16", "bf16")
+BLOCKS_OF_MODES = (
+    ("fsdp_config", "FSDP", "use_fsdp"),
+    ("deepspeed_config", "DEEPSPEED", "use_deepspeed"),
+)
+"""Block of accelerate's configuration, the distributed_type that has it read, and the option that does too"""
+SWITCHES_OF_SEVERAL_PROCESSES = (
+    "multi_gpu",
+    "multi-gpu",
+    "use_fsdp",
+    "use_deepspeed",
+    "use_megatron_lm",
+    "tpu",
+    "cpu",
+)
+"""Options that start as many processes as are asked for, or mean another machine"""
+WHOLE_SHARDING = ("FULL_SHARD", "1")
 # Chosen to read: two fit a line of a terminal; the cases hold all of them.
 MAX_TOLD = 2
 """Contradictions that the message spells out; the cases hold all"""
@@ -94,12 +116,12 @@ class LaunchFilesContradict(CommandRule):
     what = "launches"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+    def examined_places(file: CommandFile) -> Iterator[LaunchFiles]:
         """The places that the rule looks at: the launches."""
         yield from find_launches_with_files(file)
 
     def findings(self) -> Iterator[Finding]:
-        for launch in self.places(self.subject):
+        for launch in self.examined_places(self.subject):
             contradictions = (
                 *_contradictions_with_trainer(launch),
                 *_contradictions_of_whole_batch(launch, self.subject),
@@ -125,8 +147,8 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
     if not _uses_trainer(launch):
         return
     differing = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
-    pairs = [pair for pair in differing if not _are_judged_with_settings(launch, *pair)]
-    yield from _replaced_by_deepspeed(launch)
+    pairs = [pair for pair in differing if not _are_both_judged_by_settings_rule(launch, *pair)]
+    yield from _optimizer_or_schedule_replaced_by_file(launch)
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
@@ -139,7 +161,9 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
     )
 
 
-def _are_judged_with_settings(launch: LaunchFiles, other: LocatedValue, own: LocatedValue) -> bool:
+def _are_both_judged_by_settings_rule(
+    launch: LaunchFiles, other: LocatedValue, own: LocatedValue
+) -> bool:
     """Are both values of a settings file and of the DeepSpeed file that it names itself?
 
     Those are judged by deepspeed-settings-contradict.
@@ -154,7 +178,7 @@ def _are_judged_with_settings(launch: LaunchFiles, other: LocatedValue, own: Loc
     )
 
 
-def _replaced_by_deepspeed(launch: LaunchFiles) -> Iterator[_Contradiction]:
+def _optimizer_or_schedule_replaced_by_file(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """A schedule or an optimizer of the command or the script that the DeepSpeed file replaces.
 
     Those of a settings file, or of a script that names the DeepSpeed file itself, are judged by
@@ -163,7 +187,7 @@ def _replaced_by_deepspeed(launch: LaunchFiles) -> Iterator[_Contradiction]:
     names_file_itself = launch.literal_in_script("deepspeed") is not None
     for block, option, is_replaced in REPLACED:
         other = first_set_value(launch.deepspeed, (block, "type"))
-        own = launch.option(option)
+        own = launch.script_option_value(option)
         if own is None and not names_file_itself:
             own = launch.literal_in_script(option)
         if other is None or own is None or not is_replaced(other.value, own.value):
@@ -184,7 +208,7 @@ def _differing_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, Loca
         other = first_set_value(launch.deepspeed, way) or first_set_value(
             launch.accelerate, ("deepspeed_config", *way)
         )
-        own = launch.run_value(name)
+        own = launch.effective_value_of_run(name)
         if other is not None and own is not None and _numbers_differ(other.value, own.value):
             yield other, own
 
@@ -192,7 +216,7 @@ def _differing_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, Loca
 def _differing_half_precisions(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
     """The half precision that the DeepSpeed file enables, with the other one of the run."""
     for half, other in (HALVES, HALVES[::-1]):
-        own = launch.switch(half) or launch.run_value(half)
+        own = launch.enabled_switch_option(half) or launch.effective_value_of_run(half)
         deepspeed_half = first_set_value(launch.deepspeed, (other, "enabled"))
         if (
             own is not None
@@ -213,7 +237,7 @@ def _contradictions_of_whole_batch(
     its settings first.
     """
     whole = first_set_value(launch.deepspeed, ("train_batch_size",))
-    started = _number_of_processes(launch, file)
+    started = _process_count_and_where_it_is_said(launch, file)
     if whole is None or launch.deepspeed is None or started is None:
         return
     has_trainer = _uses_trainer(launch)
@@ -249,11 +273,13 @@ def _batch_factor(
     launch: LaunchFiles, way: tuple[str, ...], name: str, has_trainer: bool
 ) -> LocatedValue | None:
     """The micro batch or the accumulation: what the Trainer's settings say of it, else the DeepSpeed file."""
-    own = launch.run_value(name) if has_trainer else None
+    own = launch.effective_value_of_run(name) if has_trainer else None
     return own or first_set_value(launch.deepspeed, way)
 
 
-def _number_of_processes(launch: LaunchFiles, file: CommandFile) -> tuple[int, LocatedValue] | None:
+def _process_count_and_where_it_is_said(
+    launch: LaunchFiles, file: CommandFile
+) -> tuple[int, LocatedValue] | None:
     """The processes of a launch on all its machines, and where they are said; None where that is not plain."""
     started = next(
         (one for one in find_launches(file) if one.command is launch.command and one.tasks == 1),
@@ -273,7 +299,7 @@ def _contradictions_of_rate_in_own_loop(launch: LaunchFiles) -> Iterator[_Contra
     optimizer never gets.
     """
     other = first_set_value(launch.deepspeed, ("optimizer", "params", "lr"))
-    own = launch.option("lr", "learning_rate")
+    own = launch.script_option_value("lr", "learning_rate")
     if other is None or own is None or launch.deepspeed is None or _uses_trainer(launch):
         return
     if not _numbers_differ(other.value, own.value) or not _leaves_optimizer_to_file(launch):
@@ -297,7 +323,7 @@ def _contradictions_of_schedule_and_optimizer(launch: LaunchFiles) -> Iterator[_
     found = peak_rate_of_schedule(settings.value) if settings is not None else None
     if found is None or settings is None or _uses_trainer(launch) or _passes_own_schedule(launch):
         return
-    own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.option(
+    own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.script_option_value(
         "lr", "learning_rate"
     )
     place = first_set_value(settings, ("scheduler", "params", found.key)) or first_set_value(
@@ -309,7 +335,9 @@ def _contradictions_of_schedule_and_optimizer(launch: LaunchFiles) -> Iterator[_
     if rate is None or not found.differs_from(rate):
         return
     yield _Contradiction(
-        found.describe(rate), found.advise(rate, Path(settings.path).name), (place, own)
+        found.describe_effect_on_rate(rate),
+        found.advise_how_rate_takes_force(rate, Path(settings.path).name),
+        (place, own),
     )
 
 
@@ -347,7 +375,7 @@ def _uses_trainer(launch: LaunchFiles) -> bool:
     tree = parse_script(launch.script)
     if tree is None:
         # Only the Trainer has an option of this name, in a command or in a file of settings.
-        return launch.run_value("per_device_train_batch_size") is not None
+        return launch.effective_value_of_run("per_device_train_batch_size") is not None
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return any(name.endswith("Trainer") for name in names)
@@ -355,7 +383,7 @@ def _uses_trainer(launch: LaunchFiles) -> bool:
 
 def _contradictions_of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """Contradictions of accelerate's configuration with its DeepSpeed file, its GPUs and the model."""
-    precision = launch.option("mixed_precision") or first_set_value(
+    precision = launch.script_option_value("mixed_precision") or first_set_value(
         launch.accelerate, ("mixed_precision",)
     )
     for half in HALVES:
@@ -369,16 +397,112 @@ def _contradictions_of_accelerate(launch: LaunchFiles) -> Iterator[_Contradictio
                     " out",
                     (precision, enabled),
                 )
+    yield from _contradictions_of_unread_blocks(launch)
+    yield from _contradictions_of_unused_processes(launch)
     yield from _contradictions_of_zero_stage(launch)
     yield from _contradictions_of_gpu_ids(launch)
     yield from _contradictions_of_accumulation(launch)
     yield from _contradictions_of_layers(launch)
 
 
+def _contradictions_of_unread_blocks(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Blocks of accelerate's configuration that its other keys leave unread."""
+    mode = first_set_value(launch.accelerate, ("distributed_type",))
+    for block, wanted, switch in BLOCKS_OF_MODES:
+        place = _place_of_block(launch, block)
+        named = _distributed_type_name(mode.value) if mode is not None else wanted
+        is_asked_for = named == wanted or launch.enabled_switch_option(switch) is not None
+        if mode is None or place is None or is_asked_for:
+            continue
+        yield _Contradiction(
+            f"accelerate's {block} is not read, because distributed_type is {named}: the run is"
+            f" {'plain DDP' if named == 'MULTI_GPU' else 'not sharded by it'}",
+            f"set distributed_type to {wanted}, or remove {block}",
+            (place, mode),
+            "warning",
+        )
+    precision = first_set_value(launch.accelerate, ("mixed_precision",))
+    fp8 = _place_of_block(launch, "fp8_config")
+    if fp8 is not None and precision is not None and precision.value != "fp8":
+        yield _Contradiction(
+            f"accelerate's fp8_config is not read, because mixed_precision is {precision.value}",
+            "set mixed_precision to fp8, or remove fp8_config",
+            (fp8, precision),
+            "warning",
+        )
+    yield from _contradictions_of_fsdp_version_2(launch)
+
+
+def _contradictions_of_unused_processes(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """Several processes in a configuration whose distributed_type starts one, and that has no unread block.
+
+    Where it has one, the same distributed_type is reported there.
+    """
+    if any(_place_of_block(launch, block) is not None for block, _, _ in BLOCKS_OF_MODES):
+        return
+    mode = first_set_value(launch.accelerate, ("distributed_type",))
+    count = first_set_value(launch.accelerate, ("num_processes",))
+    is_several = count is not None and isinstance(count.value, int) and count.value > 1
+    if (
+        mode is None
+        or _distributed_type_name(mode.value) != "NO"
+        or not is_several
+        or count is None
+    ):
+        return
+    if any(
+        launch.enabled_switch_option(switch) is not None for switch in SWITCHES_OF_SEVERAL_PROCESSES
+    ):
+        return
+    yield _Contradiction(
+        f"num_processes {count.value} does nothing: with distributed_type NO accelerate starts one process,"
+        " and the other GPUs are idle",
+        "set distributed_type to MULTI_GPU, FSDP or DEEPSPEED, or num_processes to 1",
+        (count, mode),
+        "warning",
+    )
+
+
+def _contradictions_of_fsdp_version_2(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """A strategy of FSDP's first version beside the second one, which has another key for it."""
+    version = first_set_value(launch.accelerate, ("fsdp_config", "fsdp_version"))
+    strategy = first_set_value(launch.accelerate, ("fsdp_config", "fsdp_sharding_strategy"))
+    own = first_set_value(launch.accelerate, ("fsdp_config", "fsdp_reshard_after_forward"))
+    if version is None or strategy is None or own is not None or version.value != 2:
+        return
+    if str(strategy.value).upper() in WHOLE_SHARDING:
+        return
+    yield _Contradiction(
+        f"fsdp_sharding_strategy {strategy.value} is not read: version 2 of FSDP reads"
+        " fsdp_reshard_after_forward, which is on by default",
+        "set fsdp_reshard_after_forward: false for what SHARD_GRAD_OP did, and remove the strategy",
+        (strategy, version),
+        "warning",
+    )
+
+
+def _distributed_type_name(value: object) -> str:
+    """The name of a distributed_type; YAML reads a bare `NO` as false."""
+    return "NO" if value is False else str(value).upper()
+
+
+def _place_of_block(launch: LaunchFiles, block: str) -> LocatedValue | None:
+    """Where accelerate's configuration has a block of settings; None where it has none, or an empty one."""
+    document = launch.accelerate
+    if document is None or not document.value.get(block):
+        return None
+    spot = document.position_of_key(block)
+    return LocatedValue(block, document.path, spot.line if spot is not None else 1, f"{block}: ...")
+
+
 def _contradictions_of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """Contradictions between the number of processes and the GPUs that are named for them."""
-    named = launch.option("gpu_ids") or first_set_value(launch.accelerate, ("gpu_ids",))
-    count = launch.option("num_processes") or first_set_value(launch.accelerate, ("num_processes",))
+    named = launch.script_option_value("gpu_ids") or first_set_value(
+        launch.accelerate, ("gpu_ids",)
+    )
+    count = launch.script_option_value("num_processes") or first_set_value(
+        launch.accelerate, ("num_processes",)
+    )
     machines = first_set_value(launch.accelerate, ("num_machines",))
     if named is None or count is None or str(named.value) == "all":
         return
@@ -402,7 +526,7 @@ def _contradictions_of_machines(launch: LaunchFiles, file: CommandFile) -> Itera
     """Contradictions between the machines that accelerate counts on and the nodes that the job asks
     for.
     """
-    machines = launch.option("num_machines") or first_set_value(
+    machines = launch.script_option_value("num_machines") or first_set_value(
         launch.accelerate, ("num_machines",)
     )
     nodes = node_count_of_job(file)
@@ -487,8 +611,8 @@ def _contradictions_of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """Contradictions between the layers that FSDP wraps and those that the model has."""
     named = first_set_value(
         launch.accelerate, ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap")
-    ) or launch.option("fsdp_transformer_layer_cls_to_wrap")
-    model = launch.run_value(*MODELS) or _model_loaded_by_script(launch)
+    ) or launch.script_option_value("fsdp_transformer_layer_cls_to_wrap")
+    model = launch.effective_value_of_run(*MODELS) or _model_loaded_by_script(launch)
     if named is None or model is None or not isinstance(model.value, str):
         return
     own = find_layer_class(model.value, Path(launch.command_file).parent)

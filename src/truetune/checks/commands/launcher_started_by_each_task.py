@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.find_launchers_repeated_per_task import (
     TaskLaunch,
     does_hold_launcher_directly,
-    find_task_launches,
+    find_launchers_repeated_on_one_node,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
@@ -60,12 +60,12 @@ class LauncherStartedByEachTask(CommandRule):
     what = "launchers that srun or mpirun starts more than once on a node"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[TaskLaunch]:
+    def examined_places(file: CommandFile) -> Iterator[TaskLaunch]:
         """The places that the rule looks at: the launchers that srun or mpirun starts more than once on a node."""
-        yield from find_task_launches(file)
+        yield from find_launchers_repeated_on_one_node(file)
 
     def findings(self) -> Iterator[Finding]:
-        for launch in self.places(self.subject):
+        for launch in self.examined_places(self.subject):
             if _is_judged_by_another_rule(launch, self.subject):
                 continue
             port = f"the port {launch.port}" if launch.port.isdecimal() else "the same port"
@@ -76,7 +76,7 @@ class LauncherStartedByEachTask(CommandRule):
                 _advise_one_launcher_per_node(launch),
                 cases=[
                     self.case_at(launch.line, launch.setting),
-                    self.case(launch.command, launch.command.text[:300]),
+                    self.case_of_command(launch.command, launch.command.text[:300]),
                 ],
             )
 

@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.job_gpus_and_processes import tasks_per_node
+from truetune.checks.job_gpus_and_processes import srun_tasks_per_node
 from truetune.checks.read_settings_in_launch_files import (
     find_in_folder_or_parents,
     first_set_value,
@@ -58,7 +58,7 @@ from truetune.parsing.shell_commands import (
     last_option,
     parse_digits,
 )
-from truetune.source.resolved_calls import last_name_of_called
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 
 PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 CLASSES = ("Trainer", "Fabric")
@@ -83,7 +83,7 @@ class LightningDevicesDifferFromTasks(CommandRule):
     what = "scripts of Lightning in Slurm jobs with a known number of tasks"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _LightningDevices]]:
+    def examined_places(file: CommandFile) -> Iterator[tuple[ShellCommand, _LightningDevices]]:
         """The places that the rule looks at: the scripts of Lightning in Slurm jobs with a known number of tasks."""
         if not file.requests:
             return
@@ -100,8 +100,8 @@ class LightningDevicesDifferFromTasks(CommandRule):
                 yield command, devices
 
     def findings(self) -> Iterator[Finding]:
-        for command, devices in self.places(self.subject):
-            tasks = tasks_per_node(command, self.subject)
+        for command, devices in self.examined_places(self.subject):
+            tasks = srun_tasks_per_node(command, self.subject)
             if tasks is None or tasks == devices.number:
                 continue
             started = f"{tasks} task{'s' * (tasks != 1)} on a node"
@@ -112,7 +112,7 @@ class LightningDevicesDifferFromTasks(CommandRule):
                 f"set #SBATCH --ntasks-per-node={devices.number}, and start the script by srun",
                 cases=[
                     Case(devices.text, file=devices.file, line=devices.line),
-                    self.case(command, command.text[:300]),
+                    self.case_of_command(command, command.text[:300]),
                 ],
             )
 
@@ -152,7 +152,7 @@ def _devices_of_script(command: ShellCommand, file: CommandFile) -> _LightningDe
     tree = parse_script(script)
     if tree is None or script is None or not _uses_lightning(tree):
         return None
-    found = list(_given_devices(tree))
+    found = list(_devices_given_to_trainer_calls(tree))
     if len({value for value, _ in found}) != 1:
         return None
     value, line = found[0]
@@ -171,7 +171,7 @@ def _uses_lightning(tree: ast.Module) -> bool:
     return is_imported and not names & set(OTHER_ENVIRONMENTS)
 
 
-def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
+def _devices_given_to_trainer_calls(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """The numbers that calls of the Trainer or of Fabric get as `devices`, with their lines."""
     constants = _constants_of_script(tree)
     for node in ast.walk(tree):

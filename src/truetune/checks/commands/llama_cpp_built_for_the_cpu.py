@@ -57,7 +57,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
     what = "commands that build or install llama.cpp"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ShellCommand]:
+    def examined_places(file: CommandFile) -> Iterator[ShellCommand]:
         """The places that the rule looks at: the commands that build or install llama.cpp."""
         return _generating_builds(file)
 
@@ -76,7 +76,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
             'set CMAKE_ARGS="-DGGML_CUDA=on" for the install, with --force-reinstall --no-cache-dir'
             if is_python
             else "add -DGGML_CUDA=ON to cmake -B (AMD: -DGGML_HIP=ON; on a Mac Metal is on by itself), and build again",
-            cases=[self.case(command, command.text)],
+            cases=[self.case_of_command(command, command.text)],
         )
 
 

@@ -73,7 +73,7 @@ class NcclTransportSwitchedOff(CommandRule):
     what = "variables that switch a transport of NCCL off"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at: the variables that switch a transport of NCCL off."""
         yield from find_environment_settings(file, NCCL_VARIABLES)
 
@@ -107,7 +107,7 @@ def number_of_nodes(file: CommandFile) -> int | None:
     options = [_number_of_nodes_option(command.words) for command in file.commands]
     named = [parse_digits(option) for option in options if option is not None]
     launched = [launch.machines for launch in find_launches(file)]
-    launched += [_hosts_of_mpirun(command.words) for command in file.commands]
+    launched += [_count_mpirun_hosts(command.words) for command in file.commands]
     launched += [meeting.nodes for meeting in find_node_rendezvous(file)]
     known = [count for count in (of_job, *named, *launched) if count]
     nodes = max(known, default=None)
@@ -115,7 +115,7 @@ def number_of_nodes(file: CommandFile) -> int | None:
     return None if nodes == 1 and of_job is None and None in named else nodes
 
 
-def _hosts_of_mpirun(words: tuple[str, ...]) -> int:
+def _count_mpirun_hosts(words: tuple[str, ...]) -> int:
     """The hosts that `mpirun -H a:8,b:8` names; 0 for all other commands."""
     if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "horovodrun"):
         return 0

@@ -43,7 +43,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.node_rendezvous import find_node_rendezvous
-from truetune.checks.ranks_expanded_once import RankReadOnce, find_ranks_read_once
+from truetune.checks.rank_variables_expanded_on_first_node_only import (
+    RankReadOnce,
+    find_launches_sharing_one_rank,
+)
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
 
@@ -56,27 +59,27 @@ class NodeRankReadOnce(CommandRule):
     what = "launches on several nodes"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at: the launches on several nodes."""
         yield from find_node_rendezvous(file)
-        yield from find_ranks_read_once(file)
+        yield from find_launches_sharing_one_rank(file)
 
     def findings(self) -> Iterator[Finding]:
-        for found in find_ranks_read_once(self.subject):
+        for found in find_launches_sharing_one_rank(self.subject):
             is_of_nodes = found.setting.startswith("--")
             copies = f"{found.copies} {'nodes' if is_of_nodes else 'tasks'}"
             lines = self.subject.text.splitlines()
             places = dict.fromkeys((found.line, found.command.line))
             yield self.finding(
-                f"{_describe_shared_number(found)}, so all {copies} get the same number: their ranks exist"
+                f"{_describe_why_copies_share_rank(found)}, so all {copies} get the same number: their ranks exist"
                 f" {found.copies} times, the other ranks never come, and all wait for them",
-                _advise_own_number_for_each(found),
+                _advise_own_rank_for_each_copy(found),
                 # As the file has them: quotes are what it is about.
                 cases=[self.case_at(line, lines[line - 1].strip()[:300]) for line in places],
             )
 
 
-def _describe_shared_number(found: RankReadOnce) -> str:
+def _describe_why_copies_share_rank(found: RankReadOnce) -> str:
     """What gives all copies the same number, as the beginning of a sentence."""
     if not found.variable:
         return f"srun starts the launch on every node with {found.setting} {found.value}"
@@ -86,7 +89,7 @@ def _describe_shared_number(found: RankReadOnce) -> str:
     )
 
 
-def _advise_own_number_for_each(found: RankReadOnce) -> str:
+def _advise_own_rank_for_each_copy(found: RankReadOnce) -> str:
     """The edit that gives each copy its own number."""
     if not found.setting.startswith("--"):
         return (

@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.job_gpus_and_processes import lines_of_variable_file
+from truetune.checks.job_gpus_and_processes import lines_of_env_file
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
@@ -98,7 +98,7 @@ def _interface_settings_of_env_files(file: CommandFile, nodes: int) -> Iterator[
             if option not in VARIABLE_FILES:
                 continue
             path = Path(file.path).parent / name
-            for line in lines_of_variable_file(path):
+            for line in lines_of_env_file(path):
                 found = SETS_INTERFACE.match(line)
                 if found is not None:
                     where = f"{found[0]} of {path.name}"
@@ -125,13 +125,13 @@ class NodesTalkOverALocalInterface(CommandRule):
     what = "network interfaces that are chosen for several nodes"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[LocalInterface]:
+    def examined_places(file: CommandFile) -> Iterator[LocalInterface]:
         """The places that the rule looks at: the network interfaces that are chosen for several nodes."""
         yield from _local_interface_settings(file)
 
     def findings(self) -> Iterator[Finding]:
         told = set()
-        for setting in self.places(self.subject):
+        for setting in self.examined_places(self.subject):
             names = setting.interface.split(",")
             # NCCL takes the first of several that is there; `^` leaves out what it names.
             if not all(LOCAL.fullmatch(name) for name in names) or setting.interface in told:

@@ -83,7 +83,7 @@ class NodesTrainApart(CommandRule):
     what = "launches that srun starts on several nodes or in several tasks"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ShellCommand]:
+    def examined_places(file: CommandFile) -> Iterator[ShellCommand]:
         """The places that the rule looks at: the launches that srun starts on several nodes or in several tasks."""
         for command in file.commands:
             if (
@@ -97,8 +97,8 @@ class NodesTrainApart(CommandRule):
     def findings(self) -> Iterator[Finding]:
         if "--array" in self.subject.requests:
             return
-        for command in self.places(self.subject):
-            apart = _launches_apart(self.subject, command)
+        for command in self.examined_places(self.subject):
+            apart = _launches_that_do_not_connect(self.subject, command)
             if apart is None or _has_more_processes_than_gpus(self.subject, apart):
                 continue
             runs = apart.nodes * apart.tasks
@@ -109,7 +109,7 @@ class NodesTrainApart(CommandRule):
                 f"srun starts torchrun {runs} times ({where}), and {apart.reason}: {runs} runs train apart, each on"
                 " all rows",
                 _advise_how_to_join_launches(self.subject, apart),
-                cases=[self.case(command, command.text[:300])],
+                cases=[self.case_of_command(command, command.text[:300])],
             )
 
 
@@ -117,7 +117,7 @@ def _words_between_torchrun_and_script(command: ShellCommand) -> tuple[str, ...]
     """The words of a command after torchrun, up to the script; None where it does not start
     torchrun.
     """
-    behind = (command.behind(*words) for words in TORCHRUN)
+    behind = (command.words_following(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
@@ -175,7 +175,9 @@ def _scheduler_request(file: CommandFile, *names: str) -> str | None:
     return next((file.requests[name][0] for name in names if name in file.requests), None)
 
 
-def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart | None:
+def _launches_that_do_not_connect(
+    file: CommandFile, command: ShellCommand
+) -> _LaunchesApart | None:
     """The launches of a command that do not meet, and why; None where they meet, or may."""
     options = _words_between_torchrun_and_script(command)
     nodes, tasks = _nodes_and_tasks_per_node(file, command)

@@ -68,7 +68,7 @@ class NodesWaitForThemselves(CommandRule):
     what = "launches on several nodes"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[NodeRendezvous]:
+    def examined_places(file: CommandFile) -> Iterator[NodeRendezvous]:
         """The places that the rule looks at: the launches on several nodes."""
         yield from find_node_rendezvous(file)
 
@@ -87,7 +87,7 @@ class NodesWaitForThemselves(CommandRule):
                 f"give {meeting.setting} the first node: {first}",
                 cases=[
                     *self._address_setting_cases(meeting),
-                    self.case(meeting.command, meeting.command.text),
+                    self.case_of_command(meeting.command, meeting.command.text),
                 ],
             )
 
@@ -104,7 +104,7 @@ class NodesWaitForThemselves(CommandRule):
             ],
             cases=[
                 self.case_at(line, f"{name}={value}"),
-                self.case(meeting.command, meeting.command.text[:300]),
+                self.case_of_command(meeting.command, meeting.command.text[:300]),
             ],
         )
 

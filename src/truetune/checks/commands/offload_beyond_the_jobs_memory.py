@@ -40,14 +40,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.accelerate_and_deepspeed_memory_settings import line_of_optimizer_offload
 from truetune.checks.findings import Case, Finding
-from truetune.checks.host_memory_needs import (
+from truetune.checks.host_memory_settings_of_model_loads import host_memory_limit_of_command
+from truetune.checks.minimum_host_memory_of_run import (
     BYTES_OF_STATES,
     fully_trained_model_of_launch,
-    memory_to_ask_for,
+    host_memory_gib_to_request,
 )
-from truetune.checks.host_memory_settings_of_model_loads import memory_limit
-from truetune.checks.launcher_gpu_memory_settings import line_of_optimizer_offload
 from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
@@ -68,19 +68,21 @@ class OffloadBeyondTheJobsMemory(CommandRule):
     what = "launches that put the optimizer on the CPU, in jobs with a known memory limit"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[tuple[LaunchFiles, LocatedValue, SettingBeside]]:
+    def examined_places(
+        file: CommandFile,
+    ) -> Iterator[tuple[LaunchFiles, LocatedValue, SettingBeside]]:
         """The places that the rule looks at.
 
         The launches that put the optimizer on the CPU, in jobs with a known memory limit.
         """
         for launch in find_launches_with_files(file):
-            limit = memory_limit(file, launch.command)
+            limit = host_memory_limit_of_command(file, launch.command)
             place = _optimizer_offload_setting(launch)
             if limit is not None and place is not None and _runs_on_one_node(launch, file):
                 yield launch, place, limit
 
     def findings(self) -> Iterator[Finding]:
-        for launch, place, limit in self.places(self.subject):
+        for launch, place, limit in self.examined_places(self.subject):
             model = fully_trained_model_of_launch(launch)
             if model is None or model.optimizer_states_gib <= float(limit.value):
                 continue
@@ -89,12 +91,12 @@ class OffloadBeyondTheJobsMemory(CommandRule):
                 f"the optimizer's states of {model.name} need {states_gib:,.0f} GiB of the machine's memory"
                 f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, gradients not counted), and {limit.text}"
                 f" allows {float(limit.value):,.0f}: a process is killed while they are made",
-                f"ask for {memory_to_ask_for(states_gib):,.0f}G, or keep the states on the GPUs (leave out"
+                f"ask for {host_memory_gib_to_request(states_gib):,.0f}G, or keep the states on the GPUs (leave out"
                 f" {place.text.rpartition('.')[2]}), if they fit there",
                 cases=[
                     Case(limit.text, file=limit.file, line=limit.line),
                     Case(place.text, file=place.file, line=place.line),
-                    self.case(launch.command, launch.command.text[:300]),
+                    self.case_of_command(launch.command, launch.command.text[:300]),
                 ],
             )
 
@@ -103,7 +105,7 @@ def _optimizer_offload_setting(launch: LaunchFiles) -> LocatedValue | None:
     """The setting by which a launch puts the states of the optimizer into the machine's memory;
     None where none does.
     """
-    option = launch.option("offload_optimizer_device")
+    option = launch.script_option_value("offload_optimizer_device")
     if option is not None:
         return option if option.value == "cpu" else None
     for document in (launch.deepspeed, launch.accelerate):

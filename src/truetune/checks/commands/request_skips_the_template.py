@@ -41,13 +41,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks_before_questions import (
-    question_mark_of_template,
+    mark_before_question_in_template,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.find_trained_prompt_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.own_or_published_model_names import (
-    is_surely_published_or_helper,
+    is_surely_published_or_helper_model,
 )
 from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
 from truetune.errors import TruetuneError
@@ -94,7 +94,7 @@ def _raw_prompts_in_json(command: ShellCommand, *, is_of_ollama: bool) -> Iterat
         if not isinstance(prompt, str) or (is_of_ollama and body.get("raw") is not True):
             continue
         # A hosted model, and a published base that is to continue a text, were not trained here.
-        if isinstance(model, str) and is_surely_published_or_helper(model):
+        if isinstance(model, str) and is_surely_published_or_helper_model(model):
             continue
         yield RawPrompt(command, prompt, is_of_ollama)
 
@@ -117,13 +117,13 @@ class RequestSkipsTheTemplate(CommandRule):
     what = "requests whose prompt a server takes as it is"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[RawPrompt]:
+    def examined_places(file: CommandFile) -> Iterator[RawPrompt]:
         """The places that the rule looks at: the requests whose prompt a server takes as it is."""
         yield from _raw_prompts_in(file)
 
     def findings(self) -> Iterator[Finding]:
         folder = Path(self.subject.path).resolve().parent
-        for request in self.places(self.subject):
+        for request in self.examined_places(self.subject):
             # A variable of the shell may hold a rendered prompt.
             if TURN_MARKS.search(request.prompt) or "$" in request.prompt:
                 continue
@@ -138,7 +138,7 @@ class RequestSkipsTheTemplate(CommandRule):
                 'leave "raw" out'
                 if request.is_of_ollama
                 else "send messages to /v1/chat/completions: the server then writes the template",
-                cases=[self.case(request.command, request.prompt[:80])],
+                cases=[self.case_of_command(request.command, request.prompt[:80])],
             )
 
 
@@ -150,7 +150,7 @@ def _mark_in_modelfiles(folder: Path) -> TurnMark | None:
             template = read_modelfile(path).last("template")
         except (OSError, ValueError, TruetuneError):
             continue
-        mark = question_mark_of_template(template.value) if template is not None else None
+        mark = mark_before_question_in_template(template.value) if template is not None else None
         if mark is not None:
             forms.append(TurnMark(mark, path.name))
     marks = {form.mark for form in forms}

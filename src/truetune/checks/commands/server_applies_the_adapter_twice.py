@@ -47,7 +47,7 @@ class ServerAppliesTheAdapterTwice(CommandRule):
     what = "servers of vLLM with adapters"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at: the servers of vLLM with adapters."""
         for server in find_vllm_server_commands(file):
             if adapters_by_served_name(server):
@@ -72,7 +72,7 @@ class ServerAppliesTheAdapterTwice(CommandRule):
                 " it again",
                 f"serve {model} without --enable-lora and --lora-modules, or the base with them",
                 cases=[
-                    self.case(server.command, server.command.text.strip()),
+                    self.case_of_command(server.command, server.command.text.strip()),
                     Case(
                         f"merges {merge.adapter} into {merge.folder}",
                         file=merge.file,

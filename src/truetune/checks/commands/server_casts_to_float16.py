@@ -64,12 +64,12 @@ class ServerCastsToFloat16(CommandRule):
     what = "commands that start vLLM, SGLang or TGI with a dtype"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+    def examined_places(file: CommandFile) -> Iterator[VllmServerCommand]:
         """The places that the rule looks at: the commands that start vLLM, SGLang or TGI with a dtype."""
         return (one for one in _vllm_servers(file) if last_option(one.options, "--dtype"))
 
     def findings(self) -> Iterator[Finding]:
-        for server in self.places(self.subject):
+        for server in self.examined_places(self.subject):
             dtype = last_option(server.options, "--dtype") or ""
             if dtype in HALF:
                 yield from self._findings_on_cast(server, dtype)
@@ -104,7 +104,7 @@ class ServerCastsToFloat16(CommandRule):
             f"--dtype {dtype} casts {whose} to float16: {OVERFLOW if family else MAY_OVERFLOW}",
             remedy,
             severity="warning" if family else "info",
-            cases=[self.case(server.command, f"--dtype {dtype}")],
+            cases=[self.case_of_command(server.command, f"--dtype {dtype}")],
         )
 
 
@@ -112,7 +112,7 @@ def _vllm_servers(file: CommandFile) -> Iterator[VllmServerCommand]:
     """The vLLM servers that a file starts."""
     yield from find_vllm_server_commands(file)
     for command in file.commands:
-        options = command.behind("-m", "sglang.launch_server") or command.behind(
+        options = command.words_following("-m", "sglang.launch_server") or command.words_following(
             "text-generation-launcher"
         )
         if options is not None:

@@ -49,7 +49,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.host_memory_needs import ADAPTER_FILE
+from truetune.checks.minimum_host_memory_of_run import ADAPTER_FILE
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.vllm_server_commands import (
@@ -107,7 +107,7 @@ class ServerGeneratesSlowly(CommandRule):
     what = "commands that start vLLM, SGLang, TGI or llama.cpp, and variables that make them slow"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at.
 
         The commands that start vLLM, SGLang, TGI or llama.cpp, and slow variables.
@@ -144,7 +144,7 @@ class ServerGeneratesSlowly(CommandRule):
             if one.option == name:
                 text = f"{name.removeprefix('--')}: {one.value or 'true'}"
                 return Case(text, file=one.file, line=one.line)
-        return self.case(server.command, slow.spelled)
+        return self.case_of_command(server.command, slow.spelled)
 
 
 def _settings_as_options(settings: list[ServerSetting]) -> Iterator[str]:
@@ -211,15 +211,15 @@ def _servers_with_option_readers(
     for server in servers:
         yield server, partial(_slow_vllm_options_with_adapters, file, server, len(servers) == 1)
     for command in file.commands:
-        of_sglang = command.behind("-m", SGLANG)
+        of_sglang = command.words_following("-m", SGLANG)
         if of_sglang is not None:
             yield VllmServerCommand(command, of_sglang), _slow_sglang_options
-        of_tgi = command.behind(TGI)
+        of_tgi = command.words_following(TGI)
         is_image = any(TGI_IMAGE in word for word in command.words) and "run" in command.words
         if of_tgi is not None or is_image:
             yield VllmServerCommand(command, of_tgi or command.words), _slow_tgi_options
         for program in LLAMA_CPP:
-            of_llama = command.behind(program)
+            of_llama = command.words_following(program)
             if of_llama is not None:
                 yield VllmServerCommand(command, of_llama), partial(_slow_llama_cpp_options, file)
 

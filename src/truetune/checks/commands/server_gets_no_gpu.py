@@ -78,7 +78,7 @@ class ServerGetsNoGpu(CommandRule):
     what = "containers and jobs that run a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at: the containers and jobs that run a model."""
         yield from (image for _, image, _ in _started_containers(file) if _image_wants_gpu(image))
         if file.requests:
@@ -91,7 +91,7 @@ class ServerGetsNoGpu(CommandRule):
                 + ("it stops, or runs on the CPU" if found.is_needed else "it runs on the CPU"),
                 found.fix,
                 severity="warning" if found.is_needed else "info",
-                cases=[self.case(found.command, found.command.text.strip())],
+                cases=[self.case_of_command(found.command, found.command.text.strip())],
             )
 
 
@@ -104,7 +104,11 @@ def _started_containers(file: CommandFile) -> Iterator[tuple[ShellCommand, str, 
     """The containers that a file starts, each with its image and the options before that."""
     for command in file.commands:
         options = next(
-            (words for engine in ENGINES if (words := command.behind(engine, "run")) is not None),
+            (
+                words
+                for engine in ENGINES
+                if (words := command.words_following(engine, "run")) is not None
+            ),
             None,
         )
         for number, word in enumerate(options or ()):
@@ -151,7 +155,7 @@ def _generating_commands(file: CommandFile) -> Iterator[ShellCommand]:
     """The commands of a job that start a server, or a script that generates on a GPU."""
     servers = {id(server.command) for server in find_vllm_server_commands(file)}
     for command in file.commands:
-        is_server = id(command) in servers or command.behind("-m", "sglang.launch_server")
+        is_server = id(command) in servers or command.words_following("-m", "sglang.launch_server")
         if is_server or _starts_generating_script(file, command):
             yield command
 

@@ -69,7 +69,7 @@ class ServerLeavesTheAdapterOut(CommandRule):
     what = "servers of llama.cpp and vLLM"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[object]:
+    def examined_places(file: CommandFile) -> Iterator[object]:
         """The places that the rule looks at: the servers of llama.cpp and vLLM."""
         yield from find_vllm_server_commands(file)
         yield from _llama_servers(file)
@@ -85,7 +85,7 @@ class ServerLeavesTheAdapterOut(CommandRule):
             yield self.finding(
                 f"the adapter {found.adapter} is made ready, and the server is started without it: the base answers",
                 found.remedy,
-                cases=[self.case(found.command, found.command.text.strip())],
+                cases=[self.case_of_command(found.command, found.command.text.strip())],
             )
 
 
@@ -93,7 +93,7 @@ def _llama_servers(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str,
     """The commands that start llama.cpp, with their options."""
     for command in file.commands:
         for name in LLAMA_CPP:
-            options = command.behind(name)
+            options = command.words_following(name)
             if options is not None:
                 yield command, options
 
@@ -103,7 +103,7 @@ def _llama_servers_without_adapter(file: CommandFile) -> Iterator[ServerWithoutA
     converted = [
         last_option(options, "--outfile")
         for command in file.commands
-        if (options := command.behind(CONVERTER)) is not None
+        if (options := command.words_following(CONVERTER)) is not None
     ]
     adapter = next((name for name in converted if name), None)
     servers = list(_llama_servers(file))

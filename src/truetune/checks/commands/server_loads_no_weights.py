@@ -41,7 +41,7 @@ class ServerLoadsNoWeights(CommandRule):
     what = "commands that start vLLM"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+    def examined_places(file: CommandFile) -> Iterator[VllmServerCommand]:
         """The places that the rule looks at: the commands that start vLLM."""
         return find_vllm_server_commands(file)
 
@@ -51,5 +51,5 @@ class ServerLoadsNoWeights(CommandRule):
                 yield self.finding(
                     "this server answers with random weights: --load-format dummy reads no file",
                     "remove --load-format dummy",
-                    cases=[self.case(server.command, "--load-format dummy")],
+                    cases=[self.case_of_command(server.command, "--load-format dummy")],
                 )

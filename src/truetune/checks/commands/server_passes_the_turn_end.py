@@ -46,7 +46,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks_before_questions import (
-    question_mark_of_chat_model,
+    mark_before_question_of_chat_model,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.model_folder_settings import (
 )
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
 from truetune.checks.source.evidence.turn_ends_missing_from_stop_tokens import unheeded_turn_end
-from truetune.checks.tgi_server_commands import tgi_server
+from truetune.checks.tgi_server_commands import tgi_server_started_by_command
 from truetune.checks.vllm_server_commands import find_vllm_server_commands, model_of_server
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
@@ -100,7 +100,7 @@ def _served_models(file: CommandFile) -> Iterator[tuple[ShellCommand, str]]:
         if model is not None:
             yield server.command, model
     for command in file.commands:
-        other = sglang_server(command) or tgi_server(command)
+        other = sglang_server(command) or tgi_server_started_by_command(command)
         if other is not None:
             yield command, other.model
 
@@ -112,13 +112,13 @@ class ServerPassesTheTurnEnd(CommandRule):
     what = "servers of models in folders that are here"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ServedFolder]:
+    def examined_places(file: CommandFile) -> Iterator[ServedFolder]:
         """The places that the rule looks at: the servers of models in folders that are here."""
         yield from _served_folders(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        for served in self.places(file):
+        for served in self.examined_places(file):
             folder = served.folder
             end = unheeded_turn_end(folder)
             if (
@@ -136,14 +136,14 @@ class ServerPassesTheTurnEnd(CommandRule):
                 f'write "eos_token_id": {stops} into generation_config.json of {folder.name}',
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),
-                    self.case(served.command, served.command.text.strip()),
+                    self.case_of_command(served.command, served.command.text.strip()),
                 ],
             )
 
 
 def _is_published_base(name: str) -> bool:
     """Is a name that of a published base? A base is asked to continue texts, and not in turns."""
-    if family_of_model(name) is None or question_mark_of_chat_model(name) is not None:
+    if family_of_model(name) is None or mark_before_question_of_chat_model(name) is not None:
         return False
     # Behind the family stand its release and size alone; a name of one's own is that of a fine-tune.
     return all(OF_A_BASE.fullmatch(part) for part in re.split(r"[^a-z0-9]+", name.lower())[1:])

@@ -52,10 +52,10 @@ from truetune.checks.identify_model_by_published_name import (
     base_in_only_adapter_file,
     base_of_adapter,
 )
-from truetune.checks.is_adapter_on_its_trained_base import explain_base_below
+from truetune.checks.is_adapter_on_its_trained_base import explain_other_base_below_adapter
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
-from truetune.checks.tgi_server_commands import tgi_server
+from truetune.checks.tgi_server_commands import tgi_server_started_by_command
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
@@ -91,7 +91,7 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
     what = "servers with adapters"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[_AdapterOnModel]:
+    def examined_places(file: CommandFile) -> Iterator[_AdapterOnModel]:
         """The places that the rule looks at: the servers with adapters."""
         yield from _vllm_servers_with_adapters(file)
         for command in file.commands:
@@ -104,7 +104,7 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
                 yield found
 
     def findings(self) -> Iterator[Finding]:
-        for one in self.places(self.subject):
+        for one in self.examined_places(self.subject):
             if "$" in one.model:
                 continue
             for name, folder in one.adapters.items():
@@ -114,11 +114,11 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
         self, one: _AdapterOnModel, name: str, folder: str
     ) -> Iterator[Finding]:
         """Findings on one adapter, where its own base is known and is not the model below it."""
-        known = self._trained_base(one, folder)
+        known = self._trained_base_and_file_saying_so(one, folder)
         if known is None:
             return
         trained, file = known
-        other = explain_base_below(one.model, trained, self.subject.path)
+        other = explain_other_base_below_adapter(one.model, trained, self.subject.path)
         if other is None:
             return
         yield self.finding(
@@ -126,13 +126,15 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
             f"give {trained} in place of {one.model} with this adapter",
             severity="error" if other.is_proved else "warning",
             cases=[
-                self.case(one.command, f"{one.model} with {name}={folder}"),
+                self.case_of_command(one.command, f"{one.model} with {name}={folder}"),
                 Case(f"base_model_name_or_path: {trained}", file=str(file)),
                 *other.cases,
             ],
         )
 
-    def _trained_base(self, one: _AdapterOnModel, folder: str) -> tuple[str, Path] | None:
+    def _trained_base_and_file_saying_so(
+        self, one: _AdapterOnModel, folder: str
+    ) -> tuple[str, Path] | None:
         """The base that an adapter was trained on, and the file that says so."""
         known = base_of_adapter(folder, self.subject.path)
         # One adapter and one file: there is nothing else that the file could be about.
@@ -159,7 +161,7 @@ def _sglang_server_with_adapters(command: ShellCommand) -> _AdapterOnModel | Non
 
 def _tgi_server_with_adapters(command: ShellCommand) -> _AdapterOnModel | None:
     """A server of TGI with adapters; None where a command starts none."""
-    server = tgi_server(command)
+    server = tgi_server_started_by_command(command)
     if server is None or not server.adapters:
         return None
     return _AdapterOnModel(command, server.model, server.adapters, "served on")

@@ -33,8 +33,8 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.template_marks_before_questions import (
     SAVED_TEMPLATES,
-    question_mark_of_chat_model,
-    question_mark_of_template,
+    mark_before_question_in_template,
+    mark_before_question_of_chat_model,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.find_trained_prompt_format_beside import find_trained_format_beside
@@ -57,7 +57,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
     what = "servers that are given a chat template"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, str, str]]:
+    def examined_places(file: CommandFile) -> Iterator[tuple[ShellCommand, str, str]]:
         """Commands that serve a model by a template, with the model and the template."""
         for command, options in _servers_with_options(file):
             template = last_option(options, "--chat-template", "--chat-template-file")
@@ -69,11 +69,13 @@ class ServerTemplateOfAnotherFamily(CommandRule):
                 yield command, model, template
 
     def findings(self) -> Iterator[Finding]:
-        for command, model, template in self.places(self.subject):
-            written = question_mark_of_template(_template_text_or_name(self.subject, template))
+        for command, model, template in self.examined_places(self.subject):
+            written = mark_before_question_in_template(
+                _template_text_or_name(self.subject, template)
+            )
             # `owner/model:Q4_K_M` names a file of a repository. Any model may have been tuned in ChatML.
             is_saved = template.lower() in SAVED_TEMPLATES
-            own = None if is_saved else question_mark_of_chat_model(model.partition(":")[0])
+            own = None if is_saved else mark_before_question_of_chat_model(model.partition(":")[0])
             if written is not None and own is None:
                 yield from self._findings_on_trained_template(command, model, template, written)
             if written is None or own is None or written == own:
@@ -82,7 +84,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
                 f"--chat-template {template} writes {written} before a question, and {model} is of a family that"
                 f" writes {own}",
                 "leave --chat-template out: the model's own files hold its template",
-                cases=[self.case(command, f"--chat-template {template}")],
+                cases=[self.case_of_command(command, f"--chat-template {template}")],
             )
 
     def _findings_on_trained_template(
@@ -103,7 +105,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
             f" by {trained.mark} ({trained.setting})",
             "leave --chat-template out where the weights hold the template of the training, or name that one",
             evidence=[f"the training: {trained.path}"],
-            cases=[self.case(command, f"--chat-template {template}")],
+            cases=[self.case_of_command(command, f"--chat-template {template}")],
         )
 
 
@@ -112,7 +114,7 @@ def _servers_with_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tup
     for server in find_vllm_server_commands(file):
         yield server.command, server.options
     for command in file.commands:
-        behind = (command.behind(name) for name in LLAMA_CPP)
+        behind = (command.words_following(name) for name in LLAMA_CPP)
         options = next((words for words in behind if words is not None), None)
         image = next((n for n, word in enumerate(command.words) if LLAMA_CPP_IMAGE in word), None)
         if options is None and image is not None:

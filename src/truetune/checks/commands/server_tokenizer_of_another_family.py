@@ -60,7 +60,7 @@ def _served_tokenizers(file: CommandFile) -> Iterator[ServedTokenizer]:
         if tokenizer and model:
             yield ServedTokenizer(server.command, "--tokenizer", tokenizer, model)
     for command in file.commands:
-        options = command.behind("-m", "sglang.launch_server")
+        options = command.words_following("-m", "sglang.launch_server")
         tokenizer = last_option(options, "--tokenizer-path") if options else None
         model = last_option(options, "--model-path", "--model") if options else None
         if tokenizer and model:
@@ -74,12 +74,12 @@ class ServerTokenizerOfAnotherFamily(CommandRule):
     what = "servers that are given a tokenizer"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ServedTokenizer]:
+    def examined_places(file: CommandFile) -> Iterator[ServedTokenizer]:
         """The places that the rule looks at: the servers that are given a tokenizer."""
         yield from _served_tokenizers(file)
 
     def findings(self) -> Iterator[Finding]:
-        for served in self.places(self.subject):
+        for served in self.examined_places(self.subject):
             base = _published_base_name(Path(self.subject.path).parent, served.model)
             own, given = vocabulary_group(base), vocabulary_group(served.tokenizer)
             if own is None or given is None or own == given:
@@ -89,7 +89,7 @@ class ServerTokenizerOfAnotherFamily(CommandRule):
                 f"{served.option} {served.tokenizer} has the vocabulary of {given}, the model {whose} that of {own}:"
                 " ids mean other text to it",
                 f"leave {served.option} out: the tokenizer lies beside the weights",
-                cases=[self.case(served.command, f"{served.option} {served.tokenizer}")],
+                cases=[self.case_of_command(served.command, f"{served.option} {served.tokenizer}")],
             )
 
 

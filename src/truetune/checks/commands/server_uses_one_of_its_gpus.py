@@ -44,7 +44,7 @@ from truetune.checks.job_gpus_and_processes import (
     GpuCount,
     gpus_given_to_container,
     gpus_requested_by_job,
-    tasks_per_node,
+    srun_tasks_per_node,
     visible_gpus_of_command,
 )
 from truetune.checks.rule import CommandRule
@@ -98,7 +98,7 @@ class ServerUsesOneOfItsGpus(CommandRule):
     what = "vLLM servers with a known number of GPUs"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ServerGpus]:
+    def examined_places(file: CommandFile) -> Iterator[ServerGpus]:
         """The places that the rule looks at: the vLLM servers with a known number of GPUs."""
         yield from _servers_with_gpus(file)
 
@@ -115,7 +115,7 @@ class ServerUsesOneOfItsGpus(CommandRule):
             f" --tensor-parallel-size {shown.gpus} where it does not; or give it one GPU",
             cases=[
                 self.case_at(shown.line, shown.text),
-                self.case(shown.server.command, shown.server.command.text.strip()[:300]),
+                self.case_of_command(shown.server.command, shown.server.command.text.strip()[:300]),
             ],
         )
 
@@ -139,7 +139,11 @@ def _gpus_of_lone_task(file: CommandFile, server: VllmServerCommand) -> GpuCount
     before = command.words[: len(command.words) - len(server.options)]
     has_own = any(last_option(before, option) is not None for option in GPUS_OF_STEP)
     # A variable that is set for the command, and not to plain numbers: `CUDA_VISIBLE_DEVICES=$i`.
-    if has_own or "CUDA_VISIBLE_DEVICES" in command.variables or tasks_per_node(command, file) != 1:
+    if (
+        has_own
+        or "CUDA_VISIBLE_DEVICES" in command.variables
+        or srun_tasks_per_node(command, file) != 1
+    ):
         return None
     return gpus_requested_by_job(file)
 

@@ -49,7 +49,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.find_unread_sharding_files import UnreadFile, find_unread_sharding_file
+from truetune.checks.find_unread_deepspeed_and_fsdp_settings import (
+    UnreadFile,
+    find_unread_sharding_file,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.parsing.input_limits import SETTINGS as SCRIPT_LIMIT
@@ -72,7 +75,7 @@ class ShardingFileNotRead(CommandRule):
     what = "launches of a training on several processes"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ShellCommand]:
+    def examined_places(file: CommandFile) -> Iterator[ShellCommand]:
         """The places that the rule looks at: the launches of a training on several processes."""
         for command in file.commands:
             if _is_plain_multi_process_launch(command) and _trains_in_folder(
@@ -82,11 +85,11 @@ class ShardingFileNotRead(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         folder = Path(self.subject.path).parent
-        command = next(iter(self.places(self.subject)), None)
+        command = next(iter(self.examined_places(self.subject)), None)
         unread = find_unread_sharding_file(folder) if command is not None else None
         if command is None or unread is None:
             return
-        is_accelerate = command.behind("accelerate", "launch") is not None
+        is_accelerate = command.words_following("accelerate", "launch") is not None
         may_have_defaults = is_accelerate and last_option(command.words, "--config-file") is None
         is_by_log = bool(unread.plain_mode or unread.has_no_defaults)
         may_be_default = may_have_defaults and not is_by_log
@@ -95,7 +98,7 @@ class ShardingFileNotRead(CommandRule):
         name = unread.file.path.name
         yield self.finding(
             f"{name} ({unread.file.what}) is not in use: {_why_unread(unread)}. The run is plain DDP"
-            f"{_log_that_says_so(unread)}: each GPU holds all weights, gradients and optimizer states",
+            f"{_evidence_log_in_brackets(unread)}: each GPU holds all weights, gradients and optimizer states",
             _remedy_for_unread_file(unread, is_accelerate),
             severity="warning" if is_meant and not may_be_default else "info",
             evidence=[UNLESS_BY_DEFAULT] if may_be_default else [],
@@ -105,7 +108,7 @@ class ShardingFileNotRead(CommandRule):
                     file=str(unread.file.path),
                     line=1,
                 ),
-                self.case(command, command.text[:300]),
+                self.case_of_command(command, command.text[:300]),
             ],
         )
 
@@ -120,7 +123,7 @@ def _why_unread(unread: UnreadFile) -> str:
     )
 
 
-def _log_that_says_so(unread: UnreadFile) -> str:
+def _evidence_log_in_brackets(unread: UnreadFile) -> str:
     """The log that says so, in brackets; empty without one."""
     return f" ({unread.plain_mode}: DistributedType.MULTI_GPU)" if unread.plain_mode else ""
 
@@ -141,7 +144,7 @@ def _remedy_for_unread_file(unread: UnreadFile, is_accelerate: bool) -> str:
 
 def _is_plain_multi_process_launch(command: ShellCommand) -> bool:
     """Does a command start several processes, all of whose files are plain names?"""
-    if not any(command.behind(*words) is not None for words in LAUNCHERS):
+    if not any(command.words_following(*words) is not None for words in LAUNCHERS):
         return False
     processes = last_option(command.words, *PROCESS_OPTIONS)
     return processes != "1" and not any("@" in word for word in command.words)

@@ -42,8 +42,8 @@ from pathlib import Path
 from truetune.checks.commands.evidence.models_used_by_commands import (
     ABOUT_THE_BASE,
     ModelUse,
+    model_uses_without_adapter,
     output_paths,
-    uses_without_adapter,
 )
 from truetune.checks.find_merge_quantize_export_commands import (
     MODEL_OPTIONS,
@@ -54,7 +54,10 @@ from truetune.checks.find_what_scripts_train_and_where import canonical_folder_n
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import SETS_A_VARIABLE, CommandFile, ShellCommand, last_option
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    read_project_text_cached,
+    scripts_commands_and_readmes_around,
+)
 
 VARIABLE = re.compile(r"\$\{?(\w+)")
 UNKNOWN_PATH = re.compile(r"(?:--?[\w-]+=|\w+=)?\$\{?\w+[^/]*")
@@ -102,13 +105,13 @@ class StepTakesTheUnmergedModel(CommandRule):
     what = "commands that make a model of another one"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[MakingStep]:
+    def examined_places(file: CommandFile) -> Iterator[MakingStep]:
         """The places that the rule looks at: the commands that make a model of another one."""
         yield from model_making_steps(file.commands, Path(file.path).parent)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        for step in self.places(file):
+        for step in self.examined_places(file):
             if not _has_plain_paths(file, step) or _is_output_named_elsewhere(file, step):
                 continue
             asked = next(_later_uses_of_input(file, step), None)
@@ -119,8 +122,8 @@ class StepTakesTheUnmergedModel(CommandRule):
                 f" this command takes {asked.model} itself: {asked.result} the model before that step",
                 f"give it {step.output} in place of {asked.model}",
                 cases=[
-                    self.case(asked.command, asked.text),
-                    self.case(step.command, step.command.text.strip()),
+                    self.case_of_command(asked.command, asked.text),
+                    self.case_of_command(step.command, step.command.text.strip()),
                 ],
             )
             return
@@ -128,7 +131,7 @@ class StepTakesTheUnmergedModel(CommandRule):
 
 def _later_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[ModelUse]:
     """The later commands that use what a step began with, and don't say that the base is meant."""
-    for asked in (*uses_without_adapter(file), *_script_uses_of_input(file, step)):
+    for asked in (*model_uses_without_adapter(file), *_script_uses_of_input(file, step)):
         is_later = asked.command.line > step.command.line
         results = " ".join(output_paths(asked.command))
         is_meant = ABOUT_THE_BASE.search(results) is not None
@@ -146,7 +149,7 @@ def _script_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[Model
     """
     for command in file.commands:
         is_user = any(ASKING_SCRIPT.search(word) for word in command.words) or any(
-            command.behind(*words) is not None for words in SERVERS
+            command.words_following(*words) is not None for words in SERVERS
         )
         has_adapter = any(ADAPTER_OPTION.match(word) for word in command.words)
         given = last_option(command.words, *MODEL_OPTIONS, "-m", "--model-id")
@@ -188,7 +191,9 @@ def _is_output_named_elsewhere(file: CommandFile, step: MakingStep) -> bool:
     # A second variable of the folder may reach a program by its environment.
     if len(names) > 1:
         return True
-    return any(one in text for text in _project_texts(file, step) for one in spellings)
+    return any(
+        one in text for text in _texts_of_other_project_files(file, step) for one in spellings
+    )
 
 
 def _variable_assignments(file: CommandFile) -> Iterator[tuple[str, str]]:
@@ -202,7 +207,7 @@ def _variable_assignments(file: CommandFile) -> Iterator[tuple[str, str]]:
             yield match[1], value
 
 
-def _project_texts(file: CommandFile, step: MakingStep) -> Iterator[str]:
+def _texts_of_other_project_files(file: CommandFile, step: MakingStep) -> Iterator[str]:
     """The texts of the other files of the project that may name a folder."""
     # The script and the settings of the step name its output themselves.
     folder = Path(file.path).absolute().parent
@@ -219,7 +224,7 @@ def _project_files(path: Path) -> Iterator[Path]:
     )
     around = (
         one
-        for one in files_around(path)
+        for one in scripts_commands_and_readmes_around(path)
         if one.suffix in PROJECT_SUFFIXES or one.name.startswith(PROJECT_NAMES)
     )
     yield from dict.fromkeys([*beside, *around])

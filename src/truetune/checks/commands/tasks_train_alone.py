@@ -70,12 +70,12 @@ class TasksTrainAlone(CommandRule):
     what = "trainings that are started in several tasks without a launcher"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[LoneTrainings]:
+    def examined_places(file: CommandFile) -> Iterator[LoneTrainings]:
         """The places that the rule looks at: the trainings that are started in several tasks without a launcher."""
         yield from find_lone_trainings(file)
 
     def findings(self) -> Iterator[Finding]:
-        for found in self.places(self.subject):
+        for found in self.examined_places(self.subject):
             yield self.finding(
                 f"{found.starter} starts {found.script} {found.times} times ({found.setting}), and nothing sets RANK,"
                 f" LOCAL_RANK and WORLD_SIZE: {found.times} trainings run that know nothing of each other, each on all"
@@ -85,7 +85,7 @@ class TasksTrainAlone(CommandRule):
                 severity="error" if found.is_meant_for_several else "warning",
                 cases=[
                     self.case_at(found.line, found.setting),
-                    self.case(found.command, found.command.text[:300]),
+                    self.case_of_command(found.command, found.command.text[:300]),
                 ],
             )
 

@@ -56,21 +56,21 @@ class VllmAdaptersNotSwitchedOn(CommandRule):
     what = "vLLM servers with adapters"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+    def examined_places(file: CommandFile) -> Iterator[VllmServerCommand]:
         """The places that the rule looks at: the vLLM servers with adapters."""
         for server in find_vllm_server_commands(file):
             if last_option(server.options, "--lora-modules") is not None:
                 yield server
 
     def findings(self) -> Iterator[Finding]:
-        for server in self.places(self.subject):
+        for server in self.examined_places(self.subject):
             if _may_enable_adapters(server.options):
                 yield from self._findings_on_oversized_rank(server)
                 continue
             yield self.finding(
                 "--lora-modules is given without --enable-lora: the server has no place for an adapter",
                 "add --enable-lora, and --max-lora-rank where the adapter's r is above 16",
-                cases=[self.case(server.command, "--lora-modules")],
+                cases=[self.case_of_command(server.command, "--lora-modules")],
             )
 
     def _findings_on_oversized_rank(self, server: VllmServerCommand) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ class VllmAdaptersNotSwitchedOn(CommandRule):
                 yield self.finding(
                     f"the adapter {name} has rank {rank}, and the server takes {allowed} at most: it refuses it",
                     f"set --max-lora-rank {_smallest_max_rank_for(rank)}",
-                    cases=[self.case(server.command, f"{name}={place}")],
+                    cases=[self.case_of_command(server.command, f"{name}={place}")],
                 )
 
 

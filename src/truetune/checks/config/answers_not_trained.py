@@ -42,7 +42,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
 
@@ -64,17 +64,19 @@ class AnswersNotTrained(ConfigRule):
             return lacking
         return (
             None
-            if self._data_sets_with_roles()
+            if self._numbers_of_data_sets_naming_roles()
             else Unmet("it is about roles_to_train, which no data set has")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many data sets with roles to train hold no answer."""
-        return count_measurement(
-            "data sets whose roles_to_train hold no answer", 0, len(self._data_sets_with_roles())
+        return make_count_measurement(
+            "data sets whose roles_to_train hold no answer",
+            0,
+            len(self._numbers_of_data_sets_naming_roles()),
         )
 
-    def _data_sets_with_roles(self) -> list[int]:
+    def _numbers_of_data_sets_naming_roles(self) -> list[int]:
         """The numbers of the data sets that name the roles to train."""
         return [
             index

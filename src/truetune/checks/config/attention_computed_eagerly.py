@@ -75,7 +75,7 @@ class AttentionComputedEagerly(ConfigRule):
     stability = "preview"
     reads = (FIELD, "max_length")
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What was measured: the attention that is chosen."""
         chosen = self.subject.spec.training.attn_implementation
         return (

@@ -3,7 +3,8 @@
 ## What it does
 Reads the first local rows that settings of TRL name: a file, or the options of `trl dpo` and its like. It speaks where
 the texts of all rows are plain strings without any mark of a turn, and the model is a chat model by its name (instruct,
-chat, it). Silent where a script shapes the rows, and where the scripts beside ask the model in plain text. Where the
+chat, it). Silent where a script shapes the rows, and where the scripts beside ask the model in plain text. Of
+OpenRLHF's commands it speaks where neither `--apply_chat_template` nor `--input_template` is given. Where the
 tokenizer is on this machine, `plain-string-pair-skips-template` judges the rows by its template.
 
 ## Why it is bad
@@ -49,13 +50,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.columns_and_age_of_training_files import local_training_sources
+from truetune.checks.config.evidence.columns_and_age_of_training_files import (
+    local_data_files,
+    local_training_sources,
+)
 from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.chat_model_and_turn_mark_patterns import (
     CHAT_MODEL_NAME,
@@ -63,7 +67,7 @@ from truetune.checks.source.evidence.chat_model_and_turn_mark_patterns import (
 )
 from truetune.checks.source.evidence.prompt_forms import (
     asks_model_and_trains_none,
-    first_line_asking_in_turns,
+    first_line_asking_model_in_chat_turns,
     project_scripts_around,
     trains_a_model,
 )
@@ -71,6 +75,7 @@ from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
+from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_named_as_format
 
 MAX_ROWS = 200
@@ -81,6 +86,8 @@ ANSWERED = (
     ("prompt", "completion"),
 )
 """The columns of strings that TRL's trainers join as they are"""
+TEMPLATES_OF_OPENRLHF = ("apply_chat_template", "input_template")
+"""Options with which OpenRLHF writes marks of turns"""
 ASKED_ALONE = ("grpo", "rloo")
 """Methods that read a prompt and make the answer themselves"""
 
@@ -99,7 +106,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     code = "CFG080"
     symptoms = ("garbage-output", "dpo-without-effect", "good-here-bad-there")
     severity = "warning"
-    stacks = ("trl",)
+    stacks = ("trl", "openrlhf")
 
     def unmet(self) -> Unmet | None:
         """Why the rule can't judge this run; None if it can.
@@ -111,22 +118,34 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         config = self.subject
         if not CHAT_MODEL_NAME.search(config.spec.model or ""):
             return Unmet("it is about models whose name says that they chat (instruct, chat, it)")
+        if config.stack == "openrlhf":
+            # A template that the shell puts in, as `$'User: {}'`, is one too.
+            if any(config.raw.get(key) not in (None, False, "") for key in TEMPLATES_OF_OPENRLHF):
+                return Unmet("it is about commands that name no template")
+            if config.own_keys:
+                return Unmet("a variable of the command may name a template")
+            return None if self._count_plain_rows().rows else NO_ROWS
         if has_local_tokenizer(config):
             return Unmet("the tokenizer is here, and the rows are judged by its template")
         if self._may_script_read_settings():
             return Unmet("a script reads the settings, and may shape the rows")
         return None if self._count_plain_rows().rows else NO_ROWS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many of the first rows are plain strings without a turn."""
         found = self._count_plain_rows()
-        return count_measurement("rows of plain strings without a turn", found.plain, found.rows)
+        return make_count_measurement(
+            "rows of plain strings without a turn", found.plain, found.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
         config, found = self.subject, self._count_plain_rows()
         if found.first is None or found.plain < found.rows or self._scripts_ask_without_template():
+            return
+        if config.stack == "openrlhf":
+            yield self._finding_on_openrlhf(found)
             return
         what = "preference pairs" if "chosen" in found.columns else "rows"
         columns = ", ".join(found.columns)
@@ -136,7 +155,24 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             f" ({columns})",
             f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL applies"
             " the template to those alone, also where its log says `Applying chat template`",
-            cases=[*cases, *self._first_question_by_template()],
+            cases=[*cases, *self._first_case_asking_with_template()],
+            count=found.plain,
+            total=found.rows,
+        )
+
+    def _finding_on_openrlhf(self, found: _PlainRows) -> Finding:
+        """The finding on a command of OpenRLHF that hands the rows on as they are."""
+        config = self.subject
+        column = found.columns[0] if found.columns else ""
+        return self.finding(
+            f"{config.spec.model} is a chat model, and no --apply_chat_template is given: OpenRLHF hands the strings of"
+            f" {column} to it without any mark of a turn",
+            "add --apply_chat_template, which makes a string the turn of a user; or --input_template with the model's"
+            " own marks",
+            cases=[
+                setting_case(config, config.spec.model or "", "pretrain", "model"),
+                *([found.first] if found.first else []),
+            ],
             count=found.plain,
             total=found.rows,
         )
@@ -150,12 +186,14 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             return not config.read_by.startswith(("trl ", "--trainer trl"))
         return any(trains_a_model(script) for script in project_scripts_around(Path(config.path)))
 
-    def _first_question_by_template(self) -> Iterator[Case]:
+    def _first_case_asking_with_template(self) -> Iterator[Case]:
         """The first place at which a script beside asks the model by the chat template; nothing
         without one.
         """
         for script in project_scripts_around(Path(self.subject.path)):
-            place = None if trains_a_model(script) else first_line_asking_in_turns(script)
+            place = (
+                None if trains_a_model(script) else first_line_asking_model_in_chat_turns(script)
+            )
             if place is not None:
                 yield Case(place[1], file=script.path, line=place[0])
                 return
@@ -167,7 +205,9 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             for one in project_scripts_around(Path(self.subject.path))
             if asks_model_and_trains_none(one)
         ]
-        return bool(asking) and all(first_line_asking_in_turns(one) is None for one in asking)
+        return bool(asking) and all(
+            first_line_asking_model_in_chat_turns(one) is None for one in asking
+        )
 
     def _count_plain_rows(self) -> _PlainRows:
         """How many of the first rows are plain strings."""
@@ -176,7 +216,10 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         first: Case | None = None
         is_asked_alone = self.subject.spec.training.method in ASKED_ALONE
         for path, line, row in self._first_rows():
-            names = _columns_read_by_trl(row, is_asked_alone)
+            if self.subject.stack == "openrlhf":
+                names = _columns_read_by_openrlhf(self.subject, row)
+            else:
+                names = _columns_read_by_trl(row, is_asked_alone)
             rows += bool(names)
             texts = [row[name] for name in names]
             if not texts or not _are_strings_without_turn_marks(texts):
@@ -188,7 +231,8 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
 
     def _first_rows(self) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         """The first rows of each file, with their places."""
-        for source in local_training_sources(self.subject):
+        named = [one for name in self.subject.row_files for one in local_data_files(name)]
+        for source in local_training_sources(self.subject) or named:
             yield from _first_rows_of_source(source)
 
 
@@ -201,6 +245,12 @@ def _first_rows_of_source(source: DataFile) -> Iterator[tuple[str, int, Mapping[
                     yield str(source.path), record.line, record.row
     except (DataError, *UNREADABLE):
         return
+
+
+def _columns_read_by_openrlhf(config: Config, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The column of prompts that OpenRLHF reads of a row; none where it has none."""
+    column = config.raw.get("input_key") or "input"
+    return (column,) if isinstance(column, str) and column in row else ()
 
 
 def _columns_read_by_trl(row: Mapping[str, Any], is_asked_alone: bool) -> tuple[str, ...]:

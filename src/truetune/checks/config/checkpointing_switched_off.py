@@ -68,7 +68,7 @@ class CheckpointingSwitchedOff(ConfigRule):
     stability = "preview"
     reads = ("training.gradient_checkpointing", "max_length")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: that checkpointing is not switched off where it is on by default."""
         return "gradient checkpointing is not switched off where it is on by default"
 

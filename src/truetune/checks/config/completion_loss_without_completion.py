@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.columns_and_age_of_training_files import training_columns
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -75,9 +75,9 @@ class CompletionLossWithoutCompletion(ConfigRule):
             return lacking
         return None if training_columns(self.subject) else NO_ROWS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the columns of the rows."""
-        return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
+        return f"{self.describe_compared_settings()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -91,7 +91,7 @@ class CompletionLossWithoutCompletion(ConfigRule):
             yield self.finding(
                 f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so"
                 " all is learned",
-                _setting_in_its_place(config),
+                _replacement_setting(config),
                 cases=[
                     setting_case(config, True, "training.completion_only_loss"),
                     Case(f"columns: {format_name_list(sorted(there))}"),
@@ -99,9 +99,9 @@ class CompletionLossWithoutCompletion(ConfigRule):
             )
 
 
-def _setting_in_its_place(config: Config) -> str:
+def _replacement_setting(config: Config) -> str:
     """What to set in its place, by what the release that is asked for knows."""
     split = "split the rows into prompt and completion"
-    if config.pins.before("trl", ASSISTANT_LOSS_SINCE):
+    if config.pins.is_release_surely_before("trl", ASSISTANT_LOSS_SINCE):
         return f"{split} (assistant_only_loss, for chats as they are, comes with TRL 0.19)"
     return f"set assistant_only_loss: true, or {split}"

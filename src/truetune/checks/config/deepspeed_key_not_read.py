@@ -4,7 +4,8 @@
 Looks in the DeepSpeed settings of a run for keys that are known to belong into a block (`zero_optimization`, `fp16`,
 `activation_checkpointing`) and are at the top level, where DeepSpeed ignores what it doesn't know. It also fires on an
 `activation_checkpointing` block where the run itself has no gradient checkpointing: models of transformers never call
-DeepSpeed's.
+DeepSpeed's. And on an offload that the stage of ZeRO does not have: parameters are offloaded by stage 3 alone, the
+optimizer by stage 1 and more; a file without a `stage` has stage 0.
 
 ## Why it is bad
 No error says so, and the default is in force: `stage3_gather_16bit_weights_on_model_save` at the top level leaves the
@@ -38,7 +39,7 @@ The setting is then in force for the first time: an offload makes steps slower, 
 
 ## References
 - ymcui/Chinese-LLaMA-Alpaca-2#141
-- https://www.deepspeed.ai/docs/config-json/
+- https://www.deepspeed.ai/docs/config-json/; DeepSpeed, deepspeed/runtime/zero/config.py and precision_config.py
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from truetune.checks.config.evidence.deepspeed_settings_of_run import (
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.memory.write_remedies_as_stack_settings import setting_lines_of_changes
 
 KEYS_OF_BLOCKS: Mapping[str, frozenset[str]] = {
     "zero_optimization": frozenset(
@@ -61,11 +63,17 @@ KEYS_OF_BLOCKS: Mapping[str, frozenset[str]] = {
             "sub_group_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold",
             "stage3_max_live_parameters", "stage3_max_reuse_distance", "zero_hpz_partition_size",
             "stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save",
-            "zero_quantized_weights", "zero_quantized_gradients",
+            "zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
+            "stage3_model_persistence_threshold", "stage3_module_granularity_threshold", "ignore_unused_parameters",
+            "load_from_fp32_weights", "memory_efficient_linear", "mics_shard_size",
+            "mics_hierarchical_params_gather", "cpu_offload", "cpu_offload_param", "cpu_offload_use_pin_memory",
         )
     ),
     "fp16": frozenset(
-        ("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale", "auto_cast")
+        (
+            "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis",
+            "min_loss_scale", "auto_cast",
+        )
     ),
     "activation_checkpointing": frozenset(
         (
@@ -74,7 +82,10 @@ KEYS_OF_BLOCKS: Mapping[str, frozenset[str]] = {
         )
     ),
 }  # fmt: skip
-"""Block -> keys that DeepSpeed's page of settings has in it, and nowhere else"""
+"""Block -> keys that DeepSpeed's page and source have in it, and nowhere else"""
+FIRST_STAGE_OF_OFFLOAD = {"offload_param": 3, "offload_optimizer": 1}
+"""Block of zero_optimization -> the stage of ZeRO from which it is read"""
+OFFLOAD_DEVICES = ("cpu", "nvme")
 OWN_CHECKPOINTING = ("partition_activations", "cpu_checkpointing", "number_checkpoints")
 """Keys by which a block asks for checkpointing of DeepSpeed's own"""
 
@@ -90,7 +101,7 @@ class DeepspeedKeyNotRead(ConfigRule):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many keys are at the top level."""
         settings = deepspeed_settings_of_run(self.subject)
         count = 0 if settings is None else len(settings.value)
@@ -101,19 +112,38 @@ class DeepspeedKeyNotRead(ConfigRule):
         if settings is None:
             return
         for block, keys in KEYS_OF_BLOCKS.items():
-            yield from self._findings_on_keys(settings, block, keys)
+            yield from self._findings_on_keys_outside_their_block(settings, block, keys)
         yield from self._findings_on_unused_checkpointing(settings)
+        yield from self._findings_on_offload_of_other_stage(settings)
 
-    def _findings_on_keys(
+    def _findings_on_offload_of_other_stage(self, settings: DeepspeedSettings) -> Iterator[Finding]:
+        """Findings on an offload that the stage of ZeRO does not read."""
+        stage = settings.get("zero_optimization", "stage") or 0
+        for block, first in FIRST_STAGE_OF_OFFLOAD.items():
+            device = settings.get("zero_optimization", block, "device")
+            if device not in OFFLOAD_DEVICES or not isinstance(stage, int) or stage >= first:
+                continue
+            yield self.finding(
+                f"{block} of {settings.name} offloads nothing: ZeRO reads it from stage {first} on, and the stage is"
+                f" {stage}",
+                f"set stage to {first}, or take {block} out",
+                cases=[
+                    settings.case("zero_optimization", block, "device"),
+                    settings.case("zero_optimization", "stage"),
+                ],
+            )
+
+    def _findings_on_keys_outside_their_block(
         self, settings: DeepspeedSettings, block: str, keys: frozenset[str]
     ) -> Iterator[Finding]:
         """The finding on keys of a block that are at the top level."""
         misplaced = [key for key in settings.value if key in keys]
         if misplaced:
+            they, are, them = ("it", "is", "it") if len(misplaced) == 1 else ("they", "are", "them")
             yield self.finding(
                 f"{settings.name} has {', '.join(misplaced)} at its top level, where DeepSpeed"
-                f" doesn't look for it: it is read inside of {block} alone",
-                f"move it into the block {block}",
+                f" doesn't look for {them}: {they} {are} read inside of {block} alone",
+                f"move {them} into the block {block}",
                 cases=[settings.case(key) for key in misplaced],
             )
 
@@ -124,9 +154,10 @@ class DeepspeedKeyNotRead(ConfigRule):
             return
         if self.subject.spec.training.gradient_checkpointing is not False:
             return
+        (line,) = setting_lines_of_changes(self.subject.stack, {"checkpointing": True})
         yield self.finding(
             f"the activation_checkpointing block of {settings.name} does nothing: models of transformers"
             " never call DeepSpeed's checkpointing, and the run's own is off",
-            "set gradient_checkpointing: true in the run's settings, and take the block out",
+            f"set {line} in the run's settings, and take the block out",
             cases=[settings.case("activation_checkpointing")],
         )

@@ -3,7 +3,8 @@
 ## What it does
 Reads the DeepSpeed settings that the run names (a file, or a table in place) beside the run's own: the schedule, the
 optimizer with its learning rate, betas, epsilon and weight decay, the clipping, the warm-up, the steps, and the
-precision. Only what both write is compared: "auto" takes the run's value. Batch sizes are judged by
+precision. Only what both write is compared: "auto" takes the run's value. A file without `gradient_clipping` is named
+too: DeepSpeed clips nothing then, whatever `max_grad_norm` is. Batch sizes are judged by
 `deepspeed-batch-size-contradicts`, the peak of a schedule by `schedule-replaces-the-rate`.
 
 ## Why it is bad
@@ -42,18 +43,20 @@ the Trainer's, too: DeepSpeed asks for `zero_force_ds_cpu_optimizer: false`.
 
 ## References
 - hiyouga/LlamaFactory#394, axolotl-ai-cloud/axolotl#909, modelscope/ms-swift#491
+- axolotl-ai-cloud/axolotl#1381 (no gradient_clipping in the file)
 - transformers/integrations/deepspeed.py (`fill_match`, `deepspeed_optim_sched`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from truetune.checks.compare_deepspeed_with_run import (
     COURSES,
-    replaced_optimizer,
-    replaced_schedule,
+    does_deepspeed_replace_optimizer,
+    does_deepspeed_replace_schedule,
 )
 from truetune.checks.config.evidence.deepspeed_settings_of_run import (
     AUTO,
@@ -105,7 +108,7 @@ class DeepspeedSettingsContradict(ConfigRule):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That no setting is named in two ways."""
         return "DeepSpeed's settings name no other schedule, optimizer, precision or value"
 
@@ -113,15 +116,16 @@ class DeepspeedSettingsContradict(ConfigRule):
         settings = deepspeed_settings_of_run(self.subject)
         if settings is None:
             return
-        yield from self._findings_on_schedule(settings)
-        yield from self._findings_on_optimizer(settings)
+        yield from self._findings_on_replaced_schedule(settings)
+        yield from self._findings_on_replaced_optimizer(settings)
+        yield from self._findings_on_missing_clipping(settings)
         yield from self._findings_on_values_that_stop_the_run(settings)
 
-    def _findings_on_schedule(self, settings: DeepspeedSettings) -> Iterator[Finding]:
+    def _findings_on_replaced_schedule(self, settings: DeepspeedSettings) -> Iterator[Finding]:
         """Findings on a schedule that replaces the one that the run names."""
         own = settings.get("scheduler", "type")
         wanted = _written_value(self.subject, "lr_scheduler_type")
-        if not replaced_schedule(own, wanted):
+        if not does_deepspeed_replace_schedule(own, wanted):
             return
         yield self.finding(
             f"the learning rate follows {own} of {settings.name}, and not the schedule {wanted}:"
@@ -133,11 +137,11 @@ class DeepspeedSettingsContradict(ConfigRule):
             ],
         )
 
-    def _findings_on_optimizer(self, settings: DeepspeedSettings) -> Iterator[Finding]:
+    def _findings_on_replaced_optimizer(self, settings: DeepspeedSettings) -> Iterator[Finding]:
         """Findings on an optimizer that replaces the one that the run names."""
         own = settings.get("optimizer", "type")
         wanted = _written_value(self.subject, "optim")
-        if not replaced_optimizer(own, wanted):
+        if not does_deepspeed_replace_optimizer(own, wanted):
             return
         yield self.finding(
             f"the weights are trained by {own} of {settings.name}, and not by {wanted}",
@@ -145,6 +149,21 @@ class DeepspeedSettingsContradict(ConfigRule):
             cases=[
                 settings.case("optimizer", "type"),
                 _case_of_run(self.subject, "optim", wanted),
+            ],
+        )
+
+    def _findings_on_missing_clipping(self, settings: DeepspeedSettings) -> Iterator[Finding]:
+        """The finding on gradients that DeepSpeed does not clip, because its settings do not say it."""
+        wanted = _written_value(self.subject, "max_grad_norm")
+        if settings.value.get("gradient_clipping") is not None or not _as_number(wanted):
+            return
+        yield self.finding(
+            f"gradients are not clipped: {settings.name} has no gradient_clipping, through which alone"
+            f" max_grad_norm {wanted} reaches DeepSpeed",
+            f'add "gradient_clipping": "auto" to {settings.name}',
+            cases=[
+                _case_of_run(self.subject, "max_grad_norm", wanted),
+                replace(settings.case("gradient_clipping"), text="gradient_clipping: not set"),
             ],
         )
 
@@ -189,14 +208,14 @@ def _differing_numbers(config: Config, settings: DeepspeedSettings) -> Iterator[
         # Below 1, and without a limit of steps, the run's number is no number of steps.
         if way[-1].endswith("num_steps") and not (_as_number(wanted) or 0) >= 1:
             continue
-        if _are_other_numbers(settings.get(*way), wanted):
+        if _are_different_numbers(settings.get(*way), wanted):
             yield _Difference(settings.case(*way), _case_of_run(config, name, wanted))
     betas = settings.get(*BETAS)
     if not isinstance(betas, list) or len(betas) != len(BETA_NAMES):
         return
     for beta, name in zip(betas, BETA_NAMES, strict=True):
         wanted = _written_value(config, name)
-        if _are_other_numbers(beta, wanted):
+        if _are_different_numbers(beta, wanted):
             yield _Difference(settings.case(*BETAS), _case_of_run(config, name, wanted))
 
 
@@ -213,7 +232,7 @@ def _differing_precisions(config: Config, settings: DeepspeedSettings) -> Iterat
             yield _Difference(settings.case(half, "enabled"), _case_of_run(config, other, rival))
 
 
-def _are_other_numbers(one: object, other: object) -> bool:
+def _are_different_numbers(one: object, other: object) -> bool:
     """Are both numbers, and not the same?"""
     first, second = _as_number(one), _as_number(other)
     return first is not None and second is not None and first != second

@@ -76,9 +76,9 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                 ],
             )
         elif config.stack == "llama-factory" and training.lora is not None:
-            yield from self._findings_on_adapter(str(model))
+            yield from self._findings_on_reference_without_adapter(str(model))
 
-    def _findings_on_adapter(self, model: str) -> Iterator[Finding]:
+    def _findings_on_reference_without_adapter(self, model: str) -> Iterator[Finding]:
         """Findings on a reference of LLaMA-Factory that lacks the adapter which the policy starts
         with.
         """

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import case_at_place
 from truetune.checks.findings import Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 
 
@@ -50,9 +50,9 @@ class DuplicateSetting(ConfigRule):
     severity = "warning"
     since = "0.1.0"
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many settings are given twice."""
-        return count_measurement("settings that are given twice", 0, len(self.subject.raw))
+        return make_count_measurement("settings that are given twice", 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

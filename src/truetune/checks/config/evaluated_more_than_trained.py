@@ -108,7 +108,7 @@ class EvaluatedMoreThanTrained(ConfigRule):
             return lacking
         return NOT_KNOWN if _measure_evaluated_rows(self.subject) is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the rows that are evaluated for each row that is trained."""
         evaluated = _measure_evaluated_rows(self.subject)
         assert evaluated is not None, "else the rule is not judged"
@@ -153,7 +153,7 @@ def _measure_evaluated_rows(config: Config) -> _EvaluatedRows | None:
         times, epochs = 1 / every, training.num_train_epochs or 1.0
         why = f"{times:.0f} evaluations of {share:.0%} of the rows, in {epochs:g} epochs"
         return _EvaluatedRows(times * share / ((1 - share) * epochs), why)
-    between, arithmetic = _rows_between_evaluations(config)
+    between, arithmetic = _rows_between_evaluations_and_text(config)
     if held_out is None or not between or held_out < MIN_ROWS:
         return None
     return _EvaluatedRows(
@@ -175,7 +175,7 @@ def _rows_of_one_evaluation(config: Config) -> float | None:
     return rows.count * held / (1 - held) if rows is not None and held else None
 
 
-def _rows_between_evaluations(config: Config) -> tuple[float | None, str]:
+def _rows_between_evaluations_and_text(config: Config) -> tuple[float | None, str]:
     """The number of rows that are trained between two evaluations, and that in words."""
     training = config.spec.training
     if training.eval_strategy == "epoch":

@@ -79,14 +79,14 @@ class EvaluationLabelledOtherwise(ConfigRule):
         """
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NOT_SAID if _labelling_of(self.subject) is None else None
+        return NOT_SAID if _labelling_of_both_data_sets(self.subject) is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: that both data sets are labelled alike."""
         return "prompts are labelled alike in the rows of training and evaluation"
 
     def findings(self) -> Iterator[Finding]:
-        labelling = _labelling_of(self.subject)
+        labelling = _labelling_of_both_data_sets(self.subject)
         if labelling is None or labelling.train is labelling.held:
             return
         learned = "training" if labelling.train else "evaluation"
@@ -98,7 +98,7 @@ class EvaluationLabelledOtherwise(ConfigRule):
         )
 
 
-def _labelling_of(config: Config) -> Labelling | None:
+def _labelling_of_both_data_sets(config: Config) -> Labelling | None:
     """How both data sets are labelled; None where the settings do not say it."""
     if config.stack == "torchtune":
         return _labelling_of_recipe(config)

@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import stored_dtype
-from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_MODEL
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
@@ -103,9 +103,9 @@ class Fp16Overflow(ConfigRule):
         elif _trains_in_float16(config):
             yield from self._findings_on_bfloat16_model()
         elif _evaluates_in_float16(config):
-            yield from self._findings_on_evaluation()
+            yield from self._findings_on_float16_evaluation()
 
-    def _findings_on_evaluation(self) -> Iterator[Finding]:
+    def _findings_on_float16_evaluation(self) -> Iterator[Finding]:
         """Findings on weights that are cast to float16 for the evaluation after the training."""
         config = self.subject
         family = family_known_to_overflow_float16(_model_name(config))

@@ -2,9 +2,11 @@
 
 ## What it does
 Reads the Trainer's `fsdp` (also Axolotl's and LLaMA-Factory's, and a script's TrainingArguments): `full_shard` or
-`hybrid_shard` without `auto_wrap`, and no policy in `fsdp_config`; or a policy of NO_WRAP there. A class of layers that
+`hybrid_shard` without `auto_wrap`, and no policy in `fsdp_config`; or a policy of NO_WRAP there, or SIZE_BASED_WRAP
+without `min_num_params`, which accelerate takes for 0 and then for no policy. A class of layers that
 fsdp_config names is not used without `auto_wrap`. Silent where a file of accelerate's in the folder has settings of
-FSDP: the launch may bring the policy.
+FSDP: the launch may bring the policy. From transformers 5.10 on, layers are wrapped without `auto_wrap`: there is no
+finding where the project asks for such a release, and a note where it names none.
 
 ## Why it is bad
 The whole model becomes one unit. Each GPU gathers all weights for each pass, and makes the whole gradient before it is
@@ -32,7 +34,9 @@ config:
 Safe: it decides how weights are grouped, not what is learned.
 
 ## References
-- transformers/training_args.py (`fsdp`), accelerate/utils/dataclasses.py (FullyShardedDataParallelPlugin)
+- axolotl-ai-cloud/axolotl#3710
+- transformers/training_args.py (`fsdp`; `_apply_legacy_fsdp_to_config` from 5.10 on)
+- accelerate/utils/dataclasses.py (FullyShardedDataParallelPlugin)
 """
 
 from __future__ import annotations
@@ -41,10 +45,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from truetune.checks.accelerate_and_deepspeed_memory_settings import NO_POLICY
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.launcher_gpu_memory_settings import NO_POLICY
 from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TruetuneError
@@ -52,12 +56,17 @@ from truetune.settings.located_document import read_text_of_config_size
 
 GATHERING = ("full_shard", "hybrid_shard")
 WRAPS = "auto_wrap"
+SIZE_POLICY = "SIZE_BASED_WRAP"
+"""It wraps what is larger than `min_num_params`, and nothing where that is not set"""
 POLICIES = ("auto_wrap_policy", "fsdp_auto_wrap_policy")
 LEAST = ("min_num_params", "fsdp_min_num_params")
 ACCELERATE_MARKS = ("fsdp_config", "distributed_type")
 """Both are in each file of accelerate's that has settings of FSDP"""
+LAST_WITHOUT_DEFAULT, FIRST_WITH_DEFAULT = "5.9.0", "5.10.0"
+"""Releases of transformers: the later one takes TRANSFORMER_BASED_WRAP where no policy is named (both were read)"""
 MAX_FILES = 60
 """Of a folder. Chosen, not measured: it bounds the time"""
+ONE_UNIT = "the whole model is one unit, which each GPU gathers at once, as if nothing were sharded"
 MAX_BYTES = 1 << 16
 """Of a file of accelerate's, which has some forty lines"""
 
@@ -77,24 +86,44 @@ class FsdpWithoutWrapPolicy(ConfigRule):
             return Unmet("it is about runs that FSDP shards, and this is none")
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What was measured: that FSDP is given a wrap policy."""
         return "FSDP is given a policy by which it wraps layers"
 
     def findings(self) -> Iterator[Finding]:
         policy, options = self._wrap_policy(), self._fsdp_options()
-        is_off = policy is not None and policy.upper() == NO_POLICY
+        is_off = policy is not None and policy.upper() in (NO_POLICY, SIZE_POLICY)
         lacks = policy is None and any(one in options for one in GATHERING) and WRAPS not in options
-        if not is_off and (not lacks or self._has_fsdp_settings_in_launch()):
+        if is_off:
+            yield self._finding_on_policy_wrapping_nothing(policy or "")
+        elif lacks and not self._has_fsdp_settings_in_launch():
+            yield from self._findings_without_policy(" ".join(options))
+
+    def _finding_on_policy_wrapping_nothing(self, policy: str) -> Finding:
+        """The finding on a policy that wraps nothing."""
+        what = f"a policy of {policy}"
+        if policy == SIZE_POLICY:
+            what += " without min_num_params"
+        return self.finding(
+            f"FSDP wraps no layer ({what}): {ONE_UNIT}",
+            "set auto_wrap_policy to TRANSFORMER_BASED_WRAP",
+            cases=[setting_case(self.subject, what, *POLICIES, "fsdp_config", "fsdp")],
+        )
+
+    def _findings_without_policy(self, options: str) -> Iterator[Finding]:
+        """A finding where no policy is named, unless the release that runs wraps layers all the same."""
+        pins = self.subject.pins
+        age = pins.age_of_asked_releases("transformers", LAST_WITHOUT_DEFAULT, FIRST_WITH_DEFAULT)
+        if age == "current":
             return
-        what = f"fsdp: {' '.join(options)} without auto_wrap" if lacks else f"a policy of {policy}"
+        what = f"fsdp: {options} without auto_wrap"
+        when = "" if age == "older" else f" in transformers before {FIRST_WITH_DEFAULT}"
         yield self.finding(
-            f"FSDP wraps no layer ({what}): the whole model is one unit, which each GPU gathers at once, as if nothing"
-            " were sharded",
-            "add auto_wrap to fsdp" if lacks else "set auto_wrap_policy to TRANSFORMER_BASED_WRAP",
-            cases=[setting_case(self.subject, what, *POLICIES, "fsdp_config", "fsdp")]
-            if is_off
-            else [setting_case(self.subject, what, "fsdp")],
+            f"FSDP wraps no layer ({what}){when}: {ONE_UNIT}",
+            "add auto_wrap to fsdp",
+            severity="warning" if age == "older" else "info",
+            cases=[setting_case(self.subject, what, "fsdp")],
+            evidence=[pins.describe_asked_release("transformers")],
         )
 
     def _fsdp_options(self) -> list[str]:

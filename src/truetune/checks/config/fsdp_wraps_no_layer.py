@@ -63,7 +63,7 @@ class FsdpWrapsNoLayer(ConfigRule):
             return Unmet("it is about models whose class of layers is known, and this is none")
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What was measured: the layer classes that FSDP wraps."""
         return f"FSDP wraps {self._named_classes()}, the layers of the model"
 

@@ -93,7 +93,7 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
             return Unmet("no file of the run names its one GPU")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the gigabytes that the run needs at least, beside those of the GPU."""
         gpu = self._named_gpu()
         assert gpu is not None, "else the rule is not judged"

@@ -92,12 +92,12 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.evaluations_on_head_of_sorted_file import (
     SPLIT_OF_ROWS,
     describe_head_difference,
-    head_of_one_kind,
+    first_rows_lacking_kind_or_length,
 )
 from truetune.checks.source.evidence.file_rows_behind_values import read_first_rows_of_file
 from truetune.settings.config import Config
@@ -134,17 +134,17 @@ class HeadOfASortedValidation(ConfigRule):
             return NO_LIMIT
         return None if any(read_first_rows_of_file(Path(one.file)) for one in limits) else NO_FILE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many limited evaluation files lack a kind of row in their first rows."""
         limits = list(_limited_evaluation_files(self.subject))
         what = "evaluation files whose first rows lack a kind of row"
-        return count_measurement(what, 0, len(limits))
+        return make_count_measurement(what, 0, len(limits))
 
     def findings(self) -> Iterator[Finding]:
         for limit in _limited_evaluation_files(self.subject):
             rows = read_first_rows_of_file(Path(limit.file))
             count = round(len(rows) * limit.rows / 100) if limit.is_percent else limit.rows
-            head = head_of_one_kind(rows, Path(limit.file).name, count)
+            head = first_rows_lacking_kind_or_length(rows, Path(limit.file).name, count)
             if head is not None:
                 name = limit.key.rpartition(".")[2]
                 yield self.finding(

@@ -11,6 +11,7 @@ for one is a note.
 | SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 1e-5, LoRA 2e-4 and more |
 | KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
 | ORPO | 5e-6 to 8e-6 | 5e-6 to 5e-5 | 1e-6 | 2e-4, LoRA 1e-3 and more |
+| GRPO, RLOO and their kin | 5e-7 to 5e-6 | 1e-6 to 5e-5 | 1e-8, LoRA 1e-7 | 1e-4, LoRA 1e-3 and more |
 | SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
 
 ## Why it is bad
@@ -96,6 +97,9 @@ RATE_RANGES = {
     # Its loss is that of SFT with a term beside it; 1e-6 is the default of TRL's ORPOConfig.
     ("orpo", False): PublishedRates(1e-6, "5e-6 to 8e-6", 2e-4),
     ("orpo", True): PublishedRates(1e-6, "5e-6 to 5e-5", 1e-3),
+    # 1e-6 is the default of verl, OpenRLHF and TRL's GRPOConfig; open-r1 trains small models at 2e-5.
+    ("rewards", False): PublishedRates(1e-8, "5e-7 to 5e-6", 1e-4),
+    ("rewards", True): PublishedRates(1e-7, "1e-6 to 5e-5", 1e-3),
     ("sft", False): PublishedRates(1e-7, "1e-5 to 5e-5", 2e-3),
     ("sft", True): PublishedRates(5e-6, "1e-4 to 5e-4", 1e-2),
 }
@@ -108,6 +112,7 @@ KIND_OF_METHOD = {
     "cpo": "preference",
     "orpo": "orpo",
     "sft": "sft",
+    "grpo": "rewards",
 }
 
 
@@ -150,7 +155,7 @@ class LearningRateFarFromPublished(ConfigRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    methods = ("sft", "dpo", "orpo", "cpo", "kto")
+    methods = ("sft", "dpo", "orpo", "cpo", "kto", "grpo")
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
@@ -162,16 +167,16 @@ class LearningRateFarFromPublished(ConfigRule):
             return lacking
         if self._published_rates() is None or not published_adamw_rates_apply(self.subject):
             return Unmet(
-                "it is about AdamW on all weights or LoRA by SFT, DPO, KTO, ORPO or CPO, whose rates are"
+                "it is about AdamW on all weights or LoRA by SFT, DPO, KTO, ORPO, CPO or GRPO, whose rates are"
                 " published"
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the published rates."""
         published = self._published_rates()
         assert published is not None, "else the rule is not judged"
-        return f"{self.compared()}; published are {published.usual}"
+        return f"{self.describe_compared_settings()}; published are {published.usual}"
 
     def _published_rates(self) -> PublishedRates | None:
         """The published rates; those of an adapter reach further, which a program may train without a word of it."""

@@ -40,11 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
-from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_MODEL
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.positions_of_model import positions_of_model, scales_positions
+from truetune.checks.model_position_limit_and_scaling import (
+    does_model_scale_rotary_positions,
+    positions_of_model,
+)
 from truetune.checks.rule import ConfigRule
 
 SCALING_KEYS = (
@@ -70,22 +73,24 @@ class LengthBeyondTheModel(ConfigRule):
         """
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NO_MODEL if self._positions() is None else None
+        return NO_MODEL if self._max_positions_of_model() is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the positions that the model knows."""
-        return f"{self.compared()}; the model knows {self._positions():,} positions"
+        return f"{self.describe_compared_settings()}; the model knows {self._max_positions_of_model():,} positions"
 
-    def _positions(self) -> int | None:
+    def _max_positions_of_model(self) -> int | None:
         """How many positions the model knows by its config.json; None where that is not here."""
         return positions_of_model(model_config(self.subject))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        limit, known = config.spec.max_length, self._positions()
+        limit, known = config.spec.max_length, self._max_positions_of_model()
         if not limit or known is None or limit <= known or config.spec.training.packing:
             return
-        if scales_positions(model_config(config)) or any(map(config.raw.get, SCALING_KEYS)):
+        if does_model_scale_rotary_positions(model_config(config)) or any(
+            map(config.raw.get, SCALING_KEYS)
+        ):
             return
         yield self.finding(
             f"examples may have {limit:,} tokens, and the model knows {known:,} positions",

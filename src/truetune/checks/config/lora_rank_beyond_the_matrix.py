@@ -57,11 +57,14 @@ from truetune.checks.config.evidence.match_module_names_like_peft import (
     PATTERN_SIGN,
     modules_matching_name,
 )
-from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import (
+    NO_LORA,
+    NO_WEIGHTS,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.read_and_format_setting_values import format_setting
 from truetune.checks.rule import ConfigRule
 
@@ -84,10 +87,10 @@ class LoraRankBeyondTheMatrix(ConfigRule):
             return Unmet("it is about LoRA on named modules whose weights are not quantized")
         return None if self._target_matrices() else NO_WEIGHTS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many of the target matrices the rank exceeds."""
         what = f"matrices whose rank is below {format_setting(self.subject, 'training.lora.r')}"
-        return count_measurement(what, 0, len(self._target_matrices()))
+        return make_count_measurement(what, 0, len(self._target_matrices()))
 
     def _target_matrices(self) -> set[str]:
         """The matrices that the named targets mean; none where the weights are not here."""

@@ -2,7 +2,8 @@
 
 ## What it does
 Finds `lora_r`, `lora_target_modules` and the like beside no `adapter` (Axolotl), no `use_peft` (TRL's command line), or
-another `finetuning_type` than lora (LLaMA-Factory). Where `use_peft: false` is written, that may be meant: a note.
+another `finetuning_type` than lora (LLaMA-Factory), or `tuner_type: full` (ms-swift). Where `use_peft: false` is
+written, that may be meant: a note.
 
 ## Why it is bad
 The settings of the adapter are dropped without a word. The run trains every weight at a rate that was chosen for LoRA,
@@ -48,11 +49,17 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 
-LORA_SWITCHES = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
+LORA_SWITCHES = {
+    "axolotl": "adapter",
+    "trl": "use_peft",
+    "llama-factory": "finetuning_type",
+    "ms-swift": "tuner_type",
+}
 REMEDIES = {
     "axolotl": "adapter: lora",
     "trl": "use_peft: true",
     "llama-factory": "finetuning_type: lora",
+    "ms-swift": "tuner_type: lora",
 }
 LORA_KEYS = (
     "lora_r",
@@ -74,9 +81,9 @@ class LoraSettingsWithoutLora(ConfigRule):
     symptoms = ("nothing-is-learned", "out-of-memory", "loss-does-not-fall")
     severity = "warning"
     since = "0.1.0"
-    stacks = ("axolotl", "trl", "llama-factory")
+    stacks = ("axolotl", "trl", "llama-factory", "ms-swift")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: whether LoRA is switched on, and how many settings of it are given."""
         given = [
             key for key in LORA_KEYS if self.subject.raw.get(key) not in (None, False, 0, "", [])

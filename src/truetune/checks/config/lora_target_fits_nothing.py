@@ -52,7 +52,7 @@ from truetune.checks.config.evidence.facts_from_model_folder import (
     model_config,
     tensor_shapes,
 )
-from truetune.checks.config.evidence.family_module_names import (
+from truetune.checks.config.evidence.layer_names_of_published_model_families import (
     layer_names_of_family,
     targets_of_other_families_only,
 )
@@ -64,11 +64,14 @@ from truetune.checks.config.evidence.match_module_names_like_peft import (
     likely_module_name,
     modules_matching_name,
 )
-from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import (
+    NO_LORA,
+    NO_WEIGHTS,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.read_and_format_setting_values import format_setting
 from truetune.checks.rule import ConfigRule
 
@@ -99,7 +102,7 @@ class LoraTargetFitsNothing(ConfigRule):
             return NO_WEIGHTS
         return None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What was measured: how many names of modules fit nothing, and by what that was judged."""
         lora, linear = self.subject.spec.training.lora, linear_module_shapes(self.subject)
         assert lora is not None, "else the rule is not judged"
@@ -107,7 +110,7 @@ class LoraTargetFitsNothing(ConfigRule):
             return format_setting(self.subject, TARGETS)
         by = "" if linear else ", by the names of published models: the weights are not here"
         names = (*lora.target_modules, *lora.modules_to_save)
-        return count_measurement("names of modules that fit none", 0, len(names), by)
+        return make_count_measurement("names of modules that fit none", 0, len(names), by)
 
     def findings(self) -> Iterator[Finding]:
         config, lora = self.subject, self.subject.spec.training.lora
@@ -164,7 +167,7 @@ class LoraTargetFitsNothing(ConfigRule):
         if not there:
             # Without the weights, a name that resembles no known one may be right.
             lost = {name: likely for name, likely in lost.items() if likely}
-        evidence = _evidence_of_counts(counts if there else {})
+        evidence = _evidence_of_matches_per_name(counts if there else {})
         where = " of the model" if there else ""
         for name, likely in lost.items():
             hint, remedy = _hint_and_remedy(name, likely)
@@ -237,7 +240,7 @@ def _likely_name_of_each(unmatched: list[str], candidates: frozenset[str]) -> di
     }
 
 
-def _evidence_of_counts(counts: Mapping[str, int]) -> list[str]:
+def _evidence_of_matches_per_name(counts: Mapping[str, int]) -> list[str]:
     """Evidence: how many modules each name fits; without weights, what was judged by in their
     place.
     """

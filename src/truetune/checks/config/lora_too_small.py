@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_LORA
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -76,7 +76,7 @@ class LoraTooSmall(ConfigRule):
             return lacking
         return NO_LORA if self.subject.spec.training.lora is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the rank and the targets of LoRA."""
         rank = format_setting(self.subject, "training.lora.r")
         return f"rank and targets of LoRA: {rank}, {', '.join(_target_names(self)) or 'by default'}"

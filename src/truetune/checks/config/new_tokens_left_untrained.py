@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import is_head_tied, local_model_folder
-from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_LORA
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,

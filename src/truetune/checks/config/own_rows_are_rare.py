@@ -113,16 +113,22 @@ class OwnRowsAreRare(ConfigRule):
         """
         if (lacking := super().unmet()) is not None:
             return lacking
-        own, large = _own_sets(self.subject), _published_sets(self.subject)
+        own, large = (
+            _local_row_files_with_counts(self.subject),
+            _hub_sets_trained_whole(self.subject),
+        )
         if own and large:
             return None
         return Unmet(
             "it is about own files beside published sets of a known size, all of which are trained"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the number of own rows, beside that of published ones."""
-        own, large = _own_sets(self.subject), _published_sets(self.subject)
+        own, large = (
+            _local_row_files_with_counts(self.subject),
+            _hub_sets_trained_whole(self.subject),
+        )
         return (
             f"own rows {sum(one.rows for one in own):,}, beside published ones"
             f" {sum(one.rows for one in large):,}"
@@ -130,7 +136,7 @@ class OwnRowsAreRare(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        own, large = _own_sets(config), _published_sets(config)
+        own, large = _local_row_files_with_counts(config), _hub_sets_trained_whole(config)
         own_rows, large_rows = sum(one.rows for one in own), sum(one.rows for one in large)
         if not own_rows or not large_rows or own_rows >= MAX_SHARE * (own_rows + large_rows):
             return
@@ -155,7 +161,7 @@ def _listed_data_sets(config: Config) -> list[Mapping[str, Any]]:
     return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
 
-def _published_sets(config: Config) -> list[_SizedDataSet]:
+def _hub_sets_trained_whole(config: Config) -> list[_SizedDataSet]:
     """The sets of the hub that are trained whole; none where one is not of a known size."""
     found = []
     for entry in _listed_data_sets(config):
@@ -163,13 +169,13 @@ def _published_sets(config: Config) -> list[_SizedDataSet]:
         if _local_file_of_lines(config, path) is not None:
             continue
         rows = PUBLISHED_ROWS.get(path.lower())
-        if rows is None or _takes_part_of_set(entry):
+        if rows is None or _is_only_part_of_set_chosen(entry):
             return []
         found.append(_SizedDataSet(path, rows))
     return found
 
 
-def _own_sets(config: Config) -> list[_SizedDataSet]:
+def _local_row_files_with_counts(config: Config) -> list[_SizedDataSet]:
     """The local files of rows, each with its lines; none where one can't be counted, or is listed twice."""
     found: list[_SizedDataSet] = []
     for entry in _listed_data_sets(config):
@@ -184,7 +190,7 @@ def _own_sets(config: Config) -> list[_SizedDataSet]:
     return found
 
 
-def _takes_part_of_set(entry: Mapping[str, Any]) -> bool:
+def _is_only_part_of_set_chosen(entry: Mapping[str, Any]) -> bool:
     """Does an entry choose a part of its set?"""
     if entry.get("split") not in WHOLE_SPLITS:
         return True

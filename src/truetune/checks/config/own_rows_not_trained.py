@@ -137,7 +137,7 @@ class OwnRowsNotTrained(ConfigRule):
             return None
         return Unmet("it is about runs on the demo data of a framework alone")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: that no unused file of rows lies beside what is trained."""
         return f"beside {', '.join(trained_data_sets(self.subject))} lies no file of rows that nothing names"
 

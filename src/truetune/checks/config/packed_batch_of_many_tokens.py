@@ -64,7 +64,7 @@ class PackedBatchOfManyTokens(ConfigRule):
     stability = "preview"
     reads = ("training.packing", BATCH, "max_length")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: that no packed batch exceeds the limit."""
         return f"no packed batch holds more than {MAX_TOKENS:,} tokens"
 

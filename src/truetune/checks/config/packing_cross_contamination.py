@@ -104,19 +104,19 @@ def _unmasked_packing_setting_with_remedy(config: Config) -> tuple[str, str, str
     if config.stack == "llama-factory" and training.packing_strategy == "greedy":
         return "training.packing_strategy", "packing without neat_packing", "set neat_packing: true"
     if config.stack == "axolotl" and not config.raw.get("diffusion_lm"):
-        found = _open_attention_with_remedy(config)
+        found = _leaking_attention_and_remedy(config)
         return None if found is None else ("training.attn_implementation", *found)
     return None
 
 
-def _open_attention_with_remedy(config: Config) -> tuple[str, str] | None:
+def _leaking_attention_and_remedy(config: Config) -> tuple[str, str] | None:
     """The attention with which Axolotl keeps packed rows not apart, and the remedy; None for others."""
     attention = config.spec.training.attn_implementation
     if attention is None:
         return "no attention is chosen", "set attn_implementation: flash_attention_2"
     if not attention.startswith(SEPARATING_ATTENTION) and "/" not in attention:
         return attention, "set attn_implementation: flash_attention_2, or sdpa"
-    if _leaks_before_masks(config, attention):
+    if _is_release_without_packing_masks(config, attention):
         return (
             f"{attention} attention of Axolotl before {MASKED_SINCE.removesuffix('.0')}",
             f"set flash_attention: true, or flex_attention: true; or install axolotl {MASKED_SINCE}"
@@ -125,12 +125,12 @@ def _open_attention_with_remedy(config: Config) -> tuple[str, str] | None:
     return None
 
 
-def _leaks_before_masks(config: Config, attention: str) -> bool:
+def _is_release_without_packing_masks(config: Config, attention: str) -> bool:
     """Is this Axolotl of a release that keeps nothing apart with this attention?"""
     if attention not in MASKED_LATER:
         return False
-    if config.pins.before("axolotl", MASKED_SINCE):
+    if config.pins.is_release_surely_before("axolotl", MASKED_SINCE):
         return True
     is_older_spelling = config.raw.get(MASKED_LATER[attention]) is True
-    release_age = config.pins.age("axolotl", MASKED_SINCE, MASKED_SINCE)
+    release_age = config.pins.age_of_asked_releases("axolotl", MASKED_SINCE, MASKED_SINCE)
     return is_older_spelling and release_age != "current"

@@ -45,13 +45,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
-from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TokenizerError
-from truetune.render.tokenizer_folder import read_json
+from truetune.render.find_tokenizer_folder import read_json
 
 
 class PadMasksEosInPretraining(ConfigRule):
@@ -73,7 +73,7 @@ class PadMasksEosInPretraining(ConfigRule):
             return Unmet("it is about LLaMA-Factory's stage pt")
         return NO_TOKENIZER if self._eos_and_pad()[0] is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the EOS and the pad token."""
         eos, pad = self._eos_and_pad()
         return f"the EOS is {eos}, the pad token {pad}"

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.template_marks_before_questions import answer_end_and_eos
 from truetune.checks.findings import Finding
@@ -80,7 +80,7 @@ class PadSetToStopToken(ConfigRule):
         known = "eos_token" in given or answer_end_and_eos(self.subject)[0] is not None
         return None if known else NO_TOKENIZER
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the pad token that is set, and the tokens that end answers."""
         given, (end, eos) = (
             self.subject.spec.training.special_tokens,

@@ -119,7 +119,7 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             return NO_OVERRIDE
         return None if self._uses_of_adapter() else NO_USES
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: what the training changes, and which uses do the same."""
         trained = ", ".join(f"{one.key} {one.kind}" for one in overrides_of_config(self.subject))
         return f"trained with {trained}; so do {', '.join(use.text for use in self._uses_of_adapter())}"

@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.columns_and_age_of_training_files import training_columns
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_value_unknown,
     setting_case,
@@ -67,9 +67,9 @@ class PretokenizedRowsBypassMasking(ConfigRule):
     stacks = ("trl",)
     about = ("training.completion_only_loss", "training.assistant_only_loss")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the columns of the rows."""
-        return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
+        return f"{self.describe_compared_settings()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def unmet(self) -> Unmet | None:
         """Why the rule can't judge this run; None if it can.
@@ -98,7 +98,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         shown = Case(f"columns: {format_name_list(sorted(there))}")
         for option, mask in MASK_COLUMNS.items():
             if getattr(training, option) and not there & {"labels", mask}:
-                yield from self._findings_on_option(option, mask, there, shown)
+                yield from self._findings_on_ineffective_mask_option(option, mask, there, shown)
         has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there
         if has_unread_mask and not training.completion_only_loss:
             yield self.finding(
@@ -113,7 +113,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 ],
             )
 
-    def _findings_on_option(
+    def _findings_on_ineffective_mask_option(
         self, option: str, mask: str, there: frozenset[str], shown: Case
     ) -> Iterator[Finding]:
         """Findings on an option that masks, over rows without labels and without its own column."""

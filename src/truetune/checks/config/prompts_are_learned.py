@@ -52,12 +52,12 @@ from truetune.checks.config.evidence.prompt_share_of_learned_text import (
     measure_prompt_characters,
     only_rows_file_beside,
 )
+from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer import (
+    find_wholly_learned_prompts,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
-)
-from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import (
-    find_wholly_learned_prompts,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
@@ -84,7 +84,10 @@ class PromptsAreLearned(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.spec.training.method != "sft":
             return
-        cases = [*self._whole_row_switches(), *self._roles_of_prompts()]
+        cases = [
+            *self._cases_of_settings_learning_whole_rows(),
+            *self._cases_of_trained_prompt_roles(),
+        ]
         if not cases:
             yield from self._findings_on_script_labels()
             return
@@ -116,7 +119,7 @@ class PromptsAreLearned(ConfigRule):
             cases=[Case("the first of these rows", file=learned.file, line=learned.line)],
         )
 
-    def _whole_row_switches(self) -> Iterator[Case]:
+    def _cases_of_settings_learning_whole_rows(self) -> Iterator[Case]:
         """The settings that put the whole row into the loss, for rows that have prompts."""
         config, training = self.subject, self.subject.spec.training
         sets = [item for _, item in numbered_tables_of_list(config, "datasets")]
@@ -130,7 +133,7 @@ class PromptsAreLearned(ConfigRule):
         if training.completion_only_loss is False and _has_prompts_and_completions(config):
             yield setting_case(config, False, "training.completion_only_loss")
 
-    def _roles_of_prompts(self) -> Iterator[Case]:
+    def _cases_of_trained_prompt_roles(self) -> Iterator[Case]:
         """The data sets whose `roles_to_train` names roles of the prompt beside that of the answers."""
         for index, item in numbered_tables_of_list(self.subject, "datasets"):
             roles = item.get("roles_to_train")

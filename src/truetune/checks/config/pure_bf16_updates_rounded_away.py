@@ -105,7 +105,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     about = ("training.learning_rate",)
     reads = ("training.dtype", "training.optim")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and whether all weights are trained in bfloat16."""
         pure = _is_pure_bfloat16(self.subject)
         how = (
@@ -113,17 +113,25 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             if pure
             else "not all weights are trained in bfloat16 alone"
         )
-        return f"{self.compared()}; {how}"
+        return f"{self.describe_compared_settings()}; {how}"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         rate = config.spec.training.learning_rate
-        if not rate or not _is_pure_bfloat16(config) or not _has_plain_optimizer(config):
+        if (
+            not rate
+            or not _is_pure_bfloat16(config)
+            or not _has_optimizer_without_copy_or_rounding(config)
+        ):
             return
         weights = sample_linear_weights(config)
-        lost = float((_half_bfloat16_steps(weights) > rate).mean()) if weights is not None else None
-        few = _half_bfloat16_step(TYPICAL_WEIGHT) < rate if lost is None else lost < 0.5
-        is_sure = _is_loss_of_updates_sure(config, rate, lost)
+        lost = (
+            float((_half_distances_to_next_bfloat16(weights) > rate).mean())
+            if weights is not None
+            else None
+        )
+        few = _half_distance_to_next_bfloat16(TYPICAL_WEIGHT) < rate if lost is None else lost < 0.5
+        is_sure = _are_updates_surely_lost(config, rate, lost)
         # Axolotl has no setting like pure_bf16: there only what is sure is said.
         if few or (config.stack == "axolotl" and not is_sure):
             return
@@ -141,25 +149,25 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             " stochastically",
             severity="warning" if is_sure else "info",
             evidence=[
-                f"half the distance of bfloat16 numbers is {_half_bfloat16_step(TYPICAL_WEIGHT):.1e} at"
-                f" {TYPICAL_WEIGHT}, {_half_bfloat16_step(1.0):.1e} at 1"
+                f"half the distance of bfloat16 numbers is {_half_distance_to_next_bfloat16(TYPICAL_WEIGHT):.1e} at"
+                f" {TYPICAL_WEIGHT}, {_half_distance_to_next_bfloat16(1.0):.1e} at 1"
             ],
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
-                *_cases_of_dtype(config),
+                *_cases_of_bfloat16_weight_setting(config),
             ],
         )
 
 
-def _has_plain_optimizer(config: Config) -> bool:
+def _has_optimizer_without_copy_or_rounding(config: Config) -> bool:
     """Does the optimizer write its step into the weights as it is, without a copy of them or a rounding of its own?"""
     name = str(config.spec.training.optim or PLAIN_OPTIMIZERS[0])
     return name in PLAIN_OPTIMIZERS and not is_optimizer_decided_beside_optim(config)
 
 
-def _is_loss_of_updates_sure(config: Config, rate: float, lost: float | None) -> bool:
+def _are_updates_surely_lost(config: Config, rate: float, lost: float | None) -> bool:
     """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
-    if rate * FAR_FACTOR < _half_bfloat16_step(TYPICAL_WEIGHT):
+    if rate * FAR_FACTOR < _half_distance_to_next_bfloat16(TYPICAL_WEIGHT):
         return True
     return not is_config_of_python_program(config) and (
         lost is not None or bool(config.raw.get("pure_bf16"))
@@ -199,19 +207,19 @@ def _is_sharded(config: Config) -> bool:
     return bool(training.fsdp) or training.deepspeed_stage is not None
 
 
-def _cases_of_dtype(config: Config) -> list[Case]:
+def _cases_of_bfloat16_weight_setting(config: Config) -> list[Case]:
     """The setting that says that the weights are bfloat16, at its place."""
     name = "pure_bf16" if config.raw.get("pure_bf16") else "training.dtype"
     key = setting_place(config, name).key
     return [setting_case(config, config.raw.get(key, config.spec.training.dtype), name)]
 
 
-def _half_bfloat16_steps(values: NDArray[np.float32]) -> NDArray[np.float64]:
+def _half_distances_to_next_bfloat16(values: NDArray[np.float32]) -> NDArray[np.float64]:
     """Half the distance to the next bfloat16 number: 8 bits, so 2^-8 of the power of two below."""
     below: NDArray[np.float64] = np.floor(np.log2(np.maximum(np.abs(values), 1e-30)))
     return np.exp2(below - 8)
 
 
-def _half_bfloat16_step(value: float) -> float:
+def _half_distance_to_next_bfloat16(value: float) -> float:
     """Half the distance to the next bfloat16 number of one value."""
-    return float(_half_bfloat16_steps(np.asarray([value], np.float32))[0])
+    return float(_half_distances_to_next_bfloat16(np.asarray([value], np.float32))[0])

@@ -1,9 +1,10 @@
 """A limit that is meant for debugging leaves rows out.
 
 ## What it does
-Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples`, and with a slice that
-Axolotl is to take of a data set (`split: train[:100]`). Where the rows are not here, says so of a limit of at most 200
-rows alone.
+Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples` and the `num_samples`
+of its dataset_info.json, with a slice or a shard that Axolotl or torchtune is to take (`split: train[:100]`,
+`train[:5%]`, `shards: 10`), and with the number in an ms-swift data set (`rows.jsonl#500`). Where the rows are not
+here, says so of a limit of at most 200 rows alone.
 
 ## Why it is bad
 Its examples set `max_samples: 1000`, and whoever copies one trains on the first thousand rows of each data set. Nothing
@@ -47,12 +48,14 @@ The run gets longer.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.dataset_info_entries import dataset_info_entries
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
@@ -60,14 +63,18 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
+from truetune.settings.stacks.read_swift_command_options import swift_datasets_with_row_counts
 
 NO_LIMIT = Unmet("it is about limits on the rows of a data set: none is set")
 TRIAL_ROWS = 200
 """As in scripts: public settings take 500 rows or more to be quick (LLaMA-Factory's examples 1,000)"""
-SLICE = re.compile(r"\w+\[:(?P<rows>\d+)\]")
+MIN_MEANT_PERCENTAGE = 50
+"""A slice that takes most rows leaves the others to an evaluation: `train[:95%]` of torchtune's recipes"""
+SLICE = re.compile(r"\w+\[:(?P<rows>\d+)(?P<percent>%)?\]")
 
 
 class _RowLimit(NamedTuple):
@@ -75,10 +82,23 @@ class _RowLimit(NamedTuple):
 
     data: str
     most: int
+    """Rows, or the percentage of them where `is_percentage`"""
     key: str
     value: int | str | None
     text: str
     """`max_samples 1,000`"""
+    is_percentage: bool = False
+    remove: str = ""
+    """What is to be left out; empty: the key"""
+
+    @property
+    def text_that_sets_the_limit(self) -> str:
+        """What sets the limit."""
+        return self.remove or self.key.rpartition(".")[2]
+
+    def row_count_after_limit(self, count: int) -> int:
+        """The rows that are left of so many."""
+        return math.ceil(count * self.most / 100) if self.is_percentage else self.most
 
 
 class RowsLeftOutByLimit(ConfigRule):
@@ -86,7 +106,7 @@ class RowsLeftOutByLimit(ConfigRule):
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
-    stacks = ("llama-factory", "axolotl")
+    stacks = ("llama-factory", "axolotl", "torchtune", "ms-swift")
 
     def unmet(self) -> Unmet | None:
         """Why the rule can't judge this run; None if it can.
@@ -97,15 +117,19 @@ class RowsLeftOutByLimit(ConfigRule):
             return lacking
         if not _row_limits(self.subject):
             return NO_LIMIT
-        return None if self._rows_of_limited_files() or self._trial_limit() else NO_ROWS
+        return (
+            None
+            if self._row_counts_of_limited_files() or self._trial_run_limit_if_rows_not_counted()
+            else NO_ROWS
+        )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many rows lie beyond the limits."""
         limits = sorted({limit.text for limit in _row_limits(self.subject)})
         what = f"rows beyond {', '.join(limits)}"
-        return count_measurement(what, 0, sum(self._rows_of_limited_files().values()))
+        return make_count_measurement(what, 0, sum(self._row_counts_of_limited_files().values()))
 
-    def _rows_of_limited_files(self) -> dict[_RowLimit, int]:
+    def _row_counts_of_limited_files(self) -> dict[_RowLimit, int]:
         """The rows of each training file that is here and has a limit."""
         counts = {limit: count_rows(limit.data) for limit in _row_limits(self.subject)}
         return {limit: count for limit, count in counts.items() if count is not None}
@@ -113,57 +137,129 @@ class RowsLeftOutByLimit(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         over = {
             limit: count
-            for limit, count in self._rows_of_limited_files().items()
-            if count > limit.most
+            for limit, count in self._row_counts_of_limited_files().items()
+            if count > limit.row_count_after_limit(count)
         }
         if over:
-            lost = sum(count - limit.most for limit, count in over.items())
+            lost = sum(count - limit.row_count_after_limit(count) for limit, count in over.items())
             total = sum(over.values())
             first = next(iter(over))
             yield self.finding(
                 f"{first.text} leaves out {lost:,} of {total:,} rows",
-                f"leave {first.key.rpartition('.')[2]} out: it is for trying things",
+                f"leave {first.text_that_sets_the_limit} out: it is for trying things",
                 evidence=[
                     f"{Path(limit.data).name} holds {count:,} rows" for limit, count in over.items()
                 ],
                 cases=[setting_case(self.subject, first.value, first.key)],
             )
-        elif (tiny := self._trial_limit()) is not None:
+        elif (tiny := self._trial_run_limit_if_rows_not_counted()) is not None:
             yield self.finding(
                 f"{tiny.text} trains {tiny.most:,} rows of each data set at most",
-                f"leave {tiny.key.rpartition('.')[2]} out: it is for trying things",
+                f"leave {tiny.text_that_sets_the_limit} out: it is for trying things",
                 cases=[setting_case(self.subject, tiny.value, tiny.key)],
             )
 
-    def _trial_limit(self) -> _RowLimit | None:
+    def _trial_run_limit_if_rows_not_counted(self) -> _RowLimit | None:
         """A limit that only a trial has, where rows of a training are not here to be counted; None where they are."""
         trains = self.subject.stack != "llama-factory" or self.subject.raw.get("do_train") is True
-        if not trains or len(self._rows_of_limited_files()) == len(_row_limits(self.subject)) > 0:
+        if (
+            not trains
+            or len(self._row_counts_of_limited_files()) == len(_row_limits(self.subject)) > 0
+        ):
             return None
-        return next((one for one in _row_limits(self.subject) if one.most <= TRIAL_ROWS), None)
+        return next(
+            (
+                one
+                for one in _row_limits(self.subject)
+                if one.most <= TRIAL_ROWS and not one.is_percentage
+            ),
+            None,
+        )
 
 
 def _row_limits(config: Config) -> list[_RowLimit]:
     """The limits on the rows of the training's data sets."""
-    if config.stack == "axolotl":
-        return list(_axolotl_slices(config))
-    most = config.raw.get("max_samples")
-    if config.stack != "llama-factory" or not isinstance(most, int) or most < 1:
+    if config.stack in ("axolotl", "torchtune"):
+        return list(_axolotl_and_torchtune_row_limits(config))
+    if config.stack == "ms-swift":
+        return list(_swift_row_limits(config))
+    if config.stack != "llama-factory":
         return []
-    text = f"max_samples {most:,}"
+    return [*_llamafactory_row_limits(config), *_dataset_info_row_limits(config)]
+
+
+def _llamafactory_row_limits(config: Config) -> Iterator[_RowLimit]:
+    """LLaMA-Factory's limit on the rows of each data set."""
+    most = config.raw.get("max_samples")
+    if not isinstance(most, int) or most < 1:
+        return
     named = config.spec.data or tuple(config.spec.training.other.get("datasets") or ())
-    return [_RowLimit(str(name), most, "max_samples", most, text) for name in named]
+    for name in named:
+        yield _RowLimit(str(name), most, "max_samples", most, f"max_samples {most:,}")
 
 
-def _axolotl_slices(config: Config) -> Iterator[_RowLimit]:
-    """The slices that Axolotl takes of its data sets."""
-    for index, item in numbered_tables_of_list(config, "datasets"):
-        path, split = item.get("path"), item.get("split")
+def _dataset_info_row_limits(config: Config) -> Iterator[_RowLimit]:
+    """The rows that dataset_info.json has drawn of its data sets."""
+    entries = dataset_info_entries(config)
+    # Of several sets, the numbers make a mixture.
+    for name, entry in entries.items() if len(entries) == 1 else ():
+        most = entry.get("num_samples")
+        if isinstance(most, int) and most > 0:
+            file = Path(str(entry.get("file_name") or name)).name
+            data = next((one for one in config.spec.data if Path(one).name == file), name)
+            text = f"num_samples {most:,} of {name}"
+            yield _RowLimit(data, most, "dataset", name, text, remove="num_samples")
+
+
+def _swift_row_limits(config: Config) -> Iterator[_RowLimit]:
+    """The rows that ms-swift draws of its data sets: `rows.jsonl#500`."""
+    files = (*config.spec.data, *config.row_files)
+    sets = swift_datasets_with_row_counts(config.raw.get("dataset"))
+    for name, most in sets:
+        # Of several sets, the numbers make a mixture.
+        if most is not None and len(sets) == 1:
+            data = next((one for one in files if Path(one).name == Path(name).name), name)
+            sampled = f"{Path(name).name}#{most}"
+            yield _RowLimit(data, most, "dataset", sampled, sampled, remove=f"#{most}")
+
+
+def _axolotl_and_torchtune_row_limits(config: Config) -> Iterator[_RowLimit]:
+    """The parts that Axolotl and torchtune take of their data sets."""
+    for key, item in _data_set_tables(config):
+        path, split, shards = item.get("path"), item.get("split"), item.get("shards")
         found = SLICE.fullmatch(split) if isinstance(split, str) else None
-        if found is None or not isinstance(path, str):
+        data = _file_of_table(config, item)
+        if data is None or (not isinstance(path, str) and config.stack == "axolotl"):
             continue
-        # The settings know a file by the name that it is found under.
-        for name in config.spec.data:
-            if Path(name).name == Path(path).name:
-                text = f"split: {split}"
-                yield _RowLimit(name, int(found["rows"]), f"datasets.{index}.split", split, text)
+        if found is not None:
+            is_share = found["percent"] is not None
+            if is_share and int(found["rows"]) >= MIN_MEANT_PERCENTAGE:
+                continue
+            yield _RowLimit(
+                data, int(found["rows"]), f"{key}.split", split, f"split: {split}", is_share
+            )
+        elif isinstance(shards, int) and shards > 1 and config.stack == "axolotl":
+            share = math.ceil(100 / shards)
+            yield _RowLimit(data, share, f"{key}.shards", shards, f"shards: {shards}", True)
+
+
+def _data_set_tables(config: Config) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of the data sets, each with its key in the file."""
+    if config.stack == "torchtune" and isinstance(config.raw.get("dataset"), Mapping):
+        yield "dataset", config.raw["dataset"]
+        return
+    name = "dataset" if config.stack == "torchtune" else "datasets"
+    for index, item in numbered_tables_of_list(config, name):
+        yield f"{name}.{index}", item
+
+
+def _file_of_table(config: Config, item: Mapping[str, Any]) -> str | None:
+    """The file that a table names, where it is here; else its name; None where no one file is named."""
+    named = item.get("data_files") or item.get("path") or item.get("source")
+    if not isinstance(named, str):
+        return None
+    known = next((one for one in config.spec.data if Path(one).name == Path(named).name), None)
+    if known is not None or config.stack == "axolotl":
+        return known
+    # The reader of torchtune's recipes keeps no file of which a part is taken.
+    return str(find_in_folder_or_parents(Path(config.path).parent, named) or named)

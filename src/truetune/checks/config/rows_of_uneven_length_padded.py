@@ -62,11 +62,13 @@ from truetune.checks.config.evidence.read_first_rows_and_count_characters import
     count_characters,
     first_rows_of_run,
 )
+from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer import (
+    lengths_of_script_rows,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     setting_case,
 )
-from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
 from truetune.checks.estimate_padding_share_of_batches import (
     CHARACTERS_PER_TOKEN,
     LARGE_SHARE,
@@ -145,7 +147,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         lengths = _row_lengths(config)
         return estimate_padded_batches(lengths, batch, config.limit) if lengths else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the share of padding in the batches."""
         padded = self._padded_batches
         assert padded is not None, "else the rule is not judged"
@@ -186,10 +188,14 @@ def _are_rows_joined_or_evened(config: Config) -> bool:
     if training.packing or training.padding_free or find_padding_to_a_length(config) is not None:
         return True
     is_grouped = raw.get("train_sampling_strategy") == "group_by_length"
-    return is_grouped or any(map(raw.get, NO_RANDOM_BATCHES)) or _program_joins_rows(config)
+    return (
+        is_grouped
+        or any(map(raw.get, NO_RANDOM_BATCHES))
+        or _does_program_join_group_or_pad_rows(config)
+    )
 
 
-def _program_joins_rows(config: Config) -> bool:
+def _does_program_join_group_or_pad_rows(config: Config) -> bool:
     """Does the text of a program say that it joins rows, groups them or pads all to one length?"""
     if not is_config_of_python_program(config):
         return False
@@ -214,7 +220,7 @@ def _row_lengths(config: Config) -> list[int] | None:
 
 def _remedy_that_joins_or_groups_rows(config: Config) -> str:
     """The remedy: what joins rows or groups them, in the words of the stack."""
-    is_before = config.pins.age("transformers", "4.99", "5.0.0") == "older"
+    is_before = config.pins.age_of_asked_releases("transformers", "4.99", "5.0.0") == "older"
     if config.stack == "llama-factory":
         return (
             "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)"

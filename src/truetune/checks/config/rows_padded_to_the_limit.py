@@ -106,7 +106,7 @@ class RowsPaddedToTheLimit(ConfigRule):
             else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the length that rows are padded to, beside that of the longest."""
         padding, lengths = find_padding_to_a_length(self.subject), self._padded_row_lengths
         assert padding is not None, "else the rule is not judged"

@@ -6,8 +6,8 @@ tokenizer in use packs running text into more than six characters a token on ave
 six times the limit is too long for certain. Rows that are only probably too long are left alone.
 
 ## Why it is bad
-Most trainers cut such a row at the limit: the answer is at its end and is lost, with its stop token. Axolotl drops
-the row. LLaMA-Factory shares the limit out: of an answer of half the limit and more the end is lost. The run ends
+Most trainers cut such a row at the limit: the answer is at its end and is lost, with its stop token. Axolotl drops it,
+and so does ms-swift. LLaMA-Factory shares the limit out: of an answer of half of it the end is lost. The run ends
 without an error, and was trained on the prompts, or on the short rows alone.
 
 ## Example
@@ -55,21 +55,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.read_first_rows_and_count_characters import (
     CHATS,
     count_characters,
     first_rows_of_run,
     text_columns_of_recipe,
 )
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
-from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import (
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
+from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer import (
     RowsAtLimit,
     find_rows_cut_by_script,
 )
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
@@ -139,22 +139,26 @@ class RowsSurelyCut(ConfigRule):
             return Unmet("it is about a limit in tokens that cuts single rows")
         return None if self._measure_long_rows().rows else NO_ROWS
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What was measured: how many rows are too long for certain."""
         cut = self._rows_cut_by_script()
         if cut is not None:
-            return count_measurement("rows that the script cuts for certain", cut.cut, cut.rows)
+            return make_count_measurement(
+                "rows that the script cuts for certain", cut.cut, cut.rows
+            )
         found = self._measure_long_rows()
-        return count_measurement("rows that are too long for certain", found.too_long, found.rows)
+        return make_count_measurement(
+            "rows that are too long for certain", found.too_long, found.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         cut = self._rows_cut_by_script()
         if cut is None:
-            yield from self._findings_on_settings()
+            yield from self._findings_on_rows_past_settings_limit()
         elif cut.cut >= MIN_SHARE * cut.rows:
             yield self._finding_on_script_cut(cut)
 
-    def _findings_on_settings(self) -> Iterator[Finding]:
+    def _findings_on_rows_past_settings_limit(self) -> Iterator[Finding]:
         """Findings on the rows that pass the limit of the settings, by what their trainer does with
         them.
         """
@@ -165,9 +169,9 @@ class RowsSurelyCut(ConfigRule):
             return
         if found.first is None or found.too_long < MIN_SHARE * found.rows:
             return
-        is_dropped = config.stack == "axolotl"
+        is_dropped = _are_long_rows_dropped(config)
         if config.stack == "llama-factory":
-            yield self._finding_on_shared_limit(found)
+            yield self._finding_on_limit_of_prompt_and_answer(found)
         elif not is_dropped and is_nearly_all(found.unanswered, found.rows):
             yield self._finding_on_lost_answers(found)
         else:
@@ -181,7 +185,7 @@ class RowsSurelyCut(ConfigRule):
         return self.finding(
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
-            SHORTER_PROMPTS if is_of_pairs else _describe_higher_limit(config),
+            SHORTER_PROMPTS if is_of_pairs else _describe_edit_that_raises_limit(config),
             evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
             severity="warning",
             cases=[_limit_case(config), first],
@@ -189,7 +193,7 @@ class RowsSurelyCut(ConfigRule):
             total=found.rows,
         )
 
-    def _finding_on_shared_limit(self, found: _LongRows) -> Finding:
+    def _finding_on_limit_of_prompt_and_answer(self, found: _LongRows) -> Finding:
         """The finding on a limit that is shared out between prompt and answer: no answer is lost
         whole.
         """
@@ -204,7 +208,7 @@ class RowsSurelyCut(ConfigRule):
             "raise cutoff_len to the longest row, or split the rows",
             severity="error" if is_nearly_all(found.ends_cut, found.rows) else "warning",
             evidence=[
-                f"estimated from characters: {_describe_missing_tokenizer(config)}",
+                f"estimated from characters: {_explain_why_characters_are_measured(config)}",
                 SHARED_OUT,
             ],
             cases=[_limit_case(config), *([found.first] if found.first else [])],
@@ -223,7 +227,7 @@ class RowsSurelyCut(ConfigRule):
             " before it",
             "raise the limit to the longest row, or shorten what comes before the answers",
             severity="error",
-            evidence=[f"estimated from characters: {_describe_missing_tokenizer(config)}"],
+            evidence=[f"estimated from characters: {_explain_why_characters_are_measured(config)}"],
             cases=[_limit_case(config), found.first],
         )
 
@@ -291,7 +295,7 @@ def _limit_case(config: Config) -> Case:
     return Case(f"max_length is not set: {config.limit:,} by default", file=config.path)
 
 
-def _describe_higher_limit(config: Config) -> str:
+def _describe_edit_that_raises_limit(config: Config) -> str:
     """The edit that keeps the rows whole; a limit that nobody set has to be written first."""
     if "max_length" in config.places or config.stack != "trl":
         return "raise the limit to the longest row, or split the rows"
@@ -300,12 +304,12 @@ def _describe_higher_limit(config: Config) -> str:
 
 def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterator[str]:
     """Evidence: how the cut is known, and what is lost with the end of a row."""
-    yield f"estimated from characters: {_describe_missing_tokenizer(config)}"
+    yield f"estimated from characters: {_explain_why_characters_are_measured(config)}"
     if fate == "cut" and not is_of_pairs:
         yield ENDS_ARE_LOST
 
 
-def _describe_missing_tokenizer(config: Config) -> str:
+def _explain_why_characters_are_measured(config: Config) -> str:
     """Why rows are measured by their characters: which tokenizer is not here, or that none makes a difference."""
     name = config.spec.tokenizer
     if has_local_tokenizer(config):
@@ -329,7 +333,7 @@ def _count_characters_of_only_answer(row: Mapping[str, Any]) -> int:
     """The characters of the answer of a row that has one; 0 where it has several, or none is told."""
     chat = next((row[name] for name in CHATS if isinstance(row.get(name), list)), None)
     if chat is not None:
-        return _count_characters_of_only_turn(chat)
+        return _count_characters_of_only_answer_in_chat(chat)
     # Turns before are further answers, each with a limit of its own.
     if "text" in row or row.get("history"):
         return 0
@@ -337,7 +341,7 @@ def _count_characters_of_only_answer(row: Mapping[str, Any]) -> int:
     return count_characters({"output": texts[0]}) if len(texts) == 1 else 0
 
 
-def _count_characters_of_only_turn(chat: list[Any]) -> int:
+def _count_characters_of_only_answer_in_chat(chat: list[Any]) -> int:
     """The characters of the one answer of a chat; 0 where it has several, or none."""
     answers = [turn for turn in chat if isinstance(turn, Mapping) and _is_answer_turn(turn)]
     return count_characters({"messages": answers}) if len(answers) == 1 else 0
@@ -353,3 +357,10 @@ def _turns_before_answer(chat: list[Any]) -> list[Mapping[str, Any]]:
     turns = [turn for turn in chat if isinstance(turn, Mapping)]
     first = next((place for place, turn in enumerate(turns) if _is_answer_turn(turn)), 0)
     return turns[:first]
+
+
+def _are_long_rows_dropped(config: Config) -> bool:
+    """Does the stack leave rows out that are too long? ms-swift does unless it is told how to cut them."""
+    if config.stack == "ms-swift":
+        return config.raw.get("truncation_strategy") in (None, "delete")
+    return config.stack == "axolotl"

@@ -85,7 +85,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
-from truetune.settings.evidence_of_past_run import has_trained_before
+from truetune.settings.has_program_trained_with_these_settings import has_script_trained_before
 
 MAX_UNRUN = 2
 """Settings in all files of which none was run, up to which two are compared: a folder of examples has more, and nobody
@@ -129,7 +129,7 @@ class RunLossesNotComparable(ConfigRule):
             return lacking
         return None if comparable_runs_beside(self.subject) else NO_OTHER_RUN
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the runs whose losses are means over the same tokens and rows."""
         others = ", ".join(PurePath(one.file).name for one in comparable_runs_beside(self.subject))
         return f"the loss is a mean over the same tokens and rows as in {others}"
@@ -150,7 +150,7 @@ class RunLossesNotComparable(ConfigRule):
                 _remedy_for_comparison(compared.differences),
                 severity="warning" if compared.is_certain else "info",
                 evidence=_supervised_share_evidence(self.subject, compared.differences),
-                cases=_cases_in_both_files(own, other, compared.differences),
+                cases=_cases_of_differing_settings(own, other, compared.differences),
             )
 
 
@@ -162,20 +162,20 @@ def comparable_runs_beside(config: Config) -> list[TrainingStage]:
     runs = [
         one
         for one in config.stages
-        if _trains_on_same_rows(own, one) and _start_from_comparable_models(own, one)
+        if _have_same_method_and_rows(own, one) and _start_from_comparable_models(own, one)
     ]
     files = {one.file for one in (own, *config.stages)}
-    was_run = any(_has_logged_losses(own, one) for one in runs)
+    was_run = any(_has_either_run_logged_losses(own, one) for one in runs)
     is_collection = len(files) > MAX_UNRUN and not was_run
     return runs if len(runs) < MAX_RUNS and not is_collection else []
 
 
-def _has_logged_losses(own: TrainingStage, other: TrainingStage) -> bool:
+def _has_either_run_logged_losses(own: TrainingStage, other: TrainingStage) -> bool:
     """Was one of two runs made, so that there are losses to compare?"""
-    return has_trained_before(own.file) or has_trained_before(other.file)
+    return has_script_trained_before(own.file) or has_script_trained_before(other.file)
 
 
-def _trains_on_same_rows(own: TrainingStage, other: TrainingStage) -> bool:
+def _have_same_method_and_rows(own: TrainingStage, other: TrainingStage) -> bool:
     """Are the settings of another file for the same method and the same rows?"""
     if own.file == other.file or own.method != other.method:
         return False
@@ -191,7 +191,7 @@ def _compare_losses(own: TrainingStage, other: TrainingStage) -> ComparedLosses 
     if not differences and has_one_vocabulary:
         return None
     is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
-    if not is_strong and not _has_logged_losses(own, other):
+    if not is_strong and not _has_either_run_logged_losses(own, other):
         return None
     has_comparable_evaluation = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
     return ComparedLosses(differences, is_strong and has_comparable_evaluation)
@@ -313,7 +313,7 @@ def _supervised_share_evidence(config: Config, differences: list[LossDifference]
         )
 
 
-def _cases_in_both_files(
+def _cases_of_differing_settings(
     own: TrainingStage, other: TrainingStage, differences: list[LossDifference]
 ) -> Iterator[Case]:
     """Cases: each differing setting in both files."""

@@ -50,7 +50,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
@@ -87,7 +87,7 @@ class SamplePackingTrainsNoStep(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        if not _packs_real_batches(config):
+        if not _does_axolotl_batch_several_packed_rows(config):
             return
         data, size = count_training_rows(config), training.per_device_train_batch_size
         length = config.spec.max_length
@@ -114,7 +114,7 @@ class SamplePackingTrainsNoStep(ConfigRule):
         )
 
 
-def _packs_real_batches(config: Config) -> bool:
+def _does_axolotl_batch_several_packed_rows(config: Config) -> bool:
     """Does Axolotl pack, and make a batch of several packed rows?"""
     training = config.spec.training
     if config.stack != "axolotl" or not training.packing:

@@ -82,7 +82,7 @@ class ScheduleReplacesTheRate(ConfigRule):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings' learning rate, and the one of DeepSpeed's schedule."""
         rate = self.subject.spec.training.learning_rate
         found = self._deepspeed_schedule()
@@ -141,14 +141,14 @@ def _describe_rate_in_force(scheduled: ScheduleRate, rate: float) -> str:
             f"the run stops at its start: the Trainer compares {scheduled.key} {scheduled.peak:g} of the schedule"
             f" {scheduled.schedule} with learning_rate {rate:g}"
         )
-    return scheduled.describe(rate)
+    return scheduled.describe_effect_on_rate(rate)
 
 
 def _advise_how_rate_takes_force(found: _NamedSchedule, rate: float) -> str:
     """Advice how the settings' rate becomes the one in force."""
     name = Path(found.file).name
     if found.rate.key != FILLED_BY_TRAINER:
-        return found.rate.advise(rate, name)
+        return found.rate.advise_how_rate_takes_force(rate, name)
     return (
         f'write "{found.rate.key}": "auto" in the scheduler\'s params of {name} (the Trainer fills its rate in),'
         " or take the scheduler block out"

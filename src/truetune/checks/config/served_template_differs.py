@@ -3,17 +3,18 @@ r"""The template that is trained is not the tokenizer's, which is what will be s
 ## What it does
 Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
 `template`; TRL's `chat_template_path` names a model), or in a strategy for preferences that writes its own (Axolotl's
-`type: chatml.intel`, `llama3.*`, `zephyr.*`, a `prompt_format`), with what the tokenizer's own chat template writes
-there; where the tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also
-with the template that a file given beside the settings asks the trained weights with: `template` of LLaMA-Factory's
-chat and API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that it does not know are
-left alone.
+`type: chatml.intel`, `llama3.*`, `zephyr.*`, a `prompt_format`) or in Axolotl's `type: alpaca`, with what the
+tokenizer's own chat template writes there; where the tokenizer is not on this machine, with that of the published chat
+model, by its name. Of `type: alpaca` it speaks where `chat_template` is named beside it, which renders none of these
+rows. Compares it also with the template that a file given beside the settings asks the trained weights with: `template`
+of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that
+it does not know are left alone.
 
 ## Why it is bad
 LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
-reads it builds prompts that were never trained. Axolotl saves its own; there, it is a fault where the markers are no
-tokens of the model and are cut to pieces. A strategy for preferences saves none: rewards and accuracies are perfect on
-prompts that are never served.
+reads it builds prompts that were never trained. Axolotl saves the one that is named at the top, and not that of a data
+set alone; else it is a fault where the markers are no tokens of the model and are cut to pieces. A strategy for
+preferences saves none: rewards and accuracies are perfect on prompts that are never served.
 
 ## Example
 ```yaml
@@ -67,8 +68,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.config.evidence.template_marks_before_questions import (
     CHATML,
     CONTROL_TOKEN,
@@ -76,11 +80,11 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     MARKERS,
     SAVED_TEMPLATES,
     first_mark_without_role,
-    opening_of_own_template,
+    mark_before_question_in_template,
+    mark_before_question_of_chat_model,
+    mark_before_question_of_model,
     own_template_of_strategy,
-    question_mark_of_chat_model,
-    question_mark_of_model,
-    question_mark_of_template,
+    text_before_question_in_own_template,
     tokenizer_has_token,
 )
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
@@ -98,6 +102,8 @@ TEMPLATE_KEYS = {
 }
 FAMILIES = (("chatml", CHATML), ("llama3", LLAMA3))
 """Families of Axolotl's strategies for preferences that have the same variants (intel, argilla, ultra, ...)"""
+NOT_NAMED = (None, "", "tokenizer_default")
+"""Values of Axolotl's `chat_template` with which the tokenizer keeps its own"""
 MAX_SERVERS = 3
 """Files that serve which are shown"""
 SAVES_TOKENIZERS_TEMPLATE = ("llama-factory", "ms-swift")
@@ -120,13 +126,16 @@ class ServedTemplateDiffers(ConfigRule):
             return lacking
         if self._trained_question_marker() is None:
             return Unmet("it is about a template that is named in the settings, and known")
-        if opening_of_own_template(self.subject) is None and self._mark_of_named_model() is None:
+        if (
+            text_before_question_in_own_template(self.subject) is None
+            and self._mark_of_named_model() is None
+        ):
             return NO_TOKENIZER
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: what both templates write before a question."""
-        by_tokenizer = opening_of_own_template(self.subject) is not None
+        by_tokenizer = text_before_question_in_own_template(self.subject) is not None
         owner = "the tokenizer's template" if by_tokenizer else "the template of the model's family"
         return f"a question begins with {self._trained_question_marker()}, in {owner} too"
 
@@ -137,7 +146,7 @@ class ServedTemplateDiffers(ConfigRule):
         """
         spec = self.subject.spec
         is_own = spec.tokenizer in (None, spec.model)
-        return question_mark_of_chat_model(spec.model) if spec.model and is_own else None
+        return mark_before_question_of_chat_model(spec.model) if spec.model and is_own else None
 
     def _trained_question_marker(self) -> str | None:
         """The text that the trained template writes before a question; None where it is unknown, or
@@ -148,27 +157,28 @@ class ServedTemplateDiffers(ConfigRule):
         strategy = own_template_of_strategy(self.subject)
         if strategy is not None:
             return strategy.marker
-        name = str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, "")))
+        name = template_named_only_by_data_set(self.subject)
+        name = name or str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, "")))
         if self.subject.stack == "trl":
             # The name of a model; the text of a Jinja file says nothing of a family.
             return (
                 None
                 if name.endswith((".jinja", ".jinja2", ".json"))
-                else question_mark_of_model(name)
+                else mark_before_question_of_model(name)
             )
         return MARKERS.get(name)
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         key = TEMPLATE_KEYS.get(config.stack)
-        name = str(config.raw.get(key or ""))
+        name = template_named_only_by_data_set(config) or str(config.raw.get(key or ""))
         strategy = own_template_of_strategy(config)
         if strategy is not None:
             key, name = "type", strategy.name
         marker = self._trained_question_marker()
         if key is None or marker is None:
             return
-        own = opening_of_own_template(config)
+        own = text_before_question_in_own_template(config)
         yield from self._findings_on_servers(key, name, marker)
         if own is None:
             yield from self._findings_on_model_name(key, name, marker)
@@ -177,7 +187,8 @@ class ServedTemplateDiffers(ConfigRule):
             own is None
             or self._is_served_as_trained(marker)
             or marker in own
-            or question_mark_of_model(config.spec.model or "") == first_mark_without_role(marker)
+            or mark_before_question_of_model(config.spec.model or "")
+            == first_mark_without_role(marker)
         ):
             return
         yield from self._findings_on_tokenizer_template(key, name, marker, own)
@@ -190,7 +201,7 @@ class ServedTemplateDiffers(ConfigRule):
         """
         config = self.subject
         unknown = self._tokens_of_mark_not_in_vocabulary(marker)
-        lost = self._is_trained_template_lost(name)
+        lost = self._is_tokenizer_saved_with_other_template(name)
         evidence = [
             f"the tokenizer's template starts a user turn with {own[-60:]!r}",
             f"the tokenizer is saved with {'its own template' if lost else 'the named one'}",
@@ -199,8 +210,8 @@ class ServedTemplateDiffers(ConfigRule):
             evidence.append(f"not in the tokenizer's vocabulary: {', '.join(unknown)}")
         yield self.finding(
             f"{key} {name} writes {marker}, and the tokenizer's template does not"
-            + self._effect_of_strategy(),
-            self._remedy_of_strategy()
+            + self._describe_effect_of_own_template(),
+            self._remedy_by_fitting_strategy_or_template()
             or "name the template that matches the tokenizer's own, see above",
             severity="warning" if lost or unknown else "info",
             evidence=evidence,
@@ -211,9 +222,11 @@ class ServedTemplateDiffers(ConfigRule):
             ],
         )
 
-    def _is_trained_template_lost(self, name: str) -> bool:
+    def _is_tokenizer_saved_with_other_template(self, name: str) -> bool:
         """Is the tokenizer saved with another template than the one that is trained?"""
         if own_template_of_strategy(self.subject) is not None:
+            return True
+        if template_named_only_by_data_set(self.subject):
             return True
         return self.subject.stack in SAVES_TOKENIZERS_TEMPLATE and name not in SAVED_TEMPLATES
 
@@ -222,7 +235,7 @@ class ServedTemplateDiffers(ConfigRule):
         if own_template_of_strategy(self.subject) is None:
             return False
         return any(
-            question_mark_of_template(use.template) == first_mark_without_role(marker)
+            mark_before_question_in_template(use.template) == first_mark_without_role(marker)
             for use in _servers_of_run(self.subject)
             if use.template
         )
@@ -232,6 +245,8 @@ class ServedTemplateDiffers(ConfigRule):
         sets.
         """
         place = "datasets" if own_template_of_strategy(self.subject) is not None else key
+        if template_named_only_by_data_set(self.subject):
+            place = "datasets.0.chat_template"
         return setting_case(self.subject, name, place)
 
     def _findings_on_model_name(self, key: str, name: str, marker: str) -> Iterator[Finding]:
@@ -247,15 +262,17 @@ class ServedTemplateDiffers(ConfigRule):
         added = {*training.added_tokens, *training.special_tokens.values()}
         tokens = [token for token in CONTROL_TOKEN.findall(marker) if token not in added]
         # What is saved with the weights, and written in tokens that the settings add, may be what is wanted.
-        if not self._is_trained_template_lost(name) and (not tokens or name in SAVED_TEMPLATES):
+        if not self._is_tokenizer_saved_with_other_template(name) and (
+            not tokens or name in SAVED_TEMPLATES
+        ):
             return
         remedy = "name the template of the model's own family: every server that reads the tokenizer asks by that"
         if config.stack == "trl":
             remedy = f"leave {key} out: the model answers in its own format already"
         yield self.finding(
             f"{key} {name} writes {first_mark_without_role(marker)} before a question, and {config.spec.model}"
-            f" is of a family that writes {mark}" + self._effect_of_strategy(),
-            self._remedy_of_strategy() or remedy,
+            f" is of a family that writes {mark}" + self._describe_effect_of_own_template(),
+            self._remedy_by_fitting_strategy_or_template() or remedy,
             evidence=[
                 "inferred from the model's name: no chat template of its tokenizer is on this machine"
             ],
@@ -266,22 +283,28 @@ class ServedTemplateDiffers(ConfigRule):
             ],
         )
 
-    def _effect_of_strategy(self) -> str:
+    def _describe_effect_of_own_template(self) -> str:
         """What a template of its own means for a strategy for preferences, in words; empty for any
         other.
         """
         if own_template_of_strategy(self.subject) is None:
             return ""
+        trained = "preference is" if self.subject.raw.get("rl") else "answers are"
         return (
-            ": the preference is trained on prompts that no server asks with, for a server takes the"
+            f": the {trained} trained on prompts that no server asks with, for a server takes the"
             " tokenizer's template where it is given no other (vLLM without --chat-template)"
         )
 
-    def _remedy_of_strategy(self) -> str:
+    def _remedy_by_fitting_strategy_or_template(self) -> str:
         """The strategy that fits the tokenizer's template; empty where no strategy writes one of its own."""
         strategy = own_template_of_strategy(self.subject)
         if strategy is None:
             return ""
+        if not self.subject.raw.get("rl"):
+            return (
+                "write the rows as messages and set type: chat_template, which renders them by chat_template; or ask"
+                " the tuned model by Alpaca's prompt"
+            )
         mark, variant = self._mark_of_named_model(), strategy.name.partition(".")[2]
         family = next((one for one, own in FAMILIES if first_mark_without_role(own) == mark), None)
         fitting = f"type: {family}.{variant}, or " if family and variant != "default" else ""
@@ -316,7 +339,7 @@ class ServedTemplateDiffers(ConfigRule):
         output = str(config.raw.get("output_dir") or "")
         by_file = {use.file: use for use in reversed(config.uses) if use.template}
         for use in by_file.values():
-            mark = question_mark_of_template(use.template)
+            mark = mark_before_question_in_template(use.template)
             if (
                 mark is None
                 or mark == first_mark_without_role(marker)
@@ -349,3 +372,15 @@ def _asks_trained_weights(use: WeightUse, output: str) -> bool:
     if use.folders and all(Path(folder).suffix == ".gguf" for folder in use.folders):
         return True
     return any(output and is_same_or_below(folder, output) for folder in use.folders)
+
+
+def template_named_only_by_data_set(config: Config) -> str:
+    """The template that Axolotl's first data set names while the settings name none, so that the tokenizer is saved
+    without it; empty where that is not so.
+    """
+    if config.stack != "axolotl" or config.raw.get("chat_template") not in NOT_NAMED:
+        return ""
+    named = next(
+        (item.get("chat_template") for _, item in numbered_tables_of_list(config, "datasets")), None
+    )
+    return named if isinstance(named, str) and named not in NOT_NAMED else ""

@@ -74,7 +74,7 @@ class SettingOutOfRange(ConfigRule):
             return Unmet("it is about hyperparameters whose range is known, and none is set")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings with limits and their values."""
         return ", ".join(list_limited_settings(self.subject, OUT_OF_RANGE))
 

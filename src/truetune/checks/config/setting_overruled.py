@@ -3,8 +3,14 @@
 ## What it does
 Finds pairs that are both set and of which one wins: `warmup_steps` over `warmup_ratio`; `max_steps` over
 `num_train_epochs`, where the rows are available and the limit ends the run before half of the epochs (a warning before
-a fifth, for most rows are never seen then). And rows that are held out where nothing is evaluated, or `eval_steps`
-where nothing says `eval_strategy: "no"` in so many words.
+a fifth, for most rows are never seen then). Rows that are held out where nothing is evaluated, or `eval_steps` where
+nothing says `eval_strategy: "no"` in so many words. And settings that the stack's code reads only where another one has
+certain values: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's `ref_model_sync_steps` under
+`sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's `recipe_checkpoint` under
+`resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others. It is a note where the other one is
+switched off in so many words. And rank, scale and modules of LoRA where the training continues an adapter
+(`lora_model_dir`, `adapter_name_or_path`, `adapters`) whose adapter_config.json says otherwise, and a
+`dataset_text_field` beside rows that are chats.
 
 ## Why it is bad
 The value that you see is not the one that runs. Three epochs with `max_steps: 100` end after 100 steps; rows that are
@@ -39,6 +45,9 @@ Which of the two you meant is your decision.
 
 ## References
 - transformers `TrainingArguments`: the descriptions of `max_steps`, `warmup_steps` and `eval_strategy`
+- verl-project/verl#455, hkust-nlp/Laser#4 (a KL term of verl that is not switched on)
+- hiyouga/LLaMA-Factory#2196 (an adapter that is continued)
+- axolotl `SchedulerMixin.create_scheduler`; trl `DPOTrainer`, `GRPOTrainer`; LLaMA-Factory `train/dpo/trainer.py`
 """
 
 from __future__ import annotations
@@ -47,14 +56,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
     is_value_unknown,
+    numbered_tables_of_list,
     setting_case,
+    value_at_dotted_key,
 )
+from truetune.checks.config.evidence.settings_of_continued_adapter import continued_adapter
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
+from truetune.checks.config.evidence.settings_read_under_conditions import unread_settings
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.errors import format_name_list
 from truetune.settings.config import Config
+from truetune.settings.stacks.read_columns_of_local_dataset import columns_of_first_row
 from truetune.settings.training_settings import Training
 
 MOST_OF_A_RUN = 0.5
@@ -64,6 +80,14 @@ FEW_OF_A_RUN = 0.2
 """Share below which most rows are never seen: what is left over from a trial"""
 OLD_NAME = "evaluation_strategy"
 """Of eval_strategy: where it stands, `setting-renamed` says what becomes of it. YAML reads a bare `no` as False."""
+
+FIRST_AFTER_UNREAD_RESUME = "1.10.0"
+"""Up to 1.9.0 the scripts of TRL call `trainer.train()`; those of 1.16 pass the checkpoint on"""
+
+TEXT_BY_DEFAULT = "text"
+READ_BEFORE_TEXT = ("messages", "prompt", "completion")
+"""Columns that TRL's SFTTrainer trains, whatever `dataset_text_field` names"""
+FIRST_WITH_CHATS_BEFORE_TEXT = "0.13.0"
 
 
 class SettingOverruled(ConfigRule):
@@ -83,8 +107,13 @@ class SettingOverruled(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         yield from self._findings_on_warmup_twice()
         yield from self._findings_on_epochs_cut_short()
+        yield from self._findings_on_unread_settings()
+        yield from self._findings_on_lora_settings_adapter_decides()
+        yield from self._findings_on_roles_beside_train_on_inputs()
+        yield from self._findings_on_resume_that_is_not_read()
+        yield from self._findings_on_unread_text_column()
         config, training = self.subject, self.subject.spec.training
-        if not _evaluates_never(config):
+        if not _is_nothing_evaluated(config):
             return
         is_switched_off = (
             "training.eval_strategy" in config.places
@@ -102,6 +131,7 @@ class SettingOverruled(ConfigRule):
                 if config.stack == "ms-swift"
                 else "set eval_strategy: steps",
             )
+        yield from self._findings_on_unused_evaluation_set()
         yield from self._findings_on_unused_evaluation_setting(
             "training.val_size",
             training.val_size,
@@ -125,6 +155,98 @@ class SettingOverruled(ConfigRule):
                 ],
             )
 
+    def _findings_on_unread_settings(self) -> Iterator[Finding]:
+        """Findings on settings that are read only where another one has certain values."""
+        config = self.subject
+        for unread in unread_settings(config):
+            switch = unread.condition.switch
+            do, them = ("do", "them") if len(unread.keys) > 1 else ("does", "it")
+            needed = " or ".join(unread.needed)
+            yield self.finding(
+                f"{format_name_list(unread.keys)} {do} nothing: {switch} is {unread.switch_value}"
+                + ("" if unread.is_switch_written else " by default"),
+                (f"set {switch} to {needed}" if needed else f"set {switch}")
+                + f", or remove {them}",
+                severity="info" if unread.is_off_on_purpose else None,
+                evidence=[
+                    f"{config.stack} reads {them} only where {switch} is {needed or 'on'}",
+                ],
+                cases=[
+                    *(
+                        setting_case(config, value_at_dotted_key(config.raw, key), key)
+                        for key in unread.keys
+                    ),
+                    setting_case(config, unread.switch_value, switch),
+                ],
+            )
+
+    def _findings_on_lora_settings_adapter_decides(self) -> Iterator[Finding]:
+        """The finding on settings of LoRA that the adapter decides which the training continues."""
+        config, adapter = self.subject, continued_adapter(self.subject)
+        if adapter is None or not adapter.settings:
+            return
+        told = ", ".join(
+            f"{one.field} {one.asked} ({one.decided} there)" for one in adapter.settings
+        )
+        yield self.finding(
+            f"settings of LoRA do nothing, because {adapter.name} is continued: {told}",
+            "merge the adapter into its base and train a new one on that, or set these as they are"
+            " in adapter_config.json",
+            evidence=["peft takes them from adapter_config.json of the adapter that is loaded"],
+            cases=[
+                *(
+                    setting_case(
+                        config,
+                        one.asked,
+                        f"training.lora.{one.field}",
+                        "lora_rank" if one.field == "r" else one.field,
+                    )
+                    for one in adapter.settings
+                ),
+                *(
+                    Case(f"{one.field}: {one.decided}", file=adapter.file)
+                    for one in adapter.settings
+                ),
+            ],
+        )
+
+    def _findings_on_roles_beside_train_on_inputs(self) -> Iterator[Finding]:
+        """Findings on Axolotl's roles to train beside `train_on_inputs`, with which all roles are trained."""
+        config = self.subject
+        if config.stack != "axolotl" or config.raw.get("train_on_inputs") is not True:
+            return
+        for index, item in numbered_tables_of_list(config, "datasets"):
+            roles = item.get("roles_to_train")
+            if item.get("type") == "chat_template" and isinstance(roles, list) and roles:
+                named = ", ".join(map(str, roles))
+                yield self.finding(
+                    f"roles_to_train {named} does nothing: with train_on_inputs all turns are trained",
+                    "remove train_on_inputs, or the roles",
+                    evidence=["axolotl trains a turn by train_on_inputs or by its role"],
+                    cases=[
+                        setting_case(config, named, f"datasets.{index}.roles_to_train"),
+                        setting_case(config, True, "train_on_inputs"),
+                    ],
+                )
+
+    def _findings_on_resume_that_is_not_read(self) -> Iterator[Finding]:
+        """The finding on a checkpoint to resume from that the release of TRL never reads."""
+        config, wanted = self.subject, self.subject.raw.get("resume_from_checkpoint")
+        if config.stack != "trl" or is_config_of_python_program(config) or not wanted:
+            return
+        if (
+            not config.pins.is_release_surely_before("trl", FIRST_AFTER_UNREAD_RESUME)
+            or config.own_keys
+        ):
+            return
+        yield self.finding(
+            "resume_from_checkpoint does nothing: the scripts of this release of TRL call"
+            " trainer.train() without it, and the run begins again",
+            "run a newer TRL, or a script that calls trainer.train(resume_from_checkpoint=...)",
+            evidence=[config.pins.describe_asked_release("trl")],
+            cases=[setting_case(config, wanted, "resume_from_checkpoint")],
+        )
+
     def _findings_on_unused_evaluation_setting(
         self, field: str, value: float | None, what: str, remedy: str
     ) -> Iterator[Finding]:
@@ -139,6 +261,39 @@ class SettingOverruled(ConfigRule):
                     setting_case(config, "no", "training.eval_strategy"),
                 ],
             )
+
+    def _findings_on_unread_text_column(self) -> Iterator[Finding]:
+        """The finding on a column of text that TRL does not read, because the rows are chats or pairs."""
+        config, field = self.subject, self.subject.raw.get("dataset_text_field")
+        is_named = isinstance(field, str) and field not in ("", TEXT_BY_DEFAULT)
+        if config.stack != "trl" or config.spec.training.method != "sft" or not is_named:
+            return
+        columns = columns_of_first_row(config.spec.data) if config.spec.data else frozenset()
+        read = [name for name in READ_BEFORE_TEXT if name in columns]
+        if not read or config.pins.is_release_surely_before("trl", FIRST_WITH_CHATS_BEFORE_TEXT):
+            return
+        yield self.finding(
+            f"dataset_text_field {field} does nothing: the rows have {' and '.join(read)}, which TRL trains instead",
+            f"remove {' and '.join(read)} from the rows, or dataset_text_field",
+            evidence=["TRL reads a column of text only of rows that hold no chat and no prompt"],
+            cases=[setting_case(config, field, "dataset_text_field")],
+        )
+
+    def _findings_on_unused_evaluation_set(self) -> Iterator[Finding]:
+        """The finding on a LLaMA-Factory training that names rows to evaluate, and evaluates none."""
+        config = self.subject
+        named = config.raw.get("eval_dataset")
+        is_used = config.raw.get("do_predict") or not config.raw.get("do_train")
+        if config.stack != "llama-factory" or not named or is_used:
+            return
+        yield self.finding(
+            "eval_dataset is named, and nothing is evaluated: eval_strategy is no",
+            "set eval_strategy: steps, or leave eval_dataset out",
+            cases=[
+                setting_case(config, named, "eval_dataset"),
+                setting_case(config, "no", "training.eval_strategy"),
+            ],
+        )
 
     def _findings_on_epochs_cut_short(self) -> Iterator[Finding]:
         """Findings on a limit of steps that ends the run long before the epochs that are asked for."""
@@ -178,7 +333,7 @@ def _rows_seen(training: Training, steps: int) -> int:
     return steps * batch * max(training.gradient_accumulation_steps or 1, 1) * training.devices
 
 
-def _evaluates_never(config: Config) -> bool:
+def _is_nothing_evaluated(config: Config) -> bool:
     """Is nothing evaluated, as far as the settings say? Axolotl evaluates wherever rows are held out."""
     training = config.spec.training
     if config.stack == "axolotl" or (training.eval_strategy or "no") != "no":

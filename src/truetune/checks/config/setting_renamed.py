@@ -48,17 +48,20 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     known_keys,
 )
 from truetune.checks.config.evidence.settings_read_by_another_program import (
+    are_many_keys_of_another_program,
     describe_fate_of_unknown_key,
     describe_readers_of_old_names,
     describe_removal_release,
-    is_mostly_another_programs,
     keys_of_another_program,
 )
 from truetune.checks.findings import Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import RenamedKey
-from truetune.settings.evidence_of_past_run import has_trained_before, severity_of_removed_name
+from truetune.settings.has_program_trained_with_these_settings import (
+    has_script_trained_before,
+    severity_of_name_removed_in_later_release,
+)
 from truetune.settings.release_pins import ReleaseAge
 from truetune.settings.run_spec import Severity
 from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_AXOLOTL
@@ -71,9 +74,9 @@ class SettingRenamed(ConfigRule):
     stability = "stable"
     since = "0.1.0"
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many settings have another name in the release that runs."""
-        return count_measurement(
+        return make_count_measurement(
             "settings whose name has changed for the release that runs", 0, len(self.subject.raw)
         )
 
@@ -85,19 +88,19 @@ class SettingRenamed(ConfigRule):
                 yield self._finding_on_old_name(old, self._severity(old))
             elif is_lost or old.now:
                 harmless.append(old)
-        if is_mostly_another_programs(self.subject):
+        if are_many_keys_of_another_program(self.subject):
             harmless = [old for old in harmless if not self._is_value_lost(old)]
         if len(harmless) == 1 and not self._is_value_lost(harmless[0]):
             yield self._finding_on_old_name(harmless[0], "info")
         elif harmless:
-            yield self._finding_on_kept_names(harmless)
+            yield self._finding_on_old_names_not_surely_lost(harmless)
 
     def _old_names_in_use(self) -> Iterator[RenamedKey]:
         """Old names that have a value, under a release that is not from before the change."""
         for old in self.subject.renamed:
             if (
                 self.subject.raw.get(old.place.key, ...) is not None
-                and self._age_of_release(old) != "older"
+                and self._age_of_release_against_rename(old) != "older"
             ):
                 yield old
 
@@ -118,11 +121,13 @@ class SettingRenamed(ConfigRule):
         if not is_config_of_python_program(config) or old.taken is None:
             return "warning"
         change = (old.taken.last, old.taken.gone)
-        return severity_of_removed_name(config.pins, old.package, [change], config.path)
+        return severity_of_name_removed_in_later_release(
+            config.pins, old.package, [change], config.path
+        )
 
     def _may_another_program_read_name(self, old: RenamedKey) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""
-        dated = self._age_of_release(old) == "unknown" and old.taken is not None
+        dated = self._age_of_release_against_rename(old) == "unknown" and old.taken is not None
         if self.subject.pins.asks_for_commit(old.package):
             return True
         return bool(keys_of_another_program(self.subject)) or (self.subject.own_keys and dated)
@@ -133,15 +138,19 @@ class SettingRenamed(ConfigRule):
         """
         config, key = self.subject, old.place.key
         names = known_keys(config)
-        dated = self._age_of_release(old) == "unknown" and old.taken is not None
+        dated = self._age_of_release_against_rename(old) == "unknown" and old.taken is not None
         return self.finding(
             f"{key} is {old.now or 'gone'} {describe_removal_release(config, old)}",
             (f"write {old.now}" if old.now else "remove it")
-            + (f"; {old.taken.right(old.package)}, {key} is right" if dated and old.taken else ""),
+            + (
+                f"; {old.taken.describe_until_when_name_is_valid(old.package)}, {key} is right"
+                if dated and old.taken
+                else ""
+            ),
             severity=severity,
             evidence=[
                 self._describe_fate(old, is_sure=severity == "error"),
-                self._describe_release(old),
+                self._describe_running_release(old),
             ],
             cases=[case_at_place(old.place, key)],
             is_loud=is_config_of_python_program(config) and config.pins.of(old.package) is None,
@@ -152,7 +161,7 @@ class SettingRenamed(ConfigRule):
             ),
         )
 
-    def _finding_on_kept_names(self, several: list[RenamedKey]) -> Finding:
+    def _finding_on_old_names_not_surely_lost(self, several: list[RenamedKey]) -> Finding:
         """The finding on several old names of which no value is surely lost."""
         config = self.subject
         named = ", ".join(old.place.key for old in several)
@@ -170,7 +179,9 @@ class SettingRenamed(ConfigRule):
                 for old in several
             ),
             severity="info",
-            evidence=list(dict.fromkeys(config.pins.told(old.package) for old in several)),
+            evidence=list(
+                dict.fromkeys(config.pins.describe_asked_release(old.package) for old in several)
+            ),
             cases=[case_at_place(old.place, old.place.key) for old in several],
             count=len(several),
         )
@@ -185,18 +196,22 @@ class SettingRenamed(ConfigRule):
             return lost
         return f"{lost} from that release on"
 
-    def _describe_release(self, old: RenamedKey) -> str:
+    def _describe_running_release(self, old: RenamedKey) -> str:
         """Which release runs, as far as the project and what lies beside the program say."""
         config = self.subject
-        told = config.pins.told(old.package)
+        told = config.pins.describe_asked_release(old.package)
         if (
             config.pins.of(old.package) is None
             and is_config_of_python_program(config)
-            and has_trained_before(config.path)
+            and has_script_trained_before(config.path)
         ):
             return f"{told}; what lies beside it shows that it ran, so with an earlier release"
         return told
 
-    def _age_of_release(self, old: RenamedKey) -> ReleaseAge:
+    def _age_of_release_against_rename(self, old: RenamedKey) -> ReleaseAge:
         """Is the release that runs from before the change?"""
-        return "unknown" if old.taken is None else self.subject.pins.age(old.package, *old.taken)
+        return (
+            "unknown"
+            if old.taken is None
+            else self.subject.pins.age_of_asked_releases(old.package, *old.taken)
+        )

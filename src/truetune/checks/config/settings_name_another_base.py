@@ -61,7 +61,7 @@ from truetune.checks.identify_model_by_published_name import (
     base_of_adapter,
     explain_different_weights,
 )
-from truetune.checks.is_adapter_on_its_trained_base import explain_base_below
+from truetune.checks.is_adapter_on_its_trained_base import explain_other_base_below_adapter
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.shell_commands import is_command_file
@@ -90,7 +90,7 @@ class SettingsNameAnotherBase(ConfigRule):
             return lacking
         return None if self._bases_of_adapters() else NO_ADAPTER
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the model, and the bases that adapters are put on or were trained on."""
         others = self._uses_of_written_adapter()
         if others:
@@ -120,7 +120,7 @@ class SettingsNameAnotherBase(ConfigRule):
     def _findings_on_other_base(self, name: str) -> Iterator[Finding]:
         """Findings on the adapter of this run, which another file puts on a model of another name."""
         for use in self._uses_of_written_adapter():
-            other = explain_base_below(use.base, name, use.file)
+            other = explain_other_base_below_adapter(use.base, name, use.file)
             if other is None or _is_judged_by_command_rule(use):
                 continue
             yield self.finding(
@@ -143,7 +143,7 @@ class SettingsNameAnotherBase(ConfigRule):
         for base, file in self._bases_of_adapters():
             apart = explain_different_weights(name, base)
             if apart is None and not are_base_and_instruct_model(name, base):
-                yield from self._findings_on_base_of_stage(name, base, file)
+                yield from self._findings_on_base_before_earlier_stage(name, base, file)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and training continues with {name}: "
@@ -156,12 +156,14 @@ class SettingsNameAnotherBase(ConfigRule):
                 ],
             )
 
-    def _findings_on_base_of_stage(self, name: str, base: str, file: Path) -> Iterator[Finding]:
+    def _findings_on_base_before_earlier_stage(
+        self, name: str, base: str, file: Path
+    ) -> Iterator[Finding]:
         """Findings on an adapter that was trained on a folder of an earlier stage, and is put on
         what that stage began with.
         """
         config = self.subject
-        other = explain_base_below(name, base, config.path)
+        other = explain_other_base_below_adapter(name, base, config.path)
         if other is None:
             return
         yield self.finding(

@@ -81,7 +81,7 @@ class SettingsNameMissingLayers(ConfigRule):
             return lacking
         return None if any(True for _ in self._chosen_layer_numbers()) else NO_LAYERS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: each key with the numbers of the layers that it chooses."""
         keys = [
             f"{key}: layers {describe_numbers(numbers)}"

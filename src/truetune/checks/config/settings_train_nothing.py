@@ -2,7 +2,7 @@
 
 ## What it does
 Finds a learning rate of 0, no epochs, a LoRA with `lora_alpha: 0` or `lora_dropout: 1`, and one whose list of modules
-is empty.
+is empty. For LLaMA-Factory, a file that names rows to train and sets neither `do_train` nor anything else to do.
 
 ## Why it is bad
 The run ends without an error and saves the model that it loaded. With `lora_alpha: 0` the adapter is multiplied by 0,
@@ -57,6 +57,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
+from truetune.settings.stacks.config_draft import is_switched_on
+
+TASKS_OF_LLAMA_FACTORY = ("do_train", "do_eval", "do_predict")
 
 
 class SettingsTrainNothing(ConfigRule):
@@ -75,9 +78,14 @@ class SettingsTrainNothing(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         for found in out_of_range_settings(self.subject, NOTHING):
             yield self.finding(found.text, found.fix, cases=found.cases)
+        yield from self._findings_on_missing_task()
         lora = self.subject.spec.training.lora
         # Saved modules are trained whole, and parameters may be named beside modules.
-        if lora is not None and lora.target_modules == () and not _trains_other_parts(self.subject):
+        if (
+            lora is not None
+            and lora.target_modules == ()
+            and not _may_train_whole_modules_or_parameters(self.subject)
+        ):
             yield self.finding(
                 "the list of modules that get an adapter is empty: no layer of the model learns",
                 "name the projections: q_proj, k_proj, v_proj, o_proj and those of the MLP",
@@ -88,9 +96,29 @@ class SettingsTrainNothing(ConfigRule):
                 ],
             )
 
+    def _findings_on_missing_task(self) -> Iterator[Finding]:
+        """The finding on settings of LLaMA-Factory that ask for no training, no evaluation and no prediction."""
+        config = self.subject
+        asks = any(is_switched_on(config.raw.get(key)) for key in TASKS_OF_LLAMA_FACTORY)
+        evaluates = (config.spec.training.eval_strategy or "no") != "no"
+        if config.stack != "llama-factory" or asks or evaluates:
+            return
+        if not config.raw.get("dataset") or not config.raw.get("output_dir"):
+            return
+        yield self.finding(
+            "do_train is not set: LLaMA-Factory loads the model and the rows, and ends without a step",
+            "set do_train: true",
+            cases=[
+                setting_case(config, config.raw["dataset"], "dataset"),
+                setting_case(config, config.raw.get("do_train", False), "do_train"),
+            ],
+        )
 
-def _trains_other_parts(config: Config) -> bool:
-    """Does an adapter without modules train something else: modules as a whole, or single parameters?"""
+
+def _may_train_whole_modules_or_parameters(config: Config) -> bool:
+    """May an adapter without modules train something else: modules as a whole, single parameters, or modules that are
+    not known?
+    """
     lora = config.spec.training.lora
     saved = lora is not None and bool(lora.modules_to_save)
     return (

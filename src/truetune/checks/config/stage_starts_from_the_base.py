@@ -106,7 +106,7 @@ class StageStartsFromTheBase(ConfigRule):
             return lacking
         return None if sft_stages_before(self.subject) else NO_STAGES
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: what the stage starts from, and what the SFT runs write."""
         own = stage_of_config(self.subject)
         assert own is not None
@@ -154,7 +154,7 @@ def _script_loads_an_adapter(config: Config) -> bool:
     return any(
         any(True for _ in part.calls(*ADAPTER_LOADS))
         or any(True for _ in part.methods("load_adapter"))
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
     )
 
 

@@ -53,11 +53,11 @@ from pathlib import Path
 from truetune.checks.config.evidence.columns_and_age_of_training_files import (
     last_changed_training_file,
 )
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 
@@ -82,19 +82,21 @@ class StaleMapCache(ConfigRule):
             return lacking
         return NO_ROWS if last_changed_training_file(self.subject) is None else None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """What was measured: how many encoded data sets are older than the data; or that there are none."""
         name = self.subject.spec.training.prepared_path or (
             DEFAULT_FOLDER if self.subject.stack == "axolotl" else None
         )
-        prepared = _prepared_times(self.subject, name) if name else []
+        prepared = _write_times_of_encoded_data_sets(self.subject, name) if name else []
         if not prepared:
             return (
                 f"there are no encoded rows in {name}"
                 if name
                 else "no folder of encoded rows is named"
             )
-        return count_measurement("encoded data sets that are older than the data", 0, len(prepared))
+        return make_count_measurement(
+            "encoded data sets that are older than the data", 0, len(prepared)
+        )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -104,7 +106,7 @@ class StaleMapCache(ConfigRule):
         name = config.spec.training.prepared_path or (
             DEFAULT_FOLDER if config.stack == "axolotl" else None
         )
-        prepared = _prepared_times(config, name) if name else []
+        prepared = _write_times_of_encoded_data_sets(config, name) if name else []
         if not prepared or max(prepared) >= newest[1]:
             return
         yield self.finding(
@@ -122,7 +124,7 @@ class StaleMapCache(ConfigRule):
         )
 
 
-def _prepared_times(config: Config, name: str) -> list[float]:
+def _write_times_of_encoded_data_sets(config: Config, name: str) -> list[float]:
     """When each encoded data set below a folder was written."""
     found: dict[Path, float] = {}
     for base in (Path(), Path(config.path).parent):

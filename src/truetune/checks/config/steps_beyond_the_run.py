@@ -1,11 +1,13 @@
 """Evaluation or logging is due after the last step.
 
 ## What it does
-Compares `eval_steps` and `logging_steps` with the steps that the run makes at most.
+Compares `eval_steps` and `logging_steps` with the steps that the run makes at most; of torchtune and Axolotl the steps
+after which quantization is simulated (`fake_quant_after_n_steps`) or the validation runs (`run_val_every_n_steps`) too.
 
 ## Why it is bad
 With `eval_steps: 500` a run of 60 steps is never evaluated, and `load_best_model_at_end` has nothing to choose from. A
-loss that is logged every 500 steps is never seen. (A last save is always made.)
+loss that is logged every 500 steps is never seen. Weights that never saw the simulated quantization lose as much by the
+real one as if nothing had been done. (A last save is always made.)
 
 ## Example
 ```yaml
@@ -44,12 +46,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_STEPS
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_STEPS
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    setting_case,
+    value_at_dotted_key,
+)
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
+from truetune.checks.count_optimizer_steps import OptimizerSteps
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+
+NO_SIMULATION = "quantization is never simulated in the training"
+LATE_STEPS = (
+    ("fake_quant_after_n_steps", NO_SIMULATION, "set fake_quant_after_n_steps to {}"),
+    ("qat.fake_quant_after_n_steps", NO_SIMULATION, "set fake_quant_after_n_steps to {}"),
+    ("run_val_every_n_steps", "the run is never validated", "set run_val_every_n_steps to {}"),
+)
+"""Key, what does not happen, and the remedy with a fifth of the steps"""
 
 
 class StepsBeyondTheRun(ConfigRule):
@@ -68,11 +82,11 @@ class StepsBeyondTheRun(ConfigRule):
             return lacking
         return NO_STEPS if max_steps_of_run(self.subject) is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the most steps of the run."""
         run = max_steps_of_run(self.subject)
         assert run is not None, "else the rule is not judged"
-        return f"{self.compared()}; the run has at most {run.most:,} steps"
+        return f"{self.describe_compared_settings()}; the run has at most {run.most:,} steps"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -94,6 +108,8 @@ class StepsBeyondTheRun(ConfigRule):
                 evidence=[run.why],
                 cases=[setting_case(config, f"{every:g}", "training.eval_steps")],
             )
+        for key, what, remedy in LATE_STEPS:
+            yield from self._findings_on_late_steps(run, key, what, remedy)
         every = training.logging_steps
         if (
             every is not None
@@ -109,3 +125,18 @@ class StepsBeyondTheRun(ConfigRule):
                 evidence=[run.why],
                 cases=[setting_case(config, f"{every:g}", "training.logging_steps")],
             )
+
+    def _findings_on_late_steps(
+        self, run: OptimizerSteps, key: str, what: str, remedy: str
+    ) -> Iterator[Finding]:
+        """The finding on something that a stack begins after so many steps, which the run does not make."""
+        begin = value_at_dotted_key(self.subject.raw, key)
+        if not isinstance(begin, int) or isinstance(begin, bool) or begin <= run.most:
+            return
+        name = key.rpartition(".")[2]
+        yield self.finding(
+            f"{what}: {name} is {begin:,}, and the run has at most {run.most:,} steps",
+            remedy.format(max(1, run.most // 5)),
+            evidence=[run.why],
+            cases=[setting_case(self.subject, begin, key)],
+        )

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
@@ -53,7 +53,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 
 TURN_ENDS = {
@@ -94,9 +94,9 @@ class StopTokenNotTrained(ConfigRule):
         )
         return None if known else NO_TOKENIZER
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many data sets leave their stop tokens out of the loss."""
-        return count_measurement(
+        return make_count_measurement(
             "data sets whose stop tokens are left out of the loss",
             0,
             len(self._indices_of_chat_datasets()),
@@ -128,7 +128,7 @@ class StopTokenNotTrained(ConfigRule):
         name = str(
             config.raw.get("chat_template") or first.get("chat_template") or "tokenizer_default"
         )
-        end = self._finding_on_other_end(name)
+        end = self._finding_on_other_turn_end_token(name)
         if end is not None:
             yield end
 
@@ -141,7 +141,7 @@ class StopTokenNotTrained(ConfigRule):
             cases=[setting_case(self.subject, "none", *place)],
         )
 
-    def _finding_on_other_end(self, name: str) -> Finding | None:
+    def _finding_on_other_turn_end_token(self, name: str) -> Finding | None:
         """The finding that the template of this name ends turns with another token than the one
         that is trained.
 

@@ -55,8 +55,8 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     LLAMA3,
     MARKERS,
     first_mark_without_role,
+    mark_before_question_of_model,
     own_template_of_strategy,
-    question_mark_of_model,
     tokenizer_has_token,
 )
 from truetune.checks.findings import Finding
@@ -96,7 +96,7 @@ class TemplateMarksNotInVocabulary(ConfigRule):
             return Unmet("what tokens the base has is not known", "name a tokenizer with -t")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: that the token which ends a turn is one of the base, or added."""
         return f"{_turn_end_of_template(self.subject)} is a token of the base, or added to it"
 
@@ -156,7 +156,7 @@ def _is_turn_end_a_token(config: Config, end: str) -> bool | None:
     if config.spec.tokenizer not in (None, name) or name.startswith((".", "/")):
         return None
     plain = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
-    own = question_mark_of_model(name)
+    own = mark_before_question_of_model(name)
     if PUBLISHED.fullmatch(plain) is None:
         return None
     return own in {first_mark_without_role(marker) for marker, mark in ENDS.items() if mark == end}

@@ -49,7 +49,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import is_head_tied
-from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_MODEL
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import (
+    NO_LORA,
+    NO_MODEL,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

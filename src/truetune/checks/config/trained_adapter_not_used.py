@@ -99,30 +99,34 @@ class TrainedAdapterNotUsed(ConfigRule):
             return lacking
         if _output_folder(self.subject) is None:
             return NO_OUTPUT
-        return None if _uses_elsewhere(self.subject) else NO_USES
+        return None if _weights_used_by_other_files(self.subject) else NO_USES
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the output folder, and the folders that other files use."""
         used = ", ".join(
-            dict.fromkeys(name for use in _uses_elsewhere(self.subject) for name in use.folders)
+            dict.fromkeys(
+                name for use in _weights_used_by_other_files(self.subject) for name in use.folders
+            )
         )
         return f"output_dir: {_output_folder(self.subject)}; used by the other files: {used}"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        output, uses = _output_folder(config), _uses_elsewhere(config)
+        output, uses = _output_folder(config), _weights_used_by_other_files(config)
         if output is None or not uses:
             return
         of_output = [
             use for use in uses if any(is_same_or_below(name, output) for name in use.folders)
         ]
         if of_output:
-            yield from self._findings_on_missing_start(of_output, _starting_weights(config), output)
+            yield from self._findings_on_starting_adapter_left_out(
+                of_output, _starting_weights(config), output
+            )
         # What is wrong with a later stage, if anything, is what it starts from (`stage-starts-from-the-base`).
-        elif not _uses_later_stage_alone(config, uses):
-            yield from self._findings_without_output(uses, output)
+        elif not _is_only_later_preference_run_used(config, uses):
+            yield from self._findings_where_output_is_unused(uses, output)
 
-    def _findings_without_output(
+    def _findings_where_output_is_unused(
         self, uses: tuple[WeightUse, ...], output: str
     ) -> Iterator[Finding]:
         """Findings where nothing names the output: the base alone, the weights of the start, or
@@ -130,10 +134,10 @@ class TrainedAdapterNotUsed(ConfigRule):
         """
         config = self.subject
         if all(_exports_base_without_adapter(config, use) for use in uses):
-            yield self._finding_on_base(uses[0], output)
+            yield self._finding_on_base_used_without_adapter(uses[0], output)
             return
         start = _starting_weights(config)
-        of_start = [use for use in uses if _names_one_of(use, start)]
+        of_start = [use for use in uses if _names_any_of_folders(use, start)]
         if self._are_other_files_of_this_run(of_start, output):
             yield self._finding_on_other_weights(
                 (of_start or list(uses))[0], output, bool(of_start)
@@ -146,7 +150,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             of_start: Those that name what the run started from.
             output: The folder that the run writes.
         """
-        uses = _uses_elsewhere(self.subject)
+        uses = _weights_used_by_other_files(self.subject)
         if is_config_of_python_program(self.subject) and len(of_start) < len(uses):
             # A script may save under another name than that of its output folder.
             return all(_uses_earlier_numbered_run(use, output) for use in uses)
@@ -160,7 +164,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
         from_it = ", which it started from" if is_start else ""
         remedy = f"name {output} there"
-        before = _earlier_stage_used(config, use)
+        before = _used_sft_stage_not_started_from(config, use)
         if before is not None:
             remedy = (
                 f"name {before.output},{output} there, once this run starts from {before.output} with a new adapter"
@@ -181,7 +185,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             cases=[setting_case(config, output, "output_dir"), _case_of_use(use)],
         )
 
-    def _finding_on_base(self, use: WeightUse, output: str) -> Finding:
+    def _finding_on_base_used_without_adapter(self, use: WeightUse, output: str) -> Finding:
         """The finding on an export or a chat of the base: the adapter that is trained on it is
         named nowhere.
         """
@@ -193,7 +197,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             cases=[setting_case(self.subject, output, "output_dir"), _case_of_use(use)],
         )
 
-    def _findings_on_missing_start(
+    def _findings_on_starting_adapter_left_out(
         self, uses: list[WeightUse], start: tuple[str, ...], output: str
     ) -> Iterator[Finding]:
         """Findings on a new adapter on top of another: what merges the new one alone loses the
@@ -201,7 +205,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         """
         if not _llamafactory_merges_start_adds_adapter(self.subject):
             return
-        alone = [use for use in uses if not _names_one_of(use, start)]
+        alone = [use for use in uses if not _names_any_of_folders(use, start)]
         if len(alone) < len(uses) or not start:
             return
         before = ", ".join(start)
@@ -213,7 +217,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         )
 
 
-def _uses_later_stage_alone(config: Config, uses: tuple[WeightUse, ...]) -> bool:
+def _is_only_later_preference_run_used(config: Config, uses: tuple[WeightUse, ...]) -> bool:
     """Is this an SFT, and all that is used the output of a preference run beside it?"""
     own = stage_of_config(config)
     if own is None or own.method != "sft":
@@ -225,7 +229,7 @@ def _uses_later_stage_alone(config: Config, uses: tuple[WeightUse, ...]) -> bool
     )
 
 
-def _earlier_stage_used(config: Config, use: WeightUse) -> TrainingStage | None:
+def _used_sft_stage_not_started_from(config: Config, use: WeightUse) -> TrainingStage | None:
     """The SFT whose adapter a file uses, where this is a later stage that does not start from it."""
     own = stage_of_config(config)
     if own is None or own.method not in LATER_METHODS or own.adapters or not own.trains_adapter:
@@ -269,7 +273,7 @@ def _starting_weights(config: Config) -> tuple[str, ...]:
     return tuple(filter(None, adapters)) or ((str(model),) if is_folder else ())
 
 
-def _uses_elsewhere(config: Config) -> tuple[WeightUse, ...]:
+def _weights_used_by_other_files(config: Config) -> tuple[WeightUse, ...]:
     """The weights that other files use; a script that trains and then loads is judged by itself.
 
     What one of them makes of the weights (`vllm serve` of a merge) is left out: the one that makes
@@ -289,7 +293,7 @@ def _is_written_by_another_use(use: WeightUse, uses: list[WeightUse]) -> bool:
         if other.file != use.file or other.verb == "converts"
         for folder in other.writes
         # A file that continues with its own folder makes no other weights of it.
-        if not _names_one_of(other, (folder,))
+        if not _names_any_of_folders(other, (folder,))
     ]
     return all(any(is_same_or_below(name, folder) for folder in written) for name in use.folders)
 
@@ -306,7 +310,7 @@ def _llamafactory_merges_start_adds_adapter(config: Config) -> bool:
     return bool(config.raw.get("create_new_adapter")) and config.spec.training.adapter is not None
 
 
-def _names_one_of(use: WeightUse, folders: tuple[str, ...]) -> bool:
+def _names_any_of_folders(use: WeightUse, folders: tuple[str, ...]) -> bool:
     """Does a use name one of these folders?"""
     return any(is_same_folder(name, folder) for name in use.folders for folder in folders)
 

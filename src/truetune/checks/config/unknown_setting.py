@@ -4,7 +4,8 @@
 Compares each key with those of the stack's release. A misspelling of one of them is a warning; any other key is a
 note, because a newer release, a plug-in or a script with settings of its own may know it. Three such keys or more, or
 one that is known from such scripts (`dataset_mixer`), are the words of another program that reads the file beside the
-stack's own: only that program knows them, so they are not judged.
+stack's own: only that program knows them, so they are not judged. Settings of an Axolotl plug-in (`liger_rope`) that
+`plugins` does not list are a warning.
 
 ## Why it is bad
 Axolotl drops a key that it does not know without a word, and so do TRL's own scripts (`trl/scripts/sft.py --config`):
@@ -42,8 +43,11 @@ Which key was meant is your decision; the nearest name is only find_misspelt_key
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.axolotl_settings_of_unlisted_plugins import (
+    keys_of_unlisted_plugins,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     case_at_place,
     is_config_of_python_program,
@@ -61,7 +65,7 @@ from truetune.checks.config.evidence.settings_read_by_another_program import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import format_name_list
 from truetune.settings.stacks.known_keys import load_known_keys
@@ -79,19 +83,24 @@ class UnknownSetting(ConfigRule):
     stability = "stable"
     since = "0.1.0"
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """What was measured: how many settings the stack's release does not know."""
         what = (
             f"settings that {self.subject.stack} {self.subject.version} does not know, by an old"
             " name either"
         )
-        return count_measurement(what, 0, len(self.subject.raw))
+        return make_count_measurement(what, 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         names = known_keys(config)
         strange = []
+        unlisted = keys_of_unlisted_plugins(config)
+        yield from self._findings_on_unlisted_plugins(unlisted)
+        ignored = {key for keys in unlisted.values() for key in keys}
         for place in unknown_keys(config):
+            if place.key in ignored:
+                continue
             likely = likely_meant_key(place, names)
             if likely is None:
                 strange.append(case_at_place(place, place.key))
@@ -100,7 +109,7 @@ class UnknownSetting(ConfigRule):
                 yield self._finding_on_misspelling(
                     place.key, "setting", likely, case_at_place(place, place.key), empty=empty
                 )
-        yield from self._findings_on_data_set_keys()
+        yield from self._findings_on_unknown_axolotl_data_set_keys()
         if strange and not keys_of_another_program(config):
             yield self._finding_on_strange_keys(strange)
 
@@ -117,7 +126,19 @@ class UnknownSetting(ConfigRule):
             )
         return super().unmet()
 
-    def _findings_on_data_set_keys(self) -> Iterator[Finding]:
+    def _findings_on_unlisted_plugins(self, unlisted: Mapping[str, list[str]]) -> Iterator[Finding]:
+        """Findings on settings of plug-ins that are not loaded."""
+        config = self.subject
+        for plugin, keys in unlisted.items():
+            do, them = ("do", "them") if len(keys) > 1 else ("does", "it")
+            yield self.finding(
+                f"{format_name_list(keys)} {do} nothing: plugins does not list {plugin}",
+                f"add {plugin} to plugins, or remove {them}",
+                evidence=[describe_fate_of_unknown_key(config)],
+                cases=[setting_case(config, config.raw[key], key) for key in keys],
+            )
+
+    def _findings_on_unknown_axolotl_data_set_keys(self) -> Iterator[Finding]:
         """Findings on keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
         names = load_known_keys("axolotl").classes["dataset"] if config.stack == "axolotl" else {}

@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_input_reasons import NO_STEPS
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_STEPS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.findings import Finding
@@ -85,10 +85,10 @@ class WarmupLongerThanRun(ConfigRule):
         in_steps = (self.subject.spec.training.warmup_steps or 0) >= 1
         return NO_STEPS if in_steps and max_steps_of_run(self.subject) is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the most steps of the run."""
         run = max_steps_of_run(self.subject)
-        return self.compared() + (
+        return self.describe_compared_settings() + (
             f"; the run has at most {run.most:,} steps" if run is not None else ""
         )
 

@@ -45,7 +45,7 @@ class DdpHangOrUnevenRanks(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        other, world = flatten_stack_settings(self.training.other), self.subject.world
+        other, world = flatten_stack_settings(self.training.other), self.subject.world_size
         # Where the last batch is dropped, every process drops to the same number.
         if world < 2 or other.get("dataloader_drop_last"):
             return

@@ -60,7 +60,7 @@ class DeepspeedBatchSizeContradicts(DeviceRule):
     def findings(self) -> Iterator[Finding]:
         settings, training = self._deepspeed_settings(), self.training
         rows, steps = training.per_device_train_batch_size, training.gradient_accumulation_steps
-        world = self.subject.world
+        world = self.subject.world_size
         # `auto` and what is left out are filled in from the run's settings and cannot contradict them. In one process
         # the number of processes may not be known yet, and so the product is not compared.
         expected = {

@@ -45,7 +45,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory
 from truetune.memory.memory_settings import resolve_memory_settings
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
 
 
 class DeviceMapAutoWithDdp(DeviceRule):
@@ -53,14 +55,12 @@ class DeviceMapAutoWithDdp(DeviceRule):
     severity = "error"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The device map that is set, and the number of processes."""
-        return (
-            f"device_map: {self.training.device_map or 'not set'}; processes: {self.subject.world}"
-        )
+        return f"device_map: {self.training.device_map or 'not set'}; processes: {self.subject.world_size}"
 
     def findings(self) -> Iterator[Finding]:
-        device_map, visible = self.training.device_map, self.machine.visible
+        device_map, visible = self.training.device_map, self.machine.visible_gpu_indices
         if device_map not in SPREADING_MAPS:
             return
         cases = [setting_case(self.config, device_map, "training.device_map")]
@@ -68,8 +68,8 @@ class DeviceMapAutoWithDdp(DeviceRule):
         # The settings may not name the processes while a command of the project does: then their number is not known.
         command = next(commands_that_launch_several_processes(Path(self.config.path)), None)
         processes = "several" if command else ""
-        if self.subject.world > 1:
-            processes = f"{self.subject.world}"
+        if self.subject.world_size > 1:
+            processes = f"{self.subject.world_size}"
         evidence = [f"several processes: {command}"] if command else []
         if processes and self.config.stack not in STACKS_THAT_PLACE_THE_MODEL:
             yield self.finding(
@@ -98,7 +98,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
                 evidence=evidence,
                 cases=cases,
             )
-        elif self.subject.world == 1 and len(visible) > 1 and self._does_run_fit_one_gpu():
+        elif self.subject.world_size == 1 and len(visible) > 1 and self._does_run_fit_one_gpu():
             yield self.finding(
                 f"device_map: {device_map} spreads the model over {len(visible)} GPUs, which then"
                 " work one after the other",
@@ -122,4 +122,6 @@ class DeviceMapAutoWithDdp(DeviceRule):
         need = estimate_memory(
             model, resolve_memory_settings(self.config, model, gpus=1)
         ).peak.total
-        return need <= min(self.machine.gpus[index].memory for index in self.machine.visible)
+        return need <= min(
+            self.machine.gpus[index].memory for index in self.machine.visible_gpu_indices
+        )

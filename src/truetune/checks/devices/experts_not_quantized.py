@@ -62,7 +62,9 @@ class ExpertsNotQuantized(DeviceRule):
         if self.config.stack not in FUSING_STACKS:
             return
         # A matrix of which a layer has several copies is one of experts.
-        expert_weights = sum(matrix.weight for matrix in model.matrices() if matrix.copies > 1)
+        expert_weights = sum(
+            matrix.weight_parameter_count for matrix in model.matrices() if matrix.copies > 1
+        )
         if not expert_weights or other.get("quantize_moe_experts"):
             return
         yield self.finding(

@@ -40,13 +40,15 @@ class GpusIdle(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        visible = len(self.machine.visible)
+        visible = len(self.machine.visible_gpu_indices)
         # Launchers other than torchrun may not set LOCAL_WORLD_SIZE; on one machine both are the same number.
         processes = (
-            self.machine.number("LOCAL_WORLD_SIZE") or self.machine.number("WORLD_SIZE") or 0
+            self.machine.environment_variable_as_int("LOCAL_WORLD_SIZE")
+            or self.machine.environment_variable_as_int("WORLD_SIZE")
+            or 0
         )
         # With a device map one process uses several GPUs.
-        is_alone = self.machine.launched and self.training.device_map is None
+        is_alone = self.machine.is_started_by_launcher and self.training.device_map is None
         if is_alone and 0 < processes < visible:
             yield self.finding(
                 f"{processes} of {visible} visible GPUs are used: {processes}"

@@ -50,7 +50,7 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        other, world = flatten_stack_settings(self.training.other), self.subject.world
+        other, world = flatten_stack_settings(self.training.other), self.subject.world_size
         if not any(other.get(name) for name in STREAMING_KEYS):
             return
         files = len(self.config.spec.data)

@@ -64,13 +64,19 @@ class LaunchVariablesContradict(DeviceRule):
         """Faults: variables that hold no number. transformers itself takes -1 for "no launch"."""
         for name in COUNTS:
             value = self.machine.environment.get(name, "")
-            if value.strip() not in ("", "-1") and self.machine.number(name) is None:
+            if (
+                value.strip() not in ("", "-1")
+                and self.machine.environment_variable_as_int(name) is None
+            ):
                 yield f"{name}={value!r} is no number"
 
     def _ranks_out_of_range(self) -> Iterator[str]:
         """Faults: ranks at or above the number of processes that they count through."""
         for name, size in BOUNDS:
-            rank, processes = self.machine.number(name), self.machine.number(size)
+            rank, processes = (
+                self.machine.environment_variable_as_int(name),
+                self.machine.environment_variable_as_int(size),
+            )
             if rank is not None and processes is not None and rank >= max(1, processes):
                 yield (
                     f"{name} is {rank}, but {size} is {processes}: ranks go from 0 to"
@@ -81,11 +87,11 @@ class LaunchVariablesContradict(DeviceRule):
         """Faults: more processes on this machine than in all, and a local rank for which there is
         no GPU.
         """
-        number = self.machine.number
+        number = self.machine.environment_variable_as_int
         local, world = number("LOCAL_WORLD_SIZE"), number("WORLD_SIZE")
         if local is not None and world is not None and local > world:
             yield f"LOCAL_WORLD_SIZE is {local}, more than the {world} processes of WORLD_SIZE"
-        rank, visible = number("LOCAL_RANK"), len(self.machine.visible)
+        rank, visible = number("LOCAL_RANK"), len(self.machine.visible_gpu_indices)
         # Without a visible GPU the run uses the CPU, where ranks need no device of their own.
         if self.machine.gpus and rank is not None and visible and rank >= visible:
             yield f"LOCAL_RANK is {rank}, but this process sees {visible} GPU{'s' * (visible > 1)}"

@@ -41,7 +41,7 @@ def _read_architecture(model_folder: Path) -> Architecture:
     return read_architecture(model_folder)
 
 
-def count_rows_unparsed(paths: Sequence[str]) -> int | None:
+def count_rows_without_parsing(paths: Sequence[str]) -> int | None:
     """The number of rows of JSON Lines and parquet files, counted without parsing them; None if a
     file is of another kind, not here, or very large.
     """
@@ -67,11 +67,11 @@ def count_eval_rows(config: Config) -> int | None:
     """Rows of the evaluation: its own files, else what is held out of the training data."""
     held_out, spec = config.spec.training.val_size, config.spec
     if spec.eval_data:
-        return count_rows_unparsed(spec.eval_data)
+        return count_rows_without_parsing(spec.eval_data)
     if held_out is None or held_out <= 0:
         return None
     # As in scikit-learn's train_test_split: from 1 on it is a number of rows, below it a share of them.
     if held_out >= 1:
         return int(held_out)
-    rows = count_rows_unparsed(spec.data)
+    rows = count_rows_without_parsing(spec.data)
     return None if rows is None else int(rows * held_out)

@@ -69,7 +69,7 @@ class RunDoesNotFit(DeviceRule):
         if model is None or gpu_bytes is None:
             return
         memory_plan = plan_memory(
-            self.config, model=model, gpu_memory=gpu_bytes / GIB, gpus=self.subject.world
+            self.config, model=model, gpu_memory=gpu_bytes / GIB, gpus=self.subject.world_size
         )
         if memory_plan.verdict in (None, "fits"):
             return
@@ -100,7 +100,7 @@ class RunDoesNotFit(DeviceRule):
         """Bytes of the smallest GPU that the run sees; None where there is none to compare with."""
         sizes = [
             self.machine.gpus[index].memory
-            for index in self.machine.visible
+            for index in self.machine.visible_gpu_indices
             if index < len(self.machine.gpus)
         ]
         # A device map spreads the model over them, and no single size is the limit.

@@ -47,7 +47,7 @@ class VisibleDevicesWrong(DeviceRule):
         if value is None or not have or value.startswith(("GPU-", "MIG-")):
             return
         indices = [item.strip() for item in value.split(",")]
-        visible = len(self.machine.visible)
+        visible = len(self.machine.visible_gpu_indices)
         evidence = [
             (
                 f"the machine has {have} GPUs (0 to {have - 1})"

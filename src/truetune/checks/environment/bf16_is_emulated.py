@@ -36,8 +36,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import HIP, NO_GPU
 from truetune.checks.rule import EnvironmentRule
-from truetune.checks.unmet_reasons import HIP, NO_GPU
 
 # Not a choice: Ampere is the first generation with bf16 units. A T4 (7.5) and a V100 (7.0) have none: torch
 # takes slow paths there.
@@ -60,7 +60,7 @@ class Bf16IsEmulated(EnvironmentRule):
         # ROCm reports capabilities of AMD's own numbering, which say nothing about bf16.
         return HIP if torch.hip is not None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of GPUs, and their lowest compute capability."""
         devices = self.subject.torch.devices if self.subject.torch is not None else ()
         lowest = ".".join(map(str, min(device.capability for device in devices)))

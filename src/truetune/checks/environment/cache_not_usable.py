@@ -47,7 +47,7 @@ class CacheNotUsable(EnvironmentRule):
     severity = "error"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The cache, its free room, and that it can be written and downloads are not forbidden."""
         free = self.subject.cache_free
         room = "its free room is not known" if free is None else f"{free / GB:,.0f} GB are free"

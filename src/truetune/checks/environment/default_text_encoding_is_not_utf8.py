@@ -39,7 +39,7 @@ class DefaultTextEncodingIsNotUtf8(EnvironmentRule):
     severity = "warning"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The encoding in which text files are opened here."""
         return f"text files are opened as {self.subject.encoding}"
 

@@ -35,8 +35,8 @@ from collections.abc import Iterable, Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import HIP, NO_GPU
 from truetune.checks.rule import EnvironmentRule
-from truetune.checks.unmet_reasons import HIP, NO_GPU
 
 
 class GpuNotInTorchBuild(EnvironmentRule):
@@ -57,7 +57,7 @@ class GpuNotInTorchBuild(EnvironmentRule):
             return Unmet("torch does not say what it was compiled for")
         return HIP if torch.hip is not None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """For how many of the GPUs torch has kernels."""
         torch = self.subject.torch
         assert torch is not None

@@ -53,7 +53,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
             return None
         return Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many GPUs torch uses, and how many the driver knows."""
         used = len(self.subject.torch.devices) if self.subject.torch is not None else 0
         return f"torch uses {used:,} GPUs; the driver knows {len(self.subject.machine.gpus):,}"
@@ -64,7 +64,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
             return
         hidden = machine.environment.get("CUDA_VISIBLE_DEVICES")
         # Somebody may have hidden them on purpose, so it is no error; and no build of torch would help.
-        if hidden is not None and not machine.visible:
+        if hidden is not None and not machine.visible_gpu_indices:
             yield self.finding(
                 f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs",
                 "unset it, or name the GPUs to use",

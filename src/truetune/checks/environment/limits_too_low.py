@@ -53,7 +53,7 @@ class LimitsTooLow(EnvironmentRule):
             return None
         return Unmet("the system tells neither the size of /dev/shm nor a limit of open files")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The size of /dev/shm, and the number of files that a process may have open."""
         shared, files = self.subject.shared, self.subject.files
         room = (

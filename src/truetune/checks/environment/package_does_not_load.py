@@ -61,7 +61,7 @@ class PackageDoesNotLoad(EnvironmentRule):
             return None
         return Unmet("no package was imported", "leave --no-imports out")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The packages that were imported, and their number."""
         return (
             f"{len(self.subject.loads):,} packages were imported: {', '.join(self.subject.loads)}"

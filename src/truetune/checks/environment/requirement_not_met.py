@@ -51,7 +51,7 @@ class RequirementNotMet(EnvironmentRule):
             return None
         return Unmet("no package with requirements on another one is installed")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many requirements of one package on another are met."""
         return f"{len(self.subject.requirements):,} requirements of one package on another are met"
 

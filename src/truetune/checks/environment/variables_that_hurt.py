@@ -59,7 +59,7 @@ class VariablesThatHurt(EnvironmentRule):
     severity = "warning"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That none of the known harmful settings is among the environment's variables."""
         return (
             f"0 of {len(HARMFUL_SETTINGS):,} harmful settings are among"

@@ -50,7 +50,7 @@ class VersionsKnownToClash(EnvironmentRule):
             return None
         return Unmet("no package of the list is installed")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That none of the known version clashes are installed, with their number."""
         return f"0 of {len(VERSION_CLASHES):,} known clashes are installed"
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
+from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -62,13 +62,13 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self.proof().answers:
+        if self.parser_selftest().answers:
             return None
         return Unmet("the model was asked nothing", "ask rows with --answers N")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers hold the gold value and are not read by the parser."""
-        unread, answers = len(self.proof().unread), self.proof().answers
+        unread, answers = len(self.parser_selftest().unread), self.parser_selftest().answers
         return f"{unread:,} of {answers:,} answers hold the gold value and are not read"
 
     def findings(self) -> Iterator[Finding]:

@@ -38,8 +38,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_KNOWN_WHAT_WAS_TRAINED
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NOT_KNOWN_WHAT_WAS_TRAINED
 
 # Chosen, not measured: short common rows stand in both sets of any task, and move a mean of losses little. At half,
 # nearly every data set would be a warning; at double, a leak that shows in the score would be a note.
@@ -55,7 +55,7 @@ class EvaluationRowsWereTrainedOn(EvaluationRule):
         """Unmet where it is not known which rows were trained on."""
         return NOT_KNOWN_WHAT_WAS_TRAINED if self.subject.seen is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many of the evaluation rows were trained on."""
         assert self.subject.seen is not None
         return f"{self.subject.seen.rows:,} of {self.subject.seen.of:,} rows were trained on"

@@ -45,8 +45,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_VERDICTS
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NO_VERDICTS
 from truetune.data.llm_judge_verdicts_and_bias import (
     JudgedPair,
     PlaceCount,
@@ -71,7 +71,7 @@ class JudgePrefersAPlace(EvaluationRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How often the first place won, and how often the second."""
         return "; ".join(
             f"the first place won {one.first} and the second {one.second} of {one.how}"
@@ -90,14 +90,14 @@ class JudgePrefersAPlace(EvaluationRule):
         place, wins = (
             ("first", count.first) if count.first > count.second else ("second", count.second)
         )
-        of = count.decided + count.ties
+        of = count.number_of_decided_pairs + count.ties
         return self.finding(
             f"the judge decides by place: of {count.how}, the answer that is {place} won {wins:,} times and the"
-            f" other place {count.decided - wins:,}",
+            f" other place {count.number_of_decided_pairs - wins:,}",
             "judge each pair in both orders, and count a win only where both verdicts name the same answer; do not"
             " report this win rate",
             evidence=[
-                f"chance makes so uneven a count in {count.p:.1g} of cases (binomial, two-sided)",
+                f"chance makes so uneven a count in {count.p_value_of_unevenness:.1g} of cases (binomial, two-sided)",
                 *_describe_win_rates_by_file(self.subject.judged, place),
             ],
             cases=[_case_of_pair(count.case)] if count.case is not None else (),

@@ -42,8 +42,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_VERDICTS
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NO_VERDICTS
 from truetune.data.llm_judge_verdicts_and_bias import (
     MAX_P,
     MIN_VERDICTS,
@@ -74,7 +74,7 @@ class JudgePrefersLongerAnswers(EvaluationRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How often the longer answer won."""
         longer, shorter = count_wins_of_longer_and_shorter(self.subject.judged)
         return f"the longer answer won {longer} of {longer + shorter}"

@@ -47,8 +47,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NOT_AGAINST
 
 # The usual level of a test. Both the loss and the answers have to pass it, so that chance does it once in 400 runs.
 MAX_P = 0.05
@@ -61,15 +61,15 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where no other model was measured, or the models were asked nothing."""
-        if self.subject.other is None or self.subject.change() is None:
+        if self.subject.other is None or self.subject.loss_change_of_token_kind() is None:
             return NOT_AGAINST
         if self.subject.agreements:
             return None
         return Unmet("both models were asked nothing", "ask rows with --answers N")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The difference of the losses, and how many answers are right under one model alone."""
-        change = self.subject.change()
+        change = self.subject.loss_change_of_token_kind()
         assert change is not None
         alone = (
             f"{a.only_this} right here alone, {a.only_other} there ({a.measure})"
@@ -78,7 +78,7 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
         return f"the loss differs by {change.difference:+.3f} nats/token; {'; '.join(alone)}"
 
     def findings(self) -> Iterator[Finding]:
-        change, other = self.subject.change(), self.subject.other
+        change, other = self.subject.loss_change_of_token_kind(), self.subject.other
         if change is None or other is None or change.high is None:
             return
         if change.high >= 0 or change.p >= MAX_P:

@@ -38,8 +38,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_KNOWN_WHAT_WAS_TRAINED
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NOT_KNOWN_WHAT_WAS_TRAINED
 
 # Rows of each kind: with fewer a bootstrap over rows says nothing of its edges.
 MIN_ROWS = 8
@@ -67,7 +67,7 @@ class MemorisedNotLearned(EvaluationRule):
             f" {overlap.of - overlap.rows:,} others; it takes {MIN_ROWS} of each"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss of rows that were trained on, beside that of the others."""
         overlap = self.subject.seen
         assert overlap is not None

@@ -48,8 +48,8 @@ from typing import Literal
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NOT_AGAINST
 from truetune.generation.evaluation_results import LossChange, ModelMeasurements
 
 # Rows: an exchange test of 8 pairs can reach p = 0.008; of 4 pairs never below 0.12.
@@ -70,9 +70,9 @@ class NoBetterThanBase(EvaluationRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet without a comparison and a loss, under another loss than that of answers, or with too few rows."""
-        change = self.subject.change()
+        change = self.subject.loss_change_of_token_kind()
         if change is None or self.subject.other is None:
-            return None if self.subject.model.loss() is not None else NOT_AGAINST
+            return None if self.subject.model.mean_loss_of_token_kind() is not None else NOT_AGAINST
         if self.subject.method not in METHODS_WITH_ANSWER_LOSS:
             return Unmet(
                 f"it was trained by {self.subject.method}, whose loss is not the one of answers"
@@ -84,9 +84,13 @@ class NoBetterThanBase(EvaluationRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The difference of the loss to the other model's; the loss alone where no other was measured."""
-        change, other, loss = self.subject.change(), self.subject.other, self.subject.model.loss()
+        change, other, loss = (
+            self.subject.loss_change_of_token_kind(),
+            self.subject.other,
+            self.subject.model.mean_loss_of_token_kind(),
+        )
         if change is not None and other is not None:
             return (
                 f"the loss is {change.difference:+.3f} nats/token against {other.name}"
@@ -98,7 +102,7 @@ class NoBetterThanBase(EvaluationRule):
         return f"the loss is {loss.mean:.3g} nats/token; no other model was measured"
 
     def findings(self) -> Iterator[Finding]:
-        loss = self.subject.model.loss()
+        loss = self.subject.model.mean_loss_of_token_kind()
         if loss is not None and not isfinite(loss.mean):
             yield self.finding(
                 f"on {loss.rows:,} rows the loss is not a number",
@@ -106,7 +110,7 @@ class NoBetterThanBase(EvaluationRule):
                 " where they are not",
             )
             return
-        change, other = self.subject.change(), self.subject.other
+        change, other = self.subject.loss_change_of_token_kind(), self.subject.other
         if self.unmet() is None and change is not None and other is not None:
             yield from self._finding_if_not_better_than_other(change, other)
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
+from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -49,9 +49,9 @@ class ParserIsUnstableOrSlow(EvaluationRule):
     since = "0.1.0"
     of_parser = True
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many gold answers are read the same twice, and the seconds of the slowest text."""
-        proof = self.proof()
+        proof = self.parser_selftest()
         return (
             f"{proof.golds:,} gold answers are read the same twice, the slowest text in"
             f" {proof.slowest:.2g} s"

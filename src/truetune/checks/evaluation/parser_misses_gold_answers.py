@@ -38,7 +38,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import describe_score, few_cases_by_reason
+from truetune.checks.evaluation.cases_and_score_of_parser_readings import (
+    describe_score,
+    few_cases_by_reason,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -50,9 +53,9 @@ class ParserMissesGoldAnswers(EvaluationRule):
     since = "0.1.0"
     of_parser = True
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The score of the parser with the gold answers."""
-        proof = self.proof()
+        proof = self.parser_selftest()
         return f"the parser scores {describe_score(proof.read, proof.golds)} with the gold answers"
 
     def findings(self) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
+from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -48,9 +48,9 @@ class ParserScoresEmptyAnswers(EvaluationRule):
     since = "0.1.0"
     of_parser = True
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The score of the parser with empty answers."""
-        return f"the parser scores {self.proof().empty:.2f} with empty answers"
+        return f"the parser scores {self.parser_selftest().empty:.2f} with empty answers"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
+from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -63,13 +63,13 @@ class ParserScoresShuffledGolds(EvaluationRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self.proof().shuffled is None:
+        if self.parser_selftest().shuffled is None:
             return Unmet("there are fewer than two gold answers", "name more rows (--data)")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The score of the parser with shuffled gold answers, beside that of chance."""
-        proof = self.proof()
+        proof = self.parser_selftest()
         chance = "the score of chance is not known"
         if proof.chance is not None:
             chance = f"{proof.chance:.2f} is chance"

@@ -49,8 +49,8 @@ from truetune.checks.detect_prompts_in_loss_by_likelihood import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet_reasons import NOT_AGAINST
 
 # Rows, as of other comparisons with a base: with fewer a bootstrap over rows says nothing of its edges.
 MIN_ROWS = 8
@@ -64,7 +64,11 @@ class PromptLossFellToo(EvaluationRule):
     def unmet(self) -> Unmet | None:
         """Unmet where the base was not measured too, or too few rows have a prompt."""
         prompts = self.subject.prompts
-        if prompts is None or self.subject.change() is None or not self.subject.is_base:
+        if (
+            prompts is None
+            or self.subject.loss_change_of_token_kind() is None
+            or not self.subject.is_base
+        ):
             return NOT_AGAINST
         if prompts.rows < MIN_ROWS or prompts.high is None:
             return Unmet(
@@ -73,9 +77,9 @@ class PromptLossFellToo(EvaluationRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """By how much the loss of the prompts moved, and that of the supervised tokens."""
-        prompts, answers = self.subject.prompts, self.subject.change()
+        prompts, answers = self.subject.prompts, self.subject.loss_change_of_token_kind()
         assert prompts is not None
         assert answers is not None
         return (
@@ -84,7 +88,7 @@ class PromptLossFellToo(EvaluationRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        prompts, answers = self.subject.prompts, self.subject.change()
+        prompts, answers = self.subject.prompts, self.subject.loss_change_of_token_kind()
         if self.unmet() is not None or prompts is None or answers is None or prompts.high is None:
             return
         # The interval has to lie below 0: then no further standard error is asked for.

@@ -77,7 +77,7 @@ class StoppingIsNotCalibrated(EvaluationRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many ends the model expects for each end of an answer, and at how many a stop is likely."""
         stops = self.subject.model.stops
         assert stops is not None

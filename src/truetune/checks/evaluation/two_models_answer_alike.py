@@ -66,24 +66,27 @@ class TwoModelsAnswerAlike(EvaluationRule):
         """Unmet without answers of two models to the same questions, and where these are too few or labels."""
         if not self.subject.twins:
             return Unmet("no answers of two models to the same questions were read", asked=True)
-        if not any(map(_are_answers_telling, self.subject.twins)):
+        if not any(map(_are_answers_enough_and_varied, self.subject.twins)):
             return Unmet(
                 "the answers of two models are too few, or labels, which may be equal by right",
                 f"name {MIN_ROWS} answers or more that are sentences",
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers of two models are equal."""
         return "; ".join(
             f"{one.equal} of {one.rows} answers of {one.names[0]} and {one.names[1]} are equal"
             for one in self.subject.twins
-            if _are_answers_telling(one)
+            if _are_answers_enough_and_varied(one)
         )
 
     def findings(self) -> Iterator[Finding]:
         for twins in self.subject.twins:
-            if not _are_answers_telling(twins) or twins.equal < MIN_EQUAL_SHARE * twins.rows:
+            if (
+                not _are_answers_enough_and_varied(twins)
+                or twins.equal < MIN_EQUAL_SHARE * twins.rows
+            ):
                 continue
             one, other = twins.names
             yield self.finding(
@@ -101,7 +104,7 @@ class TwoModelsAnswerAlike(EvaluationRule):
             )
 
 
-def _are_answers_telling(twins: EqualAnswers) -> bool:
+def _are_answers_enough_and_varied(twins: EqualAnswers) -> bool:
     """Are there enough answers, long and different enough that two models would not write the same?"""
     return (
         twins.rows >= MIN_ROWS

@@ -65,7 +65,9 @@ class AccumulatedGradientDiffers(LawRule):
     since = "0.1.0"
     law = "gradient-accumulation"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # A forward pass or a loss that is wrong by itself gives other gradients as well: those laws
         # name the cause.
         """The finding that the gradient depends on how a batch is cut into micro-batches."""

@@ -54,7 +54,9 @@ class ActivationsLeaveFp16(LawRule):
     since = "0.1.0"
     law = "activation-range"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # The law's tolerance is half of the range: it looks at one batch, and a later one may hold
         # twice as much. So what is only near the limit is told as well, as a warning.
         """The finding that activations leave the range of float16."""

@@ -55,7 +55,9 @@ class AdapterWithoutEffect(LawRule):
     since = "0.1.0"
     law = "adapter-effect"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # Switched off, an adapter must move no logit. Half of its effect is chosen, not measured:
         # what leaks is all of it (merged weights, a second wrapper) or nothing; between them lies
         # the noise of the kernels.

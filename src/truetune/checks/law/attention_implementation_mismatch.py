@@ -57,7 +57,9 @@ class AttentionImplementationMismatch(LawRule):
     since = "0.1.0"
     law = "attention-implementation"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the attention implementation of the run computes something else than eager attention."""
         used, strays = evidence["used"], evidence["places with nan"]
         what = (

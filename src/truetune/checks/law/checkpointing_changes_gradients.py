@@ -58,7 +58,9 @@ class CheckpointingChangesGradients(LawRule):
     since = "0.1.0"
     law = "checkpointing"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that checkpointing of activations changes or loses gradients."""
         lost = evidence["tensors lost"]
         flow = self.subject.laws.get("gradient-flow", {}).get("evidence", {})

@@ -58,7 +58,9 @@ class EvalLossDependsOnBatchSize(LawRule):
     since = "0.1.0"
     law = "evaluation-loss"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the evaluation loss moves with the evaluation batch size."""
         size = evidence["size"]
         one, many = evidence["batches of 1"], evidence[f"batches of {size}"]

@@ -57,7 +57,9 @@ class GradientCheckpointingKillsGrads(LawRule):
     since = "0.1.0"
     law = "gradient-flow"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that gradient checkpointing cuts the adapter off from the loss."""
         if not (evidence["trained"] and evidence["checkpointing"] and evidence["without"]):
             return

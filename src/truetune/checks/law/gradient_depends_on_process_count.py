@@ -51,7 +51,9 @@ class GradientDependsOnProcessCount(LawRule):
     since = "0.1.0"
     law = "process-count"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the gradient depends on the number of processes."""
         several = evidence["world"] > 1
         if any_law_broken(

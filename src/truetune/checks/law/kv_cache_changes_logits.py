@@ -55,7 +55,9 @@ class KvCacheChangesLogits(LawRule):
     since = "0.1.0"
     law = "cache"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # One pass is how training reads a row, token by token is how an answer is written: where
         # only the second differs, training is right and generation is wrong.
         """The finding that the key-value cache changes what the model computes."""

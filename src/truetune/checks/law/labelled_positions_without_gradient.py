@@ -66,7 +66,9 @@ class LabelledPositionsWithoutGradient(LawRule):
     since = "0.1.0"
     law = "loss-targets"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the loss leaves out positions that have a label."""
         count, total = evidence["without gradient"], evidence["labelled"]
         # A shift leaves labelled positions out at one end of each answer and adds others at the

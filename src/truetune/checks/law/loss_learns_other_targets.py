@@ -70,7 +70,9 @@ class LossLearnsOtherTargets(LawRule):
     since = "0.1.0"
     law = "loss-targets"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the loss learns other targets than the tokens that follow in the row."""
         others, total = evidence["other targets"], evidence["looked at"]
         count = sum(others.values())

@@ -55,7 +55,9 @@ class LossNotFiniteAtTheStart(LawRule):
     since = "0.1.0"
     law = "loss-alive"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # Activations beyond float16 become inf and the loss nan: that rule says where it begins.
         """The finding that the loss of a micro-batch is not finite."""
         if any_law_broken(self.subject, "activation-range"):

@@ -71,7 +71,9 @@ class LossOnUnlabelledPositions(LawRule):
     since = "0.1.0"
     law = "loss-targets"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the loss teaches positions that the labels leave out."""
         count, total = evidence["without a label"], evidence["positions with gradient"]
         if count <= tolerance * total or are_targets_mostly_other_tokens(evidence):

@@ -53,7 +53,9 @@ class OptimizerMissesTrainedTensors(LawRule):
     since = "0.1.0"
     law = "gradient-flow"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the optimizer does not hold tensors that are to be trained."""
         lost = evidence.get("outside the optimizer", {"count": 0})
         if not lost["count"]:

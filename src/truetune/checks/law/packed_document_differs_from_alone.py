@@ -64,7 +64,9 @@ class PackedDocumentDiffersFromAlone(LawRule):
     since = "0.1.0"
     law = "packed-alone"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that a packed document is computed otherwise than the same document alone."""
         isolation = self.subject.laws.get("packing-isolation", {})
         # Documents that see each other differ from those alone as well:

@@ -66,7 +66,9 @@ class PackedDocumentsSeeEachOther(LawRule):
     since = "0.1.0"
     law = "packing-isolation"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that in a packed row, one document attends to another."""
         borders = evidence["separated by"]
         if not borders and any(

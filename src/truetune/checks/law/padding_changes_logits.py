@@ -54,7 +54,9 @@ class PaddingChangesLogits(LawRule):
     since = "0.1.0"
     law = "padding-invariance"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the model computes something else when a row is padded."""
         worst: dict[str, float] = evidence["by padding"]
         # The law pads in the ways of training (right) and of generation (left). `not <=` counts nan

@@ -53,7 +53,9 @@ class PolicyDiffersFromItsReference(LawRule):
     since = "0.1.0"
     law = "dpo-start"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # Log-probabilities that came with the data have a law of their own, and dropout makes any
         # two passes differ.
         """The finding that the reference is not the model that the policy starts from."""

@@ -59,7 +59,9 @@ class PrecomputedReferenceStale(LawRule):
     since = "0.1.0"
     law = "precomputed-reference"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that reference log-probabilities computed beforehand are not those of the reference."""
         rows = evidence["rows"]
         pairs = [

@@ -59,7 +59,9 @@ class ReferenceIsNoisy(LawRule):
     since = "0.1.0"
     law = "reference-dropout"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that two passes of the reference over the same batch differ."""
         apart: dict[str, float] = evidence["by model"]
         # Dropout of the policy is wanted in training; of the reference it only adds noise to each

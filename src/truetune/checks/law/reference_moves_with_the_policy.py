@@ -53,7 +53,9 @@ class ReferenceMovesWithThePolicy(LawRule):
     since = "0.1.0"
     law = "reference-still"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the reference shares weights with the policy."""
         yield self.finding(
             f"the reference's log-probabilities change by {value:.2g} nats/token when the trained"

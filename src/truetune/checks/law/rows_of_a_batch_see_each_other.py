@@ -51,7 +51,9 @@ class RowsOfABatchSeeEachOther(LawRule):
     since = "0.1.0"
     law = "batch-composition"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that a row's logits depend on the other rows of its batch."""
         training, serving = evidence["by mode"]["training"], evidence["by mode"]["evaluation"]
         # Capacities of experts hold in training mode alone: what is served is right then, and the

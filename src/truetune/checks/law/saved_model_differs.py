@@ -55,7 +55,9 @@ class SavedModelDiffers(LawRule):
     since = "0.1.0"
     law = "save-load"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that the model that is saved and loaded is not the model that was trained."""
         yield self.finding(
             f"saved and loaded again, the model's logits differ by {value:.2g} of the largest"

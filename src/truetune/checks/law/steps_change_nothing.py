@@ -51,7 +51,9 @@ class StepsChangeNothing(LawRule):
     since = "0.1.0"
     law = "optimizer-step"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # update-rounding computes beforehand what this law tries: one of the two is enough, and
         # that one names dtypes.
         """The finding that steps of the run's own optimizer leave most weights as they were."""

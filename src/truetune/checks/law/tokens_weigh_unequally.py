@@ -66,7 +66,9 @@ class TokensWeighUnequally(LawRule):
     since = "0.1.0"
     law = "loss-weights"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         # Equal within a line and unequal between lines is a mean over each line: the known cause.
         # What differs within a line may be weights that somebody wrote, and is a note.
         """The finding that supervised tokens do not weigh the same in the loss."""

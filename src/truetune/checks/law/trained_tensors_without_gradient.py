@@ -58,7 +58,9 @@ class TrainedTensorsWithoutGradient(LawRule):
     since = "0.1.0"
     law = "gradient-flow"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that trained tensors get no gradient, or none is trained."""
         if not evidence["trained"]:
             yield self.finding(

@@ -49,7 +49,9 @@ class UpdatesSmallerThanRounding(LawRule):
     since = "0.1.0"
     law = "update-rounding"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def findings_if_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         """The finding that most weights are too large for a step to change them."""
         yield self.finding(
             f"{value:.0%} of the trained weights stay as they are at every step: a step of"

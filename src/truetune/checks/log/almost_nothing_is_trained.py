@@ -77,14 +77,14 @@ class AlmostNothingIsTrained(OutputRule):
             )
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many of all parameters are trained."""
         trained, parameters = self._trained_and_all_parameters() or (0, 1)
         return f"{trained:,} of {parameters:,} parameters are trained"
 
     def findings(self) -> Iterator[Finding]:
         log, counts = self.subject, self._trained_and_all_parameters()
-        if counts is None or not log.has_token_loss:
+        if counts is None or not log.is_loss_of_token_prediction:
             return
         trained, parameters = counts
         # The head of a classifier is a vector for each class.

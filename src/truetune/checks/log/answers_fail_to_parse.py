@@ -77,7 +77,7 @@ class AnswersFailToParse(OutputRule):
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "error"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of lines without such a failure; empty without an output."""
         output = self.subject.output
         return f"no answer that a parser can't read in {output.lines:,} lines" if output else ""

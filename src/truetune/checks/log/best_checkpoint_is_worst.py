@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.metric_direction import lower_is_better
 from truetune.logs.run_log import Curve, RunLog
@@ -61,7 +61,7 @@ class BestCheckpointIsWorst(LogRule):
         """Unmet where no best_metric is named, or no metric of a known direction was evaluated
         twice and has its value.
         """
-        if self.subject.number("best_metric") is None:
+        if self.subject.fact_as_number("best_metric") is None:
             return Unmet(
                 "the log names no best_metric",
                 "name the folder of the run, whose trainer_state.json does",
@@ -73,18 +73,18 @@ class BestCheckpointIsWorst(LogRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The value that was kept, beside the best and the worst of the evaluations."""
         name, curve, _, lower = next(self._metrics_equal_to_best_metric())
         best, worst = (np.min, np.max) if lower else (np.max, np.min)
         return (
-            f"{name} was kept at {self.subject.number('best_metric'):.4g}; of {curve.step.size:,}"
+            f"{name} was kept at {self.subject.fact_as_number('best_metric'):.4g}; of {curve.step.size:,}"
             f" evaluations the best is {best(curve.value):.4g}, the worst {worst(curve.value):.4g}"
         )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        best = log.number("best_metric") or 0.0
+        best = log.fact_as_number("best_metric") or 0.0
         for name, curve, here, lower in self._metrics_equal_to_best_metric():
             right = int(np.argmin(curve.value) if lower else np.argmax(curve.value))
             if not np.isclose(best, curve.value.max() if lower else curve.value.min(), rtol=1e-5):
@@ -105,7 +105,7 @@ class BestCheckpointIsWorst(LogRule):
         curve, the places with that value, and whether a lower value is better.
         """
         log = self.subject
-        best, step = log.number("best_metric"), log.number("best_global_step")
+        best, step = log.fact_as_number("best_metric"), log.fact_as_number("best_global_step")
         if best is None:
             return
         for name, logged in log.curves.items():

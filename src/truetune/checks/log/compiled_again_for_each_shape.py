@@ -58,7 +58,7 @@ class CompiledAgainForEachShape(OutputRule):
     symptoms = ("slow-generation",)
     severity = "warning"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of compilations after the first; empty without an output."""
         output = self.subject.output
         return f"{output.recompiled.count:,} compilations after the first" if output else ""

@@ -2,17 +2,17 @@
 
 ## What it does
 Looks, in the logs of trainers that generate (GRPO, RLOO, OnlineDPO), at the share of the answers that were cut at
-`max_completion_length` (`completions/clipped_ratio`; else `val/contain_eos_token`, a `mean_terminated_length` of 0, or
-a mean length that is the same whole number in five records or more). It fires where that is all of them in every
-record; as a warning where it is four fifths or more in the median of the whole run and of its last quarter. Of other
-trainings it looks at the mean length of what evaluations generate (`eval_gen_len`): the same whole number, 16 or more,
-in three evaluations or more, and in all of them.
+`max_completion_length` (`completions/clipped_ratio`; else `val/contain_eos_token`, PPO's `val/num_eos_tokens`, a
+`mean_terminated_length` of 0, or a mean length that is the same whole number in five records or more). It fires where
+that is all of them in every record; as a warning where it is four fifths or more in the median of the whole run and of
+its last quarter. Of other trainings it looks at the mean length of what evaluations generate (`eval_gen_len`): the
+same whole number, 16 or more, in three evaluations or more, and in all of them.
 
 ## Why it is bad
 A cut answer has no result to grade, so rewards are those of unfinished texts, and length is learned from the limit.
-With `mask_truncated_completions` they are left out of the loss: then nothing is learned. A stop token is never sampled,
-so it is never learned either. Scores of cut answers stay low whatever is learned: transformers generates 20 tokens
-where no length is given.
+With `mask_truncated_completions` they are left out of the loss: then nothing is learned. A stop token is never
+sampled, so it is never learned either. Scores of cut answers stay low whatever is learned: transformers generates 20
+tokens where no length is given.
 
 ## Example
 ```yaml
@@ -49,9 +49,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.grpo_learning_signal_and_cut_answers import (
     constant_length_of_evaluation_answers,
     is_share_always_one,
@@ -90,8 +90,8 @@ class CompletionsAlwaysCut(LogRule):
                 if dead
                 else f"{np.median(share.value):.0%} of the answers are cut off"
             ),
-            "raise max_completion_length; if answers of any length never end, see which stop tokens"
-            " are generated and watched for (truetune sample)",
+            "raise max_completion_length (response_length of PPO); if answers of any length never end,"
+            " see which stop tokens are generated and watched for (truetune sample)",
             severity="error" if dead else "warning",
             evidence=tuple(self._evidence()),
             count=int((share.value >= 1).sum()),
@@ -151,7 +151,7 @@ class CompletionsAlwaysCut(LogRule):
             else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of answers that are cut off, or the length that all evaluations have."""
         limit = constant_length_of_evaluation_answers(self.subject)
         if limit is not None:

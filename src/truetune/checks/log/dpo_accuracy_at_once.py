@@ -42,9 +42,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.run_log import Curve
 
 # Chosen, not measured: five records of few pairs each may all be right by chance.
@@ -77,7 +77,7 @@ class DpoAccuracyAtOnce(LogRule):
                 "rewards/accuracies within the first half epoch"
                 + (
                     ""
-                    if self.subject.epochs > 0
+                    if self.subject.epochs_at_end > 0
                     else " (an eighth of the run, which logs no epoch)"
                 ),
             )
@@ -85,7 +85,7 @@ class DpoAccuracyAtOnce(LogRule):
             else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of pairs in order before they were seen."""
         values = self._accuracy_on_unseen_pairs().value
         return (
@@ -101,12 +101,12 @@ class DpoAccuracyAtOnce(LogRule):
         if new.step.size < MIN_POINTS or float(np.mean(new.value)) < MIN_ACCURACY:
             return
         step = float(new.step[0])
-        at = f" (epoch {log.epoch_at(step):.2g})" if log.epochs > 0 else ""
+        at = f" (epoch {log.epoch_at(step):.2g})" if log.epochs_at_end > 0 else ""
         yield self.finding(
             f"{np.mean(new.value):.1%} of the pairs are in order by step {step:,.0f}{at}, before they were seen",
             "look what separates chosen from rejected: length, stop tokens, truncation, source"
             " (`truetune check PAIRS` measures them)",
-            evidence=() if log.epochs > 0 else (NO_EPOCH,),
+            evidence=() if log.epochs_at_end > 0 else (NO_EPOCH,),
             figure=draw_curves(
                 "accuracy",
                 {"rewards/accuracies": log.curve("rewards/accuracies").finite()},
@@ -120,7 +120,7 @@ class DpoAccuracyAtOnce(LogRule):
         """
         log = self.subject
         curve = log.curve("rewards/accuracies").finite()
-        if log.epochs > 0:
+        if log.epochs_at_end > 0:
             epoch = log.epoch_at(curve.step)
             new = (epoch > 0.05) & (epoch <= 0.5)
         else:

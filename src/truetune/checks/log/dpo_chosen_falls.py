@@ -44,9 +44,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import LOGGED_BY, explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve
 
@@ -95,14 +95,14 @@ class DpoChosenFalls(LogRule):
                 f"the log has no {', '.join(lacking)}",
                 next((LOGGED_BY[name] for name in lacking if name in LOGGED_BY), ""),
             )
-        few = min(self.records(name) for name in _curve_names_of_both_sides(group))
+        few = min(self.count_finite_records(name) for name in _curve_names_of_both_sides(group))
         return (
             explain_too_short_curve(few, MIN_POINTS, f"{group}/chosen")
             if few < MIN_POINTS
             else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """From where to where both curves go, as medians."""
         named = (
             (name, _first_and_last_level(self.subject.curve(name).finite()))

@@ -46,9 +46,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import LOGGED_BY, explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
 from truetune.logs.dpo_settings_from_curves import all_logps_are_zero, estimate_label_smoothing
 from truetune.logs.robust_statistics import fit_robust_trend, warmup_slope
 from truetune.logs.run_log import Curve
@@ -92,20 +92,23 @@ class DpoStuckAtLn2(LogRule):
         """Also unmet where the log has neither enough margins nor enough accuracies to judge by."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        if self.records("rewards/margins") >= self.least or self._has_accuracies():
+        if (
+            self.count_finite_records("rewards/margins") >= self.least
+            or self._has_enough_accuracies()
+        ):
             return None
-        if not self.records("rewards/margins"):
+        if not self.count_finite_records("rewards/margins"):
             return Unmet("the log has no rewards/margins", LOGGED_BY["rewards/margins"])
         return explain_too_short_curve(
-            self.records("rewards/margins"), self.least, "rewards/margins"
+            self.count_finite_records("rewards/margins"), self.least, "rewards/margins"
         )
 
-    def _has_accuracies(self) -> bool:
+    def _has_enough_accuracies(self) -> bool:
         """Are there enough accuracies to judge a log by them, beside a loss?"""
-        accuracies = self.records("rewards/accuracies")
-        return accuracies >= MIN_ACCURACIES and self.records("loss") >= MIN_ACCURACIES
+        accuracies = self.count_finite_records("rewards/accuracies")
+        return accuracies >= MIN_ACCURACIES and self.count_finite_records("loss") >= MIN_ACCURACIES
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The reward margin (or the accuracy) and the loss at the end, beside ln 2."""
         margins, loss = (self.subject.curve(name).finite() for name in ("rewards/margins", "loss"))
         if not margins:
@@ -168,7 +171,7 @@ class DpoStuckAtLn2(LogRule):
         about a half.
         """
         right = self.subject.curve("rewards/accuracies").finite()
-        if not self._has_accuracies() or not self._reached_adapter_rate():
+        if not self._has_enough_accuracies() or not self._reached_rate_that_trains_adapters():
             return
         half = right.value[right.value.size // 2 :]
         late = loss.value[loss.value.size // 2 :]
@@ -193,7 +196,7 @@ class DpoStuckAtLn2(LogRule):
             figure=draw_curves("accuracy of pairs", {"rewards/accuracies": right}),
         )
 
-    def _reached_adapter_rate(self) -> bool:
+    def _reached_rate_that_trains_adapters(self) -> bool:
         """Did the learning rate reach what trains an adapter?"""
         rate = self.subject.curve("learning_rate").finite()
         return bool(rate) and float(rate.value.max()) >= USUAL_RATE
@@ -243,14 +246,14 @@ class DpoStuckAtLn2(LogRule):
         ways = [pairs]
         if smoothing is None:
             ways.append("that label_smoothing is well below 0.5")
-        if not self._has_gradients():
+        if not self._has_nonzero_gradients():
             ways.append(
                 "that the adapter is trained and on, also in the policy's forward pass (truetune"
                 " run -- CMD)"
             )
         if self._moves_but_accuracy_is_chance(loss):
             ways.insert(0, CONTRADICTORY)
-        elif self._has_gradients() and self._reached_adapter_rate():
+        elif self._has_nonzero_gradients() and self._reached_rate_that_trains_adapters():
             ways.append(CONTRADICTORY)
         first = _advice_on_low_rate(rate)
         if first:
@@ -268,7 +271,7 @@ class DpoStuckAtLn2(LogRule):
         """Does the policy move, while pairs are told apart no better than by a coin, in evaluations
         too?
         """
-        if not self._has_gradients() or not loss or float(loss.value.std()) <= MOVES:
+        if not self._has_nonzero_gradients() or not loss or float(loss.value.std()) <= MOVES:
             return False
         right = self.subject.curve("rewards/accuracies").finite()
         held_out = self.subject.curve("eval_rewards/accuracies").finite()
@@ -279,7 +282,7 @@ class DpoStuckAtLn2(LogRule):
             late.append(held_out.value)
         return all(abs(float(one.mean()) - 0.5) < NEAR_HALF for one in late)
 
-    def _has_gradients(self) -> bool:
+    def _has_nonzero_gradients(self) -> bool:
         """Does the log show gradients that are not 0?"""
         norm = self.subject.curve("grad_norm").finite()
         return bool(norm) and bool(norm.value.any())

@@ -68,11 +68,11 @@ class EpochsAgainstRows(LogRule):
                 "the log names no batch size",
                 "name the run's folder with its settings, or W&B's files",
             )
-        if log.epochs <= 0:
+        if log.epochs_at_end <= 0:
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
         return Unmet("packing makes other rows of the data") if log.facts.get("packing") else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The rows that an epoch saw at least, beside those of the data."""
         data = self.subject.data
         assert data is not None
@@ -85,7 +85,10 @@ class EpochsAgainstRows(LogRule):
         log = self.subject
         if log.data is None or self.unmet() is not None:
             return
-        accumulation, devices = log.number("gradient_accumulation_steps"), log.number("devices")
+        accumulation, devices = (
+            log.fact_as_number("gradient_accumulation_steps"),
+            log.fact_as_number("devices"),
+        )
         is_known = accumulation is not None and devices is not None
         per_epoch, a_step, seen = (
             self._steps_per_epoch(),
@@ -115,15 +118,19 @@ class EpochsAgainstRows(LogRule):
     def _rows_per_device_batch(self) -> float:
         """Rows of a batch on one device; 0 where it is not known."""
         log = self.subject
-        return log.number("per_device_train_batch_size") or log.number("train_batch_size") or 0.0
+        return (
+            log.fact_as_number("per_device_train_batch_size")
+            or log.fact_as_number("train_batch_size")
+            or 0.0
+        )
 
     def _rows_per_step(self) -> float:
         """Rows of an optimizer step, as far as accumulation and devices are known."""
         log = self.subject
         return (
             self._rows_per_device_batch()
-            * (log.number("gradient_accumulation_steps") or 1)
-            * (log.number("devices") or 1)
+            * (log.fact_as_number("gradient_accumulation_steps") or 1)
+            * (log.fact_as_number("devices") or 1)
         )
 
     def _tokens_per_epoch(self) -> float:

@@ -41,7 +41,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import noise_sigma
 
@@ -82,7 +82,7 @@ class EvalEqualsTrain(LogRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """At how many ends of epochs the evaluation loss falls with the training loss."""
         borders = list(self._epoch_borders_with_loss_drop())
         leaked = sum(abs(b.evaluation - b.after) < abs(b.evaluation - b.before) for b in borders)
@@ -120,10 +120,10 @@ class EvalEqualsTrain(LogRule):
         """
         log = self.subject
         loss, evaluation = log.curve("loss").finite(), log.curve("eval_loss").finite()
-        if log.kind != "language" or not loss or not evaluation or log.epochs < MIN_BORDERS:
+        if log.kind != "language" or not loss or not evaluation or log.epochs_at_end < MIN_BORDERS:
             return
         epoch, sigma = log.epoch_at(loss.step), noise_sigma(loss.value)
-        per_epoch = loss.step.size / max(1.0, log.epochs)
+        per_epoch = loss.step.size / max(1.0, log.epochs_at_end)
         width, whole = max(2, int(per_epoch / 4)), int(per_epoch)
         for step, value in zip(*evaluation, strict=True):
             at = float(log.epoch_at(step))

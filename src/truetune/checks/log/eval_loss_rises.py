@@ -40,7 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.errors import format_name_list
 from truetune.logs.metric_direction import metric_improving_after
@@ -66,14 +66,15 @@ class EvalLossRises(LogRule):
     needs = ("eval_loss",)
     least = 3
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The lowest evaluation loss with its step, the last one, and whether the best checkpoint
         was kept.
         """
         curve = self.subject.curve("eval_loss").finite()
         best = int(np.argmin(curve.value))
         return (
-            f"eval_loss is lowest at {self.subject.unit} {curve.step[best]:,.0f} with {curve.value[best]:.4g} and"
+            f"eval_loss is lowest at {self.subject.unit_of_steps} {curve.step[best]:,.0f}"
+            f" with {curve.value[best]:.4g} and"
             f" ends at {curve.value[-1]:.4g} ({curve.step.size:,} evaluations)"
             + ("; the best checkpoint was kept" if self._is_best_checkpoint_kept() else "")
         )
@@ -110,7 +111,7 @@ class EvalLossRises(LogRule):
 
     def _is_best_checkpoint_kept(self) -> bool:
         """Was the best checkpoint kept, by the value of a metric that the log holds?"""
-        log, best = self.subject, self.subject.number("best_metric")
+        log, best = self.subject, self.subject.fact_as_number("best_metric")
         if not log.facts.get("best_model_checkpoint") or best is None:
             return False
         evaluated = (curve.value for name, curve in log.curves.items() if name.startswith("eval_"))
@@ -136,7 +137,7 @@ def _step_and_epoch_in_words(log: RunLog, step: float) -> str:
     """A moment of a run in words: its step and epoch, or the epoch alone where the log counts no
     steps.
     """
-    epoch = f"epoch {float(log.epoch_at(step)):.2g}" if log.epochs else ""
+    epoch = f"epoch {float(log.epoch_at(step)):.2g}" if log.epochs_at_end else ""
     if log.is_numbered:
         return epoch or f"record {step:,.0f} of the log"
     return f"step {step:,.0f}" + (f" ({epoch})" if epoch else "")

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import medians_of_both_ends
 
@@ -59,7 +59,7 @@ class EvalNeverChanges(LogRule):
     kinds = ("language",)
     needs = ("loss", "eval_loss")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many different values the evaluations give."""
         value = self.subject.curve("eval_loss").finite().value
         return f"{np.unique(value).size:,} different values in {value.size:,} evaluations"

@@ -67,7 +67,7 @@ class EvalWithoutLoss(LogRule):
             "evaluate while training (eval_strategy and an eval_dataset)",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many evaluations gave which metrics."""
         names = self._metrics_measured()
         times = max(self.subject.curve(name).step.size for name in names)
@@ -97,9 +97,9 @@ class EvalWithoutLoss(LogRule):
         log = self.subject
         if strategy not in ("steps", "epoch") or not log.curve("loss"):
             return False
-        if log.last_step < (log.number("eval_steps") or 0):
+        if log.last_step < (log.fact_as_number("eval_steps") or 0):
             return False
-        return strategy == "steps" or log.epochs >= 1
+        return strategy == "steps" or log.epochs_at_end >= 1
 
     def _metrics_measured(self) -> list[str]:
         """Metrics of this log's evaluations, `eval_loss` first where it is there."""

@@ -80,7 +80,7 @@ class EvaluationTakesTheTime(LogRule):
             return None
         return Unmet("the log does not say how long evaluations and the whole run took")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of the run's time that evaluations, saving or sampling take."""
         shares = measure_time_shares(self.subject)
         assert shares is not None, "else the rule is not judged"
@@ -117,7 +117,7 @@ def _evidence(shares: TimeShares) -> list[str]:
 
 def _remedy(shares: TimeShares, settings: list[SettingBeside]) -> str:
     """The remedy: how often would be enough, as an edit where the setting is known."""
-    interval = _steps_at_a_tenth_of_the_time(shares)
+    interval = _evaluation_interval_for_tenth_of_time(shares)
     often = f" every {interval:,} steps" if interval else " less often"
     named = next(
         (one for one in settings if one.name in ("eval_steps", "save_steps") and one.line), None
@@ -130,7 +130,7 @@ def _remedy(shares: TimeShares, settings: list[SettingBeside]) -> str:
     return f"{verb}{often}{where}: they take a tenth of the time then{more}"
 
 
-def _steps_at_a_tenth_of_the_time(shares: TimeShares) -> int | None:
+def _evaluation_interval_for_tenth_of_time(shares: TimeShares) -> int | None:
     """Steps between two evaluations at which they take a tenth of the time, rounded up to two
     digits.
     """

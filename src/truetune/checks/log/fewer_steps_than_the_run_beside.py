@@ -79,7 +79,7 @@ class FewerStepsThanTheRunBeside(LogRule):
             return Unmet("the log does not say how many rows the run saw, since it has not ended")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The optimizer steps and rows of this run, and the steps of the runs beside it."""
         own = self._own_run_size()
         assert own is not None
@@ -103,7 +103,7 @@ class FewerStepsThanTheRunBeside(LogRule):
             f"a step has rows on a GPU x accumulation x processes: lower gradient_accumulation_steps (or the rows on a"
             f" GPU) until that product is {_advice_on_batch(other, factor)} again; or keep the large batch with more"
             f" epochs and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
-            evidence=(_same_work_in_words(own, other),),
+            evidence=(_same_rows_seen_in_words(own, other),),
         )
 
     def _own_run_size(self) -> RunSize | None:
@@ -159,7 +159,7 @@ def _advice_on_batch(other: RunSize, factor: float) -> str:
     )
 
 
-def _same_work_in_words(own: RunSize, other: RunSize) -> str:
+def _same_rows_seen_in_words(own: RunSize, other: RunSize) -> str:
     """Evidence that both runs saw as many rows."""
     if own.rows and other.rows:
         return f"{own.rows:,.0f} rows in this run, {other.rows:,.0f} in {other.name}"

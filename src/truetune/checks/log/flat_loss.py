@@ -51,6 +51,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import IDLE_RATE
 from truetune.checks.log.evidence.compare_end_of_loss_with_beginning import ends_above_beginning
 from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
@@ -65,7 +66,6 @@ from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
     measure_fall,
     remaining_causes,
 )
-from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.logs.facts_in_files_beside_log import RunBeside
@@ -108,7 +108,12 @@ class FlatLoss(LogRule):
     code = "LOG006"
     severity = "warning"
     since = "0.1.0"
-    moot_where = ("loss-diverges", "loss-above-uniform", "almost-nothing-is-trained")
+    moot_where = (
+        "loss-diverges",
+        "loss-above-uniform",
+        "almost-nothing-is-trained",
+        "outputs-have-collapsed",
+    )
     kinds = ("language",)
     needs = ("loss",)
     least = MIN_RECORDS
@@ -125,7 +130,9 @@ class FlatLoss(LogRule):
             return Unmet("every gradient norm is 0, which grad-norm-zero is about")
         if norm.step.size >= MIN_RECORDS and not norm.finite():
             return Unmet("no gradient norm is finite, which grad-norm-explodes is about")
-        seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCH_RECORDS
+        seen_again = (
+            log.epochs_at_end >= 2 and self.count_finite_records("loss") >= MIN_EPOCH_RECORDS
+        )
         if (
             log.curve("learning_rate").finite()
             or seen_again
@@ -136,7 +143,7 @@ class FlatLoss(LogRule):
             "the log has no learning rate, and does not show rows that were seen twice", LOG_RATE
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The change of the loss over the run by the fitted slope, its level, and the highest
         learning rate.
         """
@@ -164,7 +171,9 @@ class FlatLoss(LogRule):
         if fall.is_worth_a_finding():
             yield self._finding(loss, fall)
             return
-        if fall.is_level(has_equal_evaluations=_equal_evaluations(log) is not None):
+        if fall.is_flat_at_effective_rate(
+            has_equal_evaluations=_equal_evaluation_loss_and_count(log) is not None
+        ):
             yield from self._findings_on_rows_seen_once(loss, fall)
 
     def _findings_on_rows_seen_once(self, loss: Curve, fall: LossFall) -> Iterator[Finding]:
@@ -172,7 +181,7 @@ class FlatLoss(LogRule):
         the length of the run.
         """
         log = self.subject
-        evaluated = _equal_evaluations(log)
+        evaluated = _equal_evaluation_loss_and_count(log)
         classes = _number_of_classes_guessed(log, fall.level)
         falling = _run_beside_that_falls(log, fall)
         if not evaluated and not classes and falling is None and not _is_worth_a_note(log):
@@ -188,7 +197,8 @@ class FlatLoss(LogRule):
             )
         yield self.finding(
             f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
-            f" {fall.drop / fall.level:.1%}){_equal_evaluations_in_words(evaluated)}{_class_guessing_in_words(classes)}"
+            f" {fall.drop_of_fitted_line / fall.level:.1%})"
+            f"{_equal_evaluations_in_words(evaluated)}{_class_guessing_in_words(classes)}"
             f"{_falling_run_in_words(falling)}",
             remedy,
             severity="warning" if proves_a_fault or classes else "info",
@@ -203,12 +213,13 @@ class FlatLoss(LogRule):
         log, line = self.subject, fall.line
         moves_nothing = _moves_nothing_at_ordinary_rate(log, fall)
         evaluated = (
-            _equal_evaluations(log)
-            if fall.stays_on_repeated_rows and not fall.has_no_rate
+            _equal_evaluation_loss_and_count(log)
+            if fall.stays_flat_on_repeated_rows and not fall.has_negligible_rate
             else None
         )
         return self.finding(
-            f"the loss {'stays' if fall.is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
+            "the loss "
+            f"{'stays' if fall.is_surely_flat_or_without_rate else 'hardly falls: it is'} at {fall.level:.4g} over"
             f" {loss.step.size:,} records{_why_flat_or_should_fall(log, fall)}{_equal_evaluations_in_words(evaluated)}",
             _remedy(log, fall) if evaluated is None else _why_no_weight_moves(log),
             severity=_severity(log, fall),
@@ -223,7 +234,7 @@ class FlatLoss(LogRule):
 
 def _moves_nothing_at_ordinary_rate(log: RunLog, fall: LossFall) -> bool:
     """Does the loss hardly fall under an ordinary rate and gradients, where rows seen again are always learned?"""
-    may_be_rate = fall.is_certain or is_rate_too_low(log, fall.peak_rate)
+    may_be_rate = fall.is_surely_flat_or_without_rate or is_rate_too_low(log, fall.peak_rate)
     return not may_be_rate and _has_usual_rate_and_gradients(log, fall)
 
 
@@ -232,7 +243,11 @@ def _severity(log: RunLog, fall: LossFall) -> Severity:
     if fall.peak_rate == 0:
         return "error"
     is_too_low = is_rate_too_low(log, fall.peak_rate)
-    names_cause = fall.is_certain or is_too_low or _moves_nothing_at_ordinary_rate(log, fall)
+    names_cause = (
+        fall.is_surely_flat_or_without_rate
+        or is_too_low
+        or _moves_nothing_at_ordinary_rate(log, fall)
+    )
     return "warning" if names_cause else "info"
 
 
@@ -240,9 +255,9 @@ def _why_flat_or_should_fall(log: RunLog, fall: LossFall) -> str:
     """Why the loss does not fall, where the rate is the reason; else why it should."""
     if fall.peak_rate == 0:
         return ": the learning rate is 0"
-    if fall.has_no_rate or is_rate_too_low(log, fall.peak_rate):
+    if fall.has_negligible_rate or is_rate_too_low(log, fall.peak_rate):
         return f": the learning rate is at most {fall.peak_rate:.3g}"
-    return f" although the rows were seen {log.epochs:.3g} times"
+    return f" although the rows were seen {log.epochs_at_end:.3g} times"
 
 
 def _equal_evaluations_in_words(unmoved: tuple[float, int] | None) -> str:
@@ -269,12 +284,12 @@ def _is_worth_a_note(log: RunLog) -> bool:
     if not _is_long_enough_for_rows_seen_once(log):
         return False
     is_sft = trains_adapter(log) or bool(log.curve("mean_token_accuracy"))
-    is_whole_pass = not log.curve("epoch") or log.epochs >= WHOLE_PASS
+    is_whole_pass = not log.curve("epoch") or log.epochs_at_end >= WHOLE_PASS
     is_short = not log.is_numbered and log.last_step < FEW_STEPS
     return is_sft or is_whole_pass or is_short
 
 
-def _equal_evaluations(log: RunLog) -> tuple[float, int] | None:
+def _equal_evaluation_loss_and_count(log: RunLog) -> tuple[float, int] | None:
     """The one value that all evaluations give, and how many they are; None where they differ, or
     there are too few.
 
@@ -302,12 +317,12 @@ def _run_beside_that_falls(log: RunLog, fall: LossFall) -> RunBeside | None:
         if run.file == log.path or run.peak_rate is None or not run.losses:
             continue
         has_same_rate = abs(run.peak_rate - fall.peak_rate) <= SAME_RATE * fall.peak_rate
-        if has_same_rate and _falls_from(fall.level, run, log.last_step):
+        if has_same_rate and _does_run_fall_from_level(fall.level, run, log.last_step):
             return run
     return None
 
 
-def _falls_from(level: float, run: RunBeside, last_step: float) -> bool:
+def _does_run_fall_from_level(level: float, run: RunBeside, last_step: float) -> bool:
     """Does another run begin at a level of loss, and fall within as many steps?"""
     first = run.losses[0][1]
     least = min((loss for step, loss in run.losses if step <= last_step), default=first)
@@ -340,7 +355,9 @@ def _number_of_classes_guessed(log: RunLog, level: float) -> int:
     """The number of classes among which a model guesses whose loss is at this level; 0 where the
     log is of no classifier.
     """
-    is_classifier = not log.has_token_loss or any(map(CLASS_METRIC.fullmatch, log.curves))
+    is_classifier = not log.is_loss_of_token_prediction or any(
+        map(CLASS_METRIC.fullmatch, log.curves)
+    )
     if not is_classifier or not _is_long_enough_for_rows_seen_once(log):
         return 0
     for classes in range(2, MAX_CLASSES + 1):
@@ -358,7 +375,7 @@ def _has_usual_rate_and_gradients(log: RunLog, fall: LossFall) -> bool:
 
 def _remedy(log: RunLog, fall: LossFall) -> str:
     """The remedy: what to change about the rate; where the rate is not the reason, what to look at."""
-    if fall.has_no_rate:
+    if fall.has_negligible_rate:
         return RAISE_THE_RATE
     if (
         fall.seen_again

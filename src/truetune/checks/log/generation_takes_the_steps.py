@@ -91,7 +91,7 @@ class GenerationTakesTheSteps(LogRule):
             return None
         return Unmet("it is about runs that log how long the generation in their steps takes")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of a step that generation takes, or the tokens per second."""
         share = _generation_share(self.subject)
         if share is not None:

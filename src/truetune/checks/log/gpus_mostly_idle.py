@@ -89,7 +89,7 @@ class GpusMostlyIdle(LogRule):
             )
         return None if self.subject.curve("loss") else Unmet("the log is of no training")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The GPUs with their used memory and utilization."""
         return describe_gpus(self.subject.files_beside.gpus)
 
@@ -105,9 +105,9 @@ class GpusMostlyIdle(LogRule):
 
     def _findings_on_working_gpus(self, working: Sequence[GpuReading]) -> Iterator[Finding]:
         """Findings on the GPUs that hold the model: they take turns, or wait for something else."""
-        turns = _measure_turns(working)
+        turns = _measure_gpus_taking_turns(working)
         if turns is not None:
-            yield self._finding_on_turns(working, turns)
+            yield self._finding_on_gpus_taking_turns(working, turns)
         elif all(_is_idle(gpu) for gpu in working) and not self._is_idle_after_the_run(working):
             yield self._finding_on_waiting_gpus(working)
 
@@ -115,7 +115,7 @@ class GpusMostlyIdle(LogRule):
         """Does a model wait at 0 % for requests that nobody sends, beside the log of a run that
         came to its end?
         """
-        is_over = self.subject.number("train_runtime") is not None
+        is_over = self.subject.fact_as_number("train_runtime") is not None
         return is_over and all(gpu.busy == 0 for gpu in working)
 
     def _finding_on_unused_gpus(
@@ -130,7 +130,9 @@ class GpusMostlyIdle(LogRule):
             evidence=[describe_gpus(gpus)],
         )
 
-    def _finding_on_turns(self, working: Sequence[GpuReading], turns: GpuTurns) -> Finding:
+    def _finding_on_gpus_taking_turns(
+        self, working: Sequence[GpuReading], turns: GpuTurns
+    ) -> Finding:
         """The finding that one GPU computes at a time."""
         return self.finding(
             f"the {len(working)} GPUs compute one after another: in {turns.alone:,} of {turns.readings:,} readings one"
@@ -152,7 +154,7 @@ class GpusMostlyIdle(LogRule):
         )
 
 
-def _measure_turns(gpus: Sequence[GpuReading]) -> GpuTurns | None:
+def _measure_gpus_taking_turns(gpus: Sequence[GpuReading]) -> GpuTurns | None:
     """Measure how often one GPU alone works; None where the readings are few, or several work at
     once.
     """

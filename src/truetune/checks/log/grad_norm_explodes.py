@@ -42,8 +42,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
 from truetune.checks.log.float16_use_and_overflow import float16_overflow_remedy
-from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import (
     fit_robust_trend,
@@ -82,7 +82,7 @@ class GradNormExplodes(LogRule):
     needs = ("grad_norm",)
     least = MIN_POINTS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The gradient norm at first, at the end and at most, and how many are not finite."""
         norm = self.subject.curve("grad_norm")
         seen = norm.finite().value
@@ -166,7 +166,7 @@ class GradNormExplodes(LogRule):
             return
         step = float(logs.step[place.at])
         yield self.finding(
-            f"the gradient norm grows from {before:.3g} to {after:.3g} at {self.subject.unit} {step:,.0f} and"
+            f"the gradient norm grows from {before:.3g} to {after:.3g} at {self.subject.unit_of_steps} {step:,.0f} and"
             " stays there",
             "lower the learning rate or lengthen the warm-up; start again from a checkpoint"
             " before it",

@@ -40,13 +40,13 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.dpo_settings_from_curves import all_logps_are_zero
 from truetune.logs.grpo_learning_signal_and_cut_answers import (
     is_share_always_one,
     share_of_cut_off_answers,
-    share_of_prompts_without_signal,
+    share_of_prompts_with_equal_rewards,
 )
 from truetune.logs.robust_statistics import is_falling, medians_of_both_ends
 
@@ -90,7 +90,7 @@ class GradNormZero(LogRule):
             )
         return Unmet("every gradient norm is 0 while the loss is 0 or falls: it was not measured")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many gradient norms are 0, and their median."""
         norm = self.subject.curve("grad_norm").finite().value
         zeros = int((norm == 0).sum())
@@ -143,7 +143,7 @@ class GradNormZero(LogRule):
         zeros = int((norm.value == 0).sum())
         if norm.step.size < MIN_POINTS or not MIN_ZERO_SHARE <= zeros / norm.step.size < 1:
             return
-        if share_of_prompts_without_signal(self.subject):
+        if share_of_prompts_with_equal_rewards(self.subject):
             return
         yield self.finding(
             f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and"
@@ -161,9 +161,11 @@ class GradNormZero(LogRule):
         if all_logps_are_zero(self.subject):
             return True
         log = self.subject
-        if log.output is not None and (log.output.skips.is_fixed or log.output.skips.are_all_steps):
+        if log.output is not None and (
+            log.output.skips.is_loss_scale_fixed or log.output.skips.is_every_step_skipped
+        ):
             return True
         return log.kind == "reinforcement" and (
-            is_share_always_one(share_of_prompts_without_signal(log))
+            is_share_always_one(share_of_prompts_with_equal_rewards(log))
             or is_share_always_one(share_of_cut_off_answers(log))
         )

@@ -38,7 +38,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 20
@@ -61,7 +61,7 @@ class GradientsAlwaysClipped(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        limit = self.subject.number("max_grad_norm")
+        limit = self.subject.fact_as_number("max_grad_norm")
         if limit is None:
             return Unmet(
                 "the log names no max_grad_norm",
@@ -69,10 +69,10 @@ class GradientsAlwaysClipped(LogRule):
             )
         return Unmet("gradients are not clipped") if limit <= 0 else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many gradients are clipped at which limit, and their median norm."""
         limit, norm = (
-            self.subject.number("max_grad_norm") or 0.0,
+            self.subject.fact_as_number("max_grad_norm") or 0.0,
             self.subject.curve("grad_norm").finite().value,
         )
         clipped = int((norm > limit).sum())
@@ -83,7 +83,10 @@ class GradientsAlwaysClipped(LogRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        limit, norm = self.subject.number("max_grad_norm"), self.subject.curve("grad_norm").finite()
+        limit, norm = (
+            self.subject.fact_as_number("max_grad_norm"),
+            self.subject.curve("grad_norm").finite(),
+        )
         if not limit or limit <= 0 or norm.step.size < MIN_POINTS:
             return
         clipped = int((norm.value > limit).sum())

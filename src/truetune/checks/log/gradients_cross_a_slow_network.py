@@ -49,7 +49,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.nccl_transports import INFINIBAND, TCP, NcclTransports
 from truetune.logs.facts_in_files_beside_log import IMAGE_WITHOUT_VERBS, RunBeside
-from truetune.logs.outline_run_for_comparison import outline_run
+from truetune.logs.size_and_speed_of_run_by_log import outline_run
 from truetune.settings.run_spec import Severity
 
 OVER_TCP = ("NCCL_IB_DISABLE", "NCCL_NET")
@@ -63,7 +63,7 @@ class GradientsCrossASlowNetwork(OutputRule):
     symptoms = ("several-gpus",)
     severity = "warning"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of NCCL's channels of each kind; empty where none is printed."""
         output = self.subject.output
         if output is None or not output.transports.channels:

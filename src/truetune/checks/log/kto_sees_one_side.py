@@ -60,13 +60,15 @@ class KtoSeesOneSide(LogRule):
         """Unmet where the run is not of KTO, or has too few records with rewards of one side."""
         if not self.subject.curve(MARK_OF_KTO):
             return Unmet("it is about runs of KTO, which log kl")
-        if max(self.records(name) for name in SIDES) >= MIN_RECORDS:
+        if max(self.count_finite_records(name) for name in SIDES) >= MIN_RECORDS:
             return None
         return Unmet(f"it is about {MIN_RECORDS} records or more with rewards of one side")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of records with rewards of each side."""
-        return " and ".join(f"{self.records(name):,} records of {name}" for name in SIDES)
+        return " and ".join(
+            f"{self.count_finite_records(name):,} records of {name}" for name in SIDES
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -79,10 +81,11 @@ class KtoSeesOneSide(LogRule):
         ):
             return
         for seen, lacking in SIDES.items():
-            if self.records(seen) < MIN_RECORDS or log.curve(lacking):
+            if self.count_finite_records(seen) < MIN_RECORDS or log.curve(lacking):
                 continue
             yield self.finding(
-                f"the run saw no {IN_WORDS[lacking]} example: {self.records(seen):,} records have {seen}, and none has"
+                f"the run saw no {IN_WORDS[lacking]} example:"
+                f" {self.count_finite_records(seen):,} records have {seen}, and none has"
                 f" {lacking}",
                 "count the labels that reach the trainer (`Counter(dataset['label'])`); look at the line that makes"
                 " them: bool() of -1 or of '0' is True, and a filter may drop one side",

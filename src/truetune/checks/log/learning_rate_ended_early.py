@@ -4,9 +4,10 @@
 Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
 tenth of the run or more. Where a file beside the log builds a schedule over as many steps (`total_num_steps` of
 DeepSpeed, `T_max`, `num_training_steps`), its line is named. It also fires where a rate that came down to nothing
-climbs again without a jump: a cosine that was stepped past its end. Schedules that restart with a jump or go up and
-down in straight lines, or end at a floor above zero, are left alone. Of preferences, rewards and reinforcement, it
-fires too where the rate is 0 at every record; of language models `flat-loss` does.
+climbs again without a jump: a cosine that was stepped past its end; also where it does so every few steps, as with a
+`T_max` in epochs that is stepped in every step. Schedules that restart with a jump, fall once to a floor above zero,
+or go up and down in straight lines (but for ten times and more) are left alone. Of preferences, rewards and
+reinforcement, it fires too where the rate is 0 at every record; of language models `flat-loss` does.
 
 ## Why it is bad
 Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
@@ -39,8 +40,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import IDLE_RATE
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.evidence.swings_of_learning_rate import RateSwings, find_swings
 from truetune.checks.rule import LogRule
 from truetune.logs.facts_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.logs.run_log import Curve
@@ -80,7 +82,7 @@ class LearningRateEndedEarly(LogRule):
             Unmet("the learning rate is 0 throughout, which flat-loss is about") if never else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """At how many records the learning rate is 0, and its last value."""
         rate = self.subject.curve("learning_rate").finite()
         idle = int((rate.value <= IDLE_RATE * rate.value.max()).sum())
@@ -99,34 +101,63 @@ class LearningRateEndedEarly(LogRule):
         peak = float(rate.value.max())
         idle = n - (int(np.flatnonzero(rate.value > IDLE_RATE * peak)[-1]) + 1)
         if idle >= max(3, MIN_IDLE_SHARE * n):
-            over = float(rate.step[n - idle])
-            length = self._schedule_length_beside(rate, n - idle)
-            built = f"; {length.place} builds the schedule over that many steps" if length else ""
-            yield self.finding(
-                f"the learning rate is 0 from {self.subject.unit} {over:,.0f} of {rate.step[-1]:,.0f} on:"
-                f" {idle:,} of {n:,} records train nothing{built}",
-                _advise_on_schedule_length(length) if length else STEP_ONCE,
-                evidence=(
-                    f"{length.place}: {length.text}"
-                    if length
-                    else self._explain_early_end(rate, n - idle),
-                ),
-                count=idle,
-                total=n,
-                figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
-            )
+            yield self._finding_on_early_end(rate, idle)
+            return
+        swings = find_swings(rate.value)
+        if swings is not None and swings.has_more_swings_than_planned:
+            yield self._finding_on_swings(rate, swings)
             return
         again = self._step_of_restart_near_zero(rate, peak)
         if again is not None:
-            yield self.finding(
-                f"the learning rate comes down to nothing at {self.subject.unit} {again:,.0f} of"
-                f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
-                STEP_ONCE,
-                severity="warning",
-                figure=draw_curves(
-                    "learning rate", {"learning_rate": rate}, {"end of the schedule": again}
-                ),
-            )
+            yield self._finding_on_second_climb(rate, again)
+
+    def _finding_on_early_end(self, rate: Curve, idle: int) -> Finding:
+        """The finding on a rate that is 0 in the last records, of which there are `idle`."""
+        n = rate.step.size
+        over = float(rate.step[n - idle])
+        length = self._schedule_length_beside(rate, n - idle)
+        built = f"; {length.place} builds the schedule over that many steps" if length else ""
+        return self.finding(
+            f"the learning rate is 0 from {self.subject.unit_of_steps} {over:,.0f} of {rate.step[-1]:,.0f} on:"
+            f" {idle:,} of {n:,} records train nothing{built}",
+            _advise_on_schedule_length(length) if length else STEP_ONCE,
+            evidence=(
+                f"{length.place}: {length.text}"
+                if length
+                else self._explain_early_end(rate, n - idle),
+            ),
+            count=idle,
+            total=n,
+            figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
+        )
+
+    def _finding_on_second_climb(self, rate: Curve, again: float) -> Finding:
+        """The finding on a rate that climbs again from the step at which it had come to nothing."""
+        return self.finding(
+            f"the learning rate comes down to nothing at {self.subject.unit_of_steps} {again:,.0f} of"
+            f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
+            STEP_ONCE,
+            severity="warning",
+            figure=draw_curves(
+                "learning rate", {"learning_rate": rate}, {"end of the schedule": again}
+            ),
+        )
+
+    def _finding_on_swings(self, rate: Curve, swings: RateSwings) -> Finding:
+        """The finding of a rate that falls and climbs again and again."""
+        period = swings.period_records * float(np.median(np.diff(rate.step)))
+        return self.finding(
+            f"the learning rate falls from {rate.value.max():.3g} to {rate.value.min():.3g} and climbs back"
+            f" {swings.count:,} times, every {period:,.0f} {self.subject.unit_of_steps}s up"
+            f" to {rate.step[-1]:,.0f}: the"
+            " schedule runs past its end again and again",
+            "give the length of the schedule (T_max of CosineAnnealingLR) in the unit in which it is stepped: the"
+            " optimizer steps of the whole run where scheduler.step() is called with optimizer.step(), and epochs"
+            " where it is called once for each epoch",
+            severity="warning",
+            count=swings.count,
+            figure=draw_curves("learning rate", {"learning_rate": rate}),
+        )
 
     def _finding_on_zero_rate(self, rate: Curve) -> Finding:
         """The finding of a rate of 0 throughout; where the loss shows it (language models),
@@ -147,7 +178,7 @@ class LearningRateEndedEarly(LogRule):
         The end lies behind the last record with a rate, and up to the first without. Of a log by
         epochs or seconds no number of steps is known.
         """
-        if self.subject.unit != "step":
+        if self.subject.unit_of_steps != "step":
             return None
         last = float(rate.step[first_idle - 1]) if first_idle else 0.0
         first = float(rate.step[first_idle])
@@ -174,7 +205,7 @@ class LearningRateEndedEarly(LogRule):
         count = round(least)
         if count < 2 or (abs(count * share - 1) >= 0.1 and most - least < 1):
             return f"it ends after {share:.0%} of the run"
-        for name, factor in self._factors_of_scheduler_steps():
+        for name, factor in self._factors_of_too_many_scheduler_steps():
             if factor > 1 and least * 0.9 <= factor <= most * 1.1:
                 return f"it ends after about 1/{factor} of the run, and there are {factor} {name}: each steps it"
         # Between 5 and 6 lies little: any share is near 1/n. Accumulation and processes are mostly powers of two.
@@ -186,13 +217,13 @@ class LearningRateEndedEarly(LogRule):
             " step: in each accumulated batch, or by each process"
         )
 
-    def _factors_of_scheduler_steps(self) -> Iterator[tuple[str, int]]:
+    def _factors_of_too_many_scheduler_steps(self) -> Iterator[tuple[str, int]]:
         """(what, how many) of what may step a schedule too often, as far as settings or output say
         it.
         """
         output = self.subject.output
         printed = output.settings.accumulation if output is not None else None
-        accumulation = self.subject.number("gradient_accumulation_steps") or printed
+        accumulation = self.subject.fact_as_number("gradient_accumulation_steps") or printed
         if accumulation:
             yield "accumulated batches in an optimizer step", int(accumulation)
         if output is not None and output.settings.world:

@@ -1,7 +1,8 @@
 """The learning rate still climbed when the run ended: its warm-up is longer than the run.
 
 ## What it does
-Checks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
+Checks whether `learning_rate` grows in proportion to the step up to the last one; where a loop of one's own prints the
+share of the peak rate instead (`lrm`, `lr_mult`), whether that does. A run that has not come to its last
 step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
 where the log, or a command that it prints, says it. Where the log neither says how many steps were planned nor ends
 with the trainer's summary, the run may continue: then it is a warning after 500 steps or an epoch, else a note.
@@ -42,7 +43,7 @@ import numpy as np
 from truetune.checks.count_optimizer_steps import has_run_ended
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.facts_in_files_beside_log import WARMUP_STEPS, SettingBeside
 from truetune.logs.robust_statistics import warmup_slope
@@ -53,6 +54,9 @@ from truetune.settings.run_spec import Severity
 # run of 5,000 and more.
 MIN_LONG_STEPS = 500
 """Steps of a rising rate from which the warm-up is too long even where nothing says that the run is over"""
+MULTIPLIER = "learning_rate_multiplier"
+WHOLE = 0.99
+"""Share of the peak rate that is the peak, as logs round it"""
 TRIAL = 10
 """Fewer steps only try whether it runs. Chosen, not measured: at double, short real runs on few rows are left out"""
 
@@ -67,10 +71,11 @@ class LearningRateNeverPeaked(LogRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where the run is a trial, or has not come to its last step."""
-        unmet = super().unmet()
+        # Where the rate itself is not logged, its share of the peak tells the same.
+        unmet = None if self._name_of_rate_curve == MULTIPLIER else super().unmet()
         if unmet is not None:
             return unmet
-        rate = self.subject.curve("learning_rate").finite()
+        rate = self.subject.curve(self._name_of_rate_curve).finite()
         if rate.step[-1] < TRIAL and not self._configured_peak_rate():
             return Unmet(
                 f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run"
@@ -79,9 +84,17 @@ class LearningRateNeverPeaked(LogRule):
             return Unmet("the run has not come to its last step", "name its log when it has ended")
         return None
 
-    def figure(self) -> str:
+    @property
+    def _name_of_rate_curve(self) -> str:
+        """The curve of the rate, or of its share of the peak where the log has that alone."""
+        log = self.subject
+        has_rate = bool(log.curve("learning_rate").finite())
+        has_share = log.curve(MULTIPLIER).finite().step.size >= self.least
+        return MULTIPLIER if has_share and not has_rate else "learning_rate"
+
+    def measurement_if_clean(self) -> str:
         """The highest learning rate with its step, and the last one."""
-        rate = self.subject.curve("learning_rate").finite()
+        rate = self.subject.curve(self._name_of_rate_curve).finite()
         top = int(np.argmax(rate.value))
         return (
             f"the learning rate is highest at step {rate.step[top]:,.0f} of {rate.step[-1]:,.0f}"
@@ -90,7 +103,7 @@ class LearningRateNeverPeaked(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        rate = log.curve("learning_rate").finite()
+        rate = log.curve(self._name_of_rate_curve).finite()
         configured = self._configured_peak_rate()
         slope = self._slope_at_end_of_ended_run(rate, configured)
         if slope is None:
@@ -103,15 +116,13 @@ class LearningRateNeverPeaked(LogRule):
             f", {peak / configured:.0%} of the configured {configured:g}" if configured else ""
         )
         unit = "record" if log.is_numbered else "step"
-        is_over = bool(log.total_steps) or has_run_ended(log)
+        is_over = bool(log.planned_steps) or has_run_ended(log)
         last = f"the last {unit} ({rate.step[-1]:,.0f})"
         # The last steps may fall between two records.
         if not log.is_numbered and log.last_step > rate.step[-1]:
             last = f"step {rate.step[-1]:,.0f}, the last one logged of {log.last_step:,.0f}"
         warmup = self._too_long_warmup_beside()
-        why = "the warm-up is longer than the run"
-        if warmup is not None:
-            why = f"the warm-up of {warmup.value:,} steps ({warmup.place}) is longer than the run"
+        why = self._reason_for_rise(peak, warmup)
         yield self.finding(
             f"the learning rate still rises at {last}: it reached {peak:.3g}{of_configured}; {why}",
             ("" if is_over else "if the run is over: ")
@@ -123,6 +134,17 @@ class LearningRateNeverPeaked(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
+    def _reason_for_rise(self, peak: float, warmup: SettingBeside | None) -> str:
+        """Why the rate still rises at the end, as far as the log and the settings beside it say."""
+        if warmup is not None:
+            return f"the warm-up of {warmup.value:,} steps ({warmup.place}) is longer than the run"
+        if self._name_of_rate_curve == MULTIPLIER and peak >= WHOLE:
+            return (
+                "the decay runs backwards (progress where 1 - progress was meant), or the warm-up is"
+                " the whole run"
+            )
+        return "the warm-up is longer than the run"
+
     def _too_long_warmup_beside(self) -> SettingBeside | None:
         """The warm-up that settings beside the log set, where it is longer than the run; None for
         any other.
@@ -133,7 +155,7 @@ class LearningRateNeverPeaked(LogRule):
             found is not None
             and isinstance(found.value, int)
             and is_counted
-            and found.value > max(self.subject.last_step, self.subject.total_steps or 0)
+            and found.value > max(self.subject.last_step, self.subject.planned_steps or 0)
         )
         return found if is_longer else None
 
@@ -149,7 +171,9 @@ class LearningRateNeverPeaked(LogRule):
         if is_over:
             return "error"
         is_counted = not self.subject.is_numbered
-        is_long = self.subject.epochs >= 1 or (is_counted and rate.step[-1] >= MIN_LONG_STEPS)
+        is_long = self.subject.epochs_at_end >= 1 or (
+            is_counted and rate.step[-1] >= MIN_LONG_STEPS
+        )
         return "warning" if is_long else "info"
 
     def _slope_at_end_of_ended_run(self, rate: Curve, configured: float | None) -> float | None:
@@ -159,14 +183,14 @@ class LearningRateNeverPeaked(LogRule):
         if not rate or (rate.step[-1] < TRIAL and not configured):
             return None
         # the slope first: it is None below three records, which have no usual distance
-        slope = warmup_slope(rate)
+        slope = warmup_slope(rate, is_rounded=self._name_of_rate_curve == MULTIPLIER)
         return None if slope is None or self._has_more_steps_planned(rate) else slope
 
     def _has_more_steps_planned(self, rate: Curve) -> bool:
         """Are more steps planned than were made? The last ones may fall between two records, or be
         cut off.
         """
-        total = self.subject.total_steps
+        total = self.subject.planned_steps
         if not total:
             return False
         return self.subject.last_step + 2 * float(np.median(np.diff(rate.step))) <= total
@@ -175,7 +199,7 @@ class LearningRateNeverPeaked(LogRule):
         """The peak that the log's facts or the printed command set; None where neither does."""
         output = self.subject.output
         printed = output.settings.learning_rate if output is not None else None
-        return self.subject.number("learning_rate") or printed
+        return self.subject.fact_as_number("learning_rate") or printed
 
     def _evidence(self, rate: Curve, slope: float, unit: str) -> Iterator[str]:
         """Evidence: how fast the rate grows, and the warm-up that the command sets, where it is as
@@ -189,6 +213,6 @@ class LearningRateNeverPeaked(LogRule):
         if output is None:
             return
         warmup = output.settings.warmup_steps
-        total = self.subject.total_steps or output.settings.steps or output.total
+        total = self.subject.planned_steps or output.settings.steps or output.total
         if warmup and total and warmup >= total:
             yield f"the command sets {warmup:,} steps of warm-up, and the run has {total:,.0f} steps"

@@ -54,11 +54,14 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import MAX_VOCABULARY, MIN_TIMES_GUESSING
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import OTHER_LOSS
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import OTHER_LOSS
-from truetune.logs.is_loss_summed_not_averaged import means_added_up_in_loss, parts_of_training_loss
+from truetune.logs.is_loss_summed_not_averaged import (
+    count_of_means_added_up_in_loss,
+    parts_of_training_loss,
+)
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity
 
@@ -96,11 +99,11 @@ class LossAboveUniform(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self.subject.has_token_loss:
+        if not self.subject.is_loss_of_token_prediction:
             return OTHER_LOSS
         if self._lowest_early_loss() <= MIN_TIMES_GUESSING * self._uniform_loss():
             return None
-        if means_added_up_in_loss(self.subject):
+        if count_of_means_added_up_in_loss(self.subject):
             return Unmet("the loss is a sum, which loss-is-a-sum is about")
         return Unmet(
             f"the loss begins at {self._lowest_early_loss():.4g} and comes down below half of guessing, and the"
@@ -108,7 +111,7 @@ class LossAboveUniform(LogRule):
             "keep config.json beside the log, or name the data with --data and -t",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss at the beginning, beside that of a model that guesses."""
         known = (
             ""
@@ -123,27 +126,27 @@ class LossAboveUniform(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
-        if not log.has_token_loss or not loss:
+        if not log.is_loss_of_token_prediction or not loss:
             return
         size, guess = self._vocabulary_size(), self._uniform_loss()
         # A rate at which nothing moves explains a loss that stays, and flat-loss names it.
         if not _is_rate_negligible(log):
-            yield from self._findings_on_high_end(loss, guess, is_known=bool(size))
+            yield from self._findings_on_high_final_loss(loss, guess, is_known=bool(size))
         if self._lowest_early_loss() > MIN_TIMES_GUESSING * guess and not (
-            means_added_up_in_loss(log) or parts_of_training_loss(log)
+            count_of_means_added_up_in_loss(log) or parts_of_training_loss(log)
         ):
             yield from self._findings_on_start_above_guessing(loss, size, guess)
 
-    def _findings_on_high_end(
+    def _findings_on_high_final_loss(
         self, loss: Curve, guess: float, *, is_known: bool
     ) -> Iterator[Finding]:
         """The one finding of a run that ends far above what a trained model has."""
         if is_known and self._ends_at_uniform_loss(guess):
             yield self._finding_on_end_at_guessing(guess)
         elif not is_known and self._stays_at_usual_uniform_loss():
-            yield self._finding_on_unknown_vocabulary(loss)
-        elif self._is_trained_model_at_guessing():
-            yield self._finding_on_foreign_text(loss)
+            yield self._finding_on_guessing_of_unknown_vocabulary(loss)
+        elif self._does_trained_model_start_at_guessing():
+            yield self._finding_on_text_unknown_to_trained_model(loss)
 
     def _findings_on_start_above_guessing(
         self, loss: Curve, size: float, guess: float
@@ -174,7 +177,7 @@ class LossAboveUniform(LogRule):
     def _vocabulary_size(self) -> float:
         """Tokens of the vocabulary; 0 where it is not known."""
         log = self.subject
-        size = log.number("vocab_size") or (log.data.vocabulary if log.data else None)
+        size = log.fact_as_number("vocab_size") or (log.data.vocabulary if log.data else None)
         return size if size is not None and size > 1 else 0.0
 
     def _uniform_loss(self) -> float:
@@ -188,13 +191,13 @@ class LossAboveUniform(LogRule):
     def _ends_at_uniform_loss(self, guess: float) -> bool:
         """Is the loss at the end still that of guessing, and the run over as far as its log tells?"""
         log, loss = self.subject, self.subject.curve("loss").finite()
-        over = not log.total_steps or log.last_step >= log.total_steps
+        over = not log.planned_steps or log.last_step >= log.planned_steps
         near = ABOUT * guess < float(np.median(loss.value[-5:])) <= MIN_TIMES_GUESSING * guess
         return over and loss.step.size >= MIN_POINTS and near
 
     def _finding_on_end_at_guessing(self, guess: float) -> Finding:
         """The finding of a run that ends at the loss of guessing."""
-        loss, planned = self.subject.curve("loss").finite(), bool(self.subject.total_steps)
+        loss, planned = self.subject.curve("loss").finite(), bool(self.subject.planned_steps)
         return self.finding(
             f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records,"
             f" and a model that guesses has {guess:.4g}: nothing was learned",
@@ -216,7 +219,7 @@ class LossAboveUniform(LogRule):
         is_there = all(lowest <= one <= highest for one in (first, last))
         return is_there and first - last < HARDLY_FALLS * first
 
-    def _is_trained_model_at_guessing(self) -> bool:
+    def _does_trained_model_start_at_guessing(self) -> bool:
         """Does the run of a trained model begin where guessing is, and stay far above what such a
         model has?
 
@@ -237,7 +240,7 @@ class LossAboveUniform(LogRule):
         is_trained = is_part or printed.adapter or printed.weights_loaded
         return bool(is_trained) and is_guess and last > FOREIGN
 
-    def _finding_on_foreign_text(self, loss: Curve) -> Finding:
+    def _finding_on_text_unknown_to_trained_model(self, loss: Curve) -> Finding:
         """The finding of a trained model that does not know the ids or the text."""
         printed = self.subject.output.settings if self.subject.output is not None else None
         is_whole = printed is not None and printed.weights_loaded and not printed.trains_adapter
@@ -264,7 +267,7 @@ class LossAboveUniform(LogRule):
         rate = self.subject.curve("learning_rate").finite().value
         return rate.size < 2 or bool(rate[-1] <= rate[rate.size // 2]) or bool(np.ptp(rate) == 0)
 
-    def _finding_on_unknown_vocabulary(self, loss: Curve) -> Finding:
+    def _finding_on_guessing_of_unknown_vocabulary(self, loss: Curve) -> Finding:
         """The finding of a run that begins and stays at the loss of guessing, of a vocabulary that
         is not known.
         """

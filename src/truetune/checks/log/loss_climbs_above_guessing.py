@@ -42,15 +42,18 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import (
     HIGH_RATE,
     MAX_VOCABULARY,
     MIN_TIMES_GUESSING,
 )
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import OTHER_LOSS
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import OTHER_LOSS
-from truetune.logs.is_loss_summed_not_averaged import means_added_up_in_loss, parts_of_training_loss
+from truetune.logs.is_loss_summed_not_averaged import (
+    count_of_means_added_up_in_loss,
+    parts_of_training_loss,
+)
 from truetune.logs.run_log import Curve
 
 MIN_ABOVE, MIN_ABOVE_SHARE = 3, 0.1
@@ -71,9 +74,9 @@ class LossClimbsAboveGuessing(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self.subject.has_token_loss:
+        if not self.subject.is_loss_of_token_prediction:
             return OTHER_LOSS
-        if means_added_up_in_loss(self.subject) or parts_of_training_loss(self.subject):
+        if count_of_means_added_up_in_loss(self.subject) or parts_of_training_loss(self.subject):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
         if (
             self._finite_nonzero_losses().value[:MIN_ABOVE].min(initial=math.inf)
@@ -82,7 +85,7 @@ class LossClimbsAboveGuessing(LogRule):
             return Unmet("the loss begins above guessing, which loss-above-uniform is about")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The highest loss, beside that of a model that guesses."""
         highest = self._finite_nonzero_losses().value.max()
         return (
@@ -93,9 +96,9 @@ class LossClimbsAboveGuessing(LogRule):
     def findings(self) -> Iterator[Finding]:
         log, loss, guess = self.subject, self._finite_nonzero_losses(), self._uniform_loss()
         if (
-            not log.has_token_loss
+            not log.is_loss_of_token_prediction
             or loss.step.size <= MIN_ABOVE
-            or means_added_up_in_loss(log)
+            or count_of_means_added_up_in_loss(log)
             or parts_of_training_loss(log)
         ):
             return
@@ -135,7 +138,7 @@ class LossClimbsAboveGuessing(LogRule):
 
     def _uniform_loss(self) -> float:
         """The loss, in nats per token, of a model that guesses."""
-        size = self.subject.number("vocab_size") or (
+        size = self.subject.fact_as_number("vocab_size") or (
             self.subject.data.vocabulary if self.subject.data else None
         )
         return math.log(size if size is not None and size > 1 else MAX_VOCABULARY)

@@ -43,6 +43,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.compare_end_of_loss_with_beginning import (
     JUMP,
     MIN_POINTS,
@@ -55,11 +56,10 @@ from truetune.checks.log.float16_use_and_overflow import (
     is_float16_run,
     precision_in_place_of_float16,
 )
-from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
+from truetune.checks.reasons_rules_cannot_judge import RESUMED, explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.robust_statistics import (
     block_medians,
@@ -136,7 +136,7 @@ class LossDiverges(LogRule):
             return explain_too_short_curve(live, MIN_POINTS, "a loss that is not 0")
         return RESUMED if find_restarts(self.subject) else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss at first, at the lowest and at the end."""
         loss = self.subject.curve("loss").finite().value
         first, last = medians_of_both_ends(loss)
@@ -157,11 +157,11 @@ class LossDiverges(LogRule):
             return  # it learns between the leaps: rows in an order, or a run that begins again
         levels = measure_loss_levels(loss.value, jumps_after_first_record(loss))
         if levels.is_worse or levels.is_lost:
-            yield self._finding_on_levels(loss, levels)
+            yield self._finding_on_lasting_rise(loss, levels)
         elif climbs_from_first_record(loss):
             yield self._finding_on_first_climb(loss)
 
-    def _finding_on_levels(self, loss: Curve, levels: LossLevels) -> Finding:
+    def _finding_on_lasting_rise(self, loss: Curve, levels: LossLevels) -> Finding:
         """The finding of a loss that ends above where it began, or gives back what had been gained."""
         log = self.subject
         first, last = levels.first, levels.last
@@ -174,8 +174,8 @@ class LossDiverges(LogRule):
         began = min(first, float(loss.value[0]))
         whose = "of its first records" if began < float(loss.value[0]) else "that it began with"
         return self.finding(
-            f"the loss rises from {_describe_record(loss, low, log.unit)} to"
-            f" {_describe_record(loss, high, log.unit)} and stays up:"
+            f"the loss rises from {_describe_record(loss, low, log.unit_of_steps)} to"
+            f" {_describe_record(loss, high, log.unit_of_steps)} and stays up:"
             f" {last:.4g} at the end"
             + (f", above the {began:.4g} {whose}" if levels.is_worse else ""),
             f"{advise_restart(log, step)}; {self._advice_on_adapter_scale()}{self._advice_on_rate()}, and more"
@@ -195,7 +195,7 @@ class LossDiverges(LogRule):
         """The finding of a loss that climbs behind its first record, with no later one as low as
         that.
         """
-        unit, last = self.subject.unit, float(loss.value[-1])
+        unit, last = self.subject.unit_of_steps, float(loss.value[-1])
         top = int(np.argmax(loss.value))
         lowest = 1 + int(np.argmin(loss.value[1:]))
         first, high = float(loss.step[0]), float(loss.step[top])
@@ -248,7 +248,8 @@ class LossDiverges(LogRule):
             return ""
         root = " (or leave rsLoRA off)" if adapter.is_rank_stabilised else ""
         return (
-            f"lower the scale of the adapter: lora_alpha {2 * adapter.divisor:.0f} in place of {adapter.alpha:g} makes"
+            f"lower the scale of the adapter: lora_alpha {2 * adapter.lora_alpha_divisor:.0f}"
+            f" in place of {adapter.alpha:g} makes"
             f" it 2{root}; if the loss still rises, "
         )
 

@@ -42,21 +42,19 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import OTHER_LOSS, explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import OTHER_LOSS, explain_too_short_curve
 from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.logs.is_loss_summed_not_averaged import (
+    MAX_GAP_OF_KNOWN_COUNT,
     MAX_REMAINING_SHARE,
     RATIO_TOLERANCE,
-    evaluations_needed,
+    count_of_means_added_up_in_loss,
+    evaluations_needed_to_judge_loss_ratio,
     is_accumulation_unknown,
-    means_added_up_in_loss,
 )
 from truetune.logs.run_log import RunLog
-
-MAX_GAP = 0.25
-"""By how much of it rows that are trained may have a lower loss than those that are held out"""
 
 
 class LossIsASum(LogRule):
@@ -72,14 +70,14 @@ class LossIsASum(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self.subject.has_token_loss:
+        if not self.subject.is_loss_of_token_prediction:
             return OTHER_LOSS
         loss, evaluated = (
             self.subject.curve("loss").finite(),
             self.subject.curve("eval_loss").finite(),
         )
         late = int((evaluated.step >= loss.step[0]).sum()) if loss else 0
-        needed = evaluations_needed(self.subject)
+        needed = evaluations_needed_to_judge_loss_ratio(self.subject)
         if late < needed:
             return explain_too_short_curve(late, needed, "eval_loss beside the loss")
         if not is_accumulation_unknown(self.subject):
@@ -90,7 +88,7 @@ class LossIsASum(LogRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """By which factors the training loss is above the evaluation loss."""
         loss, evaluated = (
             self.subject.curve("loss").finite(),
@@ -101,7 +99,7 @@ class LossIsASum(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        times = means_added_up_in_loss(log)
+        times = count_of_means_added_up_in_loss(log)
         if times is None:
             return
         loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
@@ -116,7 +114,7 @@ class LossIsASum(LogRule):
         number = "that number" if accumulated is None else str(accumulated.value)
         yield self.finding(
             f"the training loss is {'about ' * (accumulated is not None)}{times:.3g} times eval_loss throughout"
-            f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at {log.unit} {step:,.0f}): it"
+            f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at {log.unit_of_steps} {step:,.0f}): it"
             f" is summed over {over}, not averaged",
             f"divide the logged losses by {number} to read them; update transformers, or divide"
             " by num_items_in_batch in compute_loss",
@@ -135,5 +133,7 @@ def _accumulation_setting_beside(log: RunLog, times: float) -> SettingBeside | N
     found = log.files_beside.setting("gradient_accumulation_steps")
     if found is None or not isinstance(found.value, int) or found.value < 2:
         return None
-    is_near = (1 - MAX_GAP) * found.value <= times <= (1 + RATIO_TOLERANCE) * found.value
+    is_near = (
+        (1 - MAX_GAP_OF_KNOWN_COUNT) * found.value <= times <= (1 + RATIO_TOLERANCE) * found.value
+    )
     return found if is_near else None

@@ -40,8 +40,8 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import HIGH_RATE
-from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import block_medians
 from truetune.logs.run_log import Curve, Floats
@@ -72,7 +72,7 @@ class LossIsChaotic(LogRule):
         "loss-repeats-with-the-epoch",
     )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """By which share of its level the loss changes from record to record."""
         loss = self._thinned_finite_losses()
         return (

@@ -41,14 +41,14 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
 from truetune.checks.log.float16_use_and_overflow import (
     is_float16_run,
     precision_in_place_of_float16,
 )
-from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.log.restart_advice import advise_restart
+from truetune.checks.reasons_rules_cannot_judge import LOGGED_BY
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import LOGGED_BY
 from truetune.logs.run_log import Curve, Floats, RunLog
 
 LOSSES = ("loss", "eval_loss")
@@ -101,7 +101,7 @@ class LossNotFinite(LogRule):
         logged = any(self.subject.curve(name) for name in LOSSES)
         return None if logged else Unmet("the log has no loss and no eval_loss", LOGGED_BY["loss"])
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of records of each loss, none of which is not finite."""
         counts = ((name, self.subject.curve(name).step.size) for name in LOSSES)
         return "not finite: " + " and ".join(
@@ -164,7 +164,7 @@ class LossNotFinite(LogRule):
             return _cause_of_non_finite_evaluations(self.subject)
         if stays and _fails_at_the_first_update(curve):
             return FIRST_UPDATE
-        return _cause_without_rising_curves(self.subject, first)
+        return _batch_without_label_as_cause(self.subject, first)
 
 
 def _remedy(log: RunLog, first: float) -> str:
@@ -176,7 +176,7 @@ def _remedy(log: RunLog, first: float) -> str:
     return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
 
 
-def _cause_without_rising_curves(log: RunLog, first: float) -> _NonFiniteCause | None:
+def _batch_without_label_as_cause(log: RunLog, first: float) -> _NonFiniteCause | None:
     """A batch without a label, where nothing in the curves leads to a loss that is no number; None where they rise.
 
     A run that diverges shows it before: its loss or its gradient norm grows. float16 overflows without a sign.
@@ -189,7 +189,7 @@ def _cause_without_rising_curves(log: RunLog, first: float) -> _NonFiniteCause |
         return None
     if norms.size < MIN_CALM or norms[-1] > MAX_NORM_RISE * float(np.median(norms)):
         return None
-    unit = log.unit
+    unit = log.unit_of_steps
     return _NonFiniteCause(
         f"nothing leads to it: the loss goes from {before[0]:.4g} to {before[-1]:.4g} and the gradient norm from"
         f" {norms[0]:.3g} to {norms[-1]:.3g} up to {unit} {float(loss.step[loss.step < first][-1]):,.0f}",

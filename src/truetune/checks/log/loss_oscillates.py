@@ -42,7 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.periodic_events import describe_periods, find_periodic_events
 from truetune.logs.robust_statistics import medians_of_both_ends, noise_sigma, rolling_median
@@ -66,7 +66,7 @@ class LossOscillates(LogRule):
     needs = ("loss",)
     least = MIN_POINTS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That no period was found, with the noise of the first and of the last quarter."""
         loss = self.subject.curve("loss").finite().value[-MOST_POINTS:]
         quarter = loss.size // 4
@@ -130,7 +130,10 @@ class LossOscillates(LogRule):
             lag += 1
         period = lag * gap
         # Rows that return in the same order make a period too, and say nothing of the rate.
-        has_rival = any(rival.fits(period, gap) for rival in find_periodic_events(self.subject))
+        has_rival = any(
+            rival.may_explain_period_of_loss(period, gap)
+            for rival in find_periodic_events(self.subject)
+        )
         return None if has_rival else period
 
     def _excluded_causes(self, period: float | None) -> Iterator[str]:

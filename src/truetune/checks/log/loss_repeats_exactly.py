@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.run_log import Floats
 
 # Chosen, not measured: losses are logged with four digits and more, so that single ones agree by chance and ten in a
@@ -80,7 +80,7 @@ class LossRepeatsExactly(LogRule):
             else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many losses repeat an earlier one to the last digit."""
         value = self._finite_nonzero_losses()
         return (

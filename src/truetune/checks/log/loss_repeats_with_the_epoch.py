@@ -44,7 +44,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.periodic_events import (
@@ -113,7 +113,7 @@ class LossRepeatsWithTheEpoch(LogRule):
             return Unmet(f"it compares two whole epochs of {MIN_RECORDS} records at least")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How alike the epochs are, as a correlation."""
         course = self._epoch_course()
         assert course is not None, "else the rule is not judged"
@@ -131,7 +131,7 @@ class LossRepeatsWithTheEpoch(LogRule):
             return
         yield self.finding(
             f"the loss takes the same course in each epoch, every {course.steps:,.0f} steps: the rows come in the same"
-            f" order each time{_describe_order(course)}",
+            f" order each time{_describe_row_order(course)}",
             "shuffle the rows: DataLoader(shuffle=True), DistributedSampler.set_epoch(epoch), no sequential sampler and"
             " shuffle: true in settings; a lower learning rate does not help",
             severity="warning"
@@ -174,7 +174,7 @@ def measure_epoch_course(log: RunLog, curve: Curve) -> _EpochCourse | None:
     )
 
 
-def _describe_order(course: _EpochCourse) -> str:
+def _describe_row_order(course: _EpochCourse) -> str:
     """How the rows seem to be ordered; empty where the course does not say it."""
     if _goes_one_way_in_each_epoch(course) and not _are_epochs_alike(course):
         return ", sorted (it goes one way within each epoch, and back at its end)"

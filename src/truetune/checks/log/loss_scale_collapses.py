@@ -40,11 +40,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.float16_use_and_overflow import (
     float16_overflow_evidence,
     float16_overflow_remedy,
 )
-from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 8
@@ -62,7 +62,7 @@ class LossScaleCollapses(LogRule):
     needs = ("loss_scale",)
     least = MIN_POINTS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The highest and the last loss scale."""
         scale = self.subject.curve("loss_scale").finite()
         return (

@@ -61,7 +61,7 @@ class LossScaleIsFixed(OutputRule):
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many steps overflow in float16, and how many of them leave the loss scale as it is."""
         skips = _skipped_steps_of(self.subject)
         return (
@@ -72,7 +72,7 @@ class LossScaleIsFixed(OutputRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         skips = _skipped_steps_of(log)
-        if not skips.is_fixed or log.output is None:
+        if not skips.is_loss_scale_fixed or log.output is None:
             return
         steps = _count_made_or_skipped_steps(log, skips)
         skipped = max(skips.overflows, skips.skipped)

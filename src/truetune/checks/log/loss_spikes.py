@@ -41,9 +41,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import describe_steps, draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
+from truetune.checks.reasons_rules_cannot_judge import OTHER_LOSS, RESUMED
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import OTHER_LOSS, RESUMED
 from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, stretches_of_true
 from truetune.logs.run_log import Curve, Floats
@@ -78,11 +78,11 @@ class LossSpikes(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self.subject.has_token_loss:
+        if not self.subject.is_loss_of_token_prediction:
             return OTHER_LOSS
         return RESUMED if find_restarts(self.subject) else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The highest loss above its level, in robust standard deviations, with its step."""
         loss = self.subject.curve("loss").finite()
         level, score = _level_and_deviation(loss.value)
@@ -95,7 +95,7 @@ class LossSpikes(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
-        if not log.has_token_loss or loss.step.size < MIN_POINTS or find_restarts(log):
+        if not log.is_loss_of_token_prediction or loss.step.size < MIN_POINTS or find_restarts(log):
             return
         level, score = _level_and_deviation(loss.value)
         spikes = self._find_spikes(loss, level, score)
@@ -103,7 +103,7 @@ class LossSpikes(LogRule):
             return
         worst = max(spikes, key=lambda i: float(score[i]))
         yield self.finding(
-            f"the loss jumps to {loss.value[worst]:.4g} at {log.unit} {loss.step[worst]:,.0f},"
+            f"the loss jumps to {loss.value[worst]:.4g} at {log.unit_of_steps} {loss.step[worst]:,.0f},"
             f" {score[worst]:.0f} robust standard deviations above its level of {level[worst]:.4g},"
             " and comes back",
             "look at the rows of that step and the one before; if there are several, lower the"

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
     FIRST,
     LEARNED,
@@ -50,7 +51,6 @@ from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
     describe_remaining_causes,
     measure_fall,
 )
-from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import Curve, RunLog
 
@@ -69,7 +69,7 @@ class LossStaysFlatThoughRowsRepeat(LogRule):
     needs = ("loss", "epoch")
     least = MIN_EPOCH_RECORDS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The loss at the beginning, and at both ends of the last three quarters of the records."""
         loss = self.subject.curve("loss").finite()
         rest = loss.value[loss.value.size // FIRST_PART :]
@@ -89,7 +89,8 @@ class LossStaysFlatThoughRowsRepeat(LogRule):
         began = float(np.median(loss.value[:FIRST]))
         yield self.finding(
             f"the loss falls from {began:.4g} to {plateau.level:.4g} in the first quarter of {loss.step.size:,} records"
-            f" and stays there, although the rows were seen {log.epochs:.3g} times: their form is learned, and not what"
+            f" and stays there, although the rows were seen {log.epochs_at_end:.3g} times:"
+            " their form is learned, and not what"
             " they say",
             describe_remaining_causes(log, plateau.peak_rate),
             evidence=causes_ruled_out_by_log(log, plateau.peak_rate),
@@ -112,5 +113,7 @@ def _plateau_after_first_fall(log: RunLog, loss: Curve) -> LossFall | None:
     rate = log.curve("learning_rate").finite()
     # A schedule that has come to its end moves nothing in the records that are looked at.
     is_idle = bool(rate) and float(rate.at(rest.step[rest.step.size // 2])) < 0.1 * rate.value.max()
-    is_level = late.stays_on_repeated_rows and not late.fell_at_first and not late.has_no_rate
+    is_level = (
+        late.stays_flat_on_repeated_rows and not late.fell_at_first and not late.has_negligible_rate
+    )
     return late if is_level and late.level >= LEARNED and not is_idle else None

@@ -38,7 +38,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.gpu_memory_curve import (
     MIN_GROWTH_RECORDS,
@@ -62,7 +62,7 @@ class MemoryGrowsWithEachStep(LogRule):
             "log torch.cuda.memory_allocated() beside the loss",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The memory at the first and at the last record, in GiB."""
         memory = find_memory_curve(self.subject.curves)
         return f"{memory.name}: {memory.curve.value[0]:.2f} to {memory.curve.value[-1]:.2f} GiB"

@@ -52,12 +52,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
+from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
 from truetune.checks.log.float16_use_and_overflow import (
     family_overflowing_in_float16,
     float16_overflow_evidence,
     float16_overflow_remedy,
 )
-from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.logs.console.read_console_output import LABELS_MASKED, MARKER_TOKENS
@@ -84,7 +84,7 @@ class ZeroSteps(NamedTuple):
     """Every loss of the run is 0"""
 
     @property
-    def steps(self) -> Floats:
+    def steps_with_zero_loss_or_norm(self) -> Floats:
         """Steps of either, in order: those with a loss of 0 and those with a gradient norm of 0."""
         return self.of_loss if self.at_every_step else np.union1d(self.of_loss, self.of_norm)
 
@@ -98,7 +98,7 @@ class NanHiddenByLoggingFilter(LogRule):
     kinds = ("language", "preference", "reward")
     needs = ("loss",)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many losses and gradient norms are exactly 0."""
         counts = []
         for name in ("loss", "grad_norm"):
@@ -114,7 +114,7 @@ class NanHiddenByLoggingFilter(LogRule):
         zeros = self._find_zero_steps(loss)
         if zeros.at_every_step and self._says_that_no_row_has_a_label():
             return  # fault-named-in-the-output says it, and why
-        if zeros.steps.size:
+        if zeros.steps_with_zero_loss_or_norm.size:
             yield self._finding(loss, zeros)
 
     def _says_that_no_row_has_a_label(self) -> bool:
@@ -168,10 +168,11 @@ class NanHiddenByLoggingFilter(LogRule):
             evidence.append(f"gradient norm 0.0 at {describe_steps(zeros.of_norm)}{doubt}")
         ends = self._ends_in_nan(loss, zeros)
         overflow: tuple[str, ...] = ()
-        if ends or self._is_never_finite(zeros):
+        if ends or self._are_all_losses_zero_and_norms_not_finite(zeros):
             overflow = tuple(float16_overflow_evidence(self.subject))
         return self.finding(
-            f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at {zeros.steps.size:,} of"
+            f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at"
+            f" {zeros.steps_with_zero_loss_or_norm.size:,} of"
             f" {loss.step.size:,} logged steps"
             + self._explain_zeros(zeros, ends=ends, is_overflow=bool(overflow)),
             self._remedy_of_ruined_weights(zeros, is_overflow=bool(overflow))
@@ -179,16 +180,16 @@ class NanHiddenByLoggingFilter(LogRule):
             else self._remedy(zeros, is_overflow=bool(overflow)),
             severity="error" if by_loss or some_norms else severity,
             evidence=[*evidence, *overflow],
-            count=int(zeros.steps.size),
+            count=int(zeros.steps_with_zero_loss_or_norm.size),
             total=int(loss.step.size),
             figure=draw_curves(
                 "loss and gradient norm",
                 {"loss": loss, "grad_norm": norm},
-                {"first at": float(zeros.steps[0])},
+                {"first at": float(zeros.steps_with_zero_loss_or_norm[0])},
             ),
         )
 
-    def _is_never_finite(self, zeros: ZeroSteps) -> bool:
+    def _are_all_losses_zero_and_norms_not_finite(self, zeros: ZeroSteps) -> bool:
         """Is every loss 0 and no gradient norm a number?"""
         norm = self.subject.curve("grad_norm")
         return zeros.at_every_step and norm.step.size > 1 and not norm.finite()
@@ -205,7 +206,9 @@ class NanHiddenByLoggingFilter(LogRule):
 
     def _remedy_of_ruined_weights(self, zeros: ZeroSteps, *, is_overflow: bool) -> str:
         """What to do where one step made the weights NaN, and all later ones learned nothing."""
-        again = advise_restart(self.subject, self._first_lost_step(zeros))
+        again = advise_restart(
+            self.subject, self._first_step_of_nonfinite_norms_or_zero_loss(zeros)
+        )
         if is_overflow:
             return f"{float16_overflow_remedy(self.subject)}; {again}"
         is_brain = self.subject.facts.get("bf16") is True
@@ -215,8 +218,8 @@ class NanHiddenByLoggingFilter(LogRule):
             " without a label came right before (`truetune check` on the data)"
         )
 
-    def _first_lost_step(self, zeros: ZeroSteps) -> float:
-        """The first step from which on no gradient norm is a number: it may stand before the first loss of 0."""
+    def _first_step_of_nonfinite_norms_or_zero_loss(self, zeros: ZeroSteps) -> float:
+        """The first step from which on no gradient norm is a number, or the first loss of 0 where that comes before."""
         norm = self.subject.curve("grad_norm")
         finite = norm.step[np.isfinite(norm.value)]
         lost = norm.step[norm.step > finite[-1]] if finite.size else norm.step
@@ -226,7 +229,7 @@ class NanHiddenByLoggingFilter(LogRule):
         """The advice to clip gradients, where they are not clipped: transformers clips at 1.0
         unless it is told.
         """
-        limit = self.subject.number("max_grad_norm")
+        limit = self.subject.fact_as_number("max_grad_norm")
         if limit is None and self.subject.format == "transformers":
             return ""
         return "" if limit is not None and 0 < limit <= 1 else " or max_grad_norm=1.0"
@@ -261,13 +264,15 @@ class NanHiddenByLoggingFilter(LogRule):
             )
         norms = self.subject.curve("grad_norm").finite()
         no_gradient = zeros.at_every_step and bool(norms) and not np.any(norms.value)
-        if no_gradient or (self._is_never_finite(zeros) and self._does_schedule_advance()):
+        if no_gradient or (
+            self._are_all_losses_zero_and_norms_not_finite(zeros) and self._does_schedule_advance()
+        ):
             # A scaler of float16 that skips every step keeps the schedule where it is.
             return (
                 "no row has a label, from the first step on: compare the marker of answers, or the template, with"
                 f" what this model's template writes, and the longest prompt with the limit; {labels}"
             )
-        if self._is_never_finite(zeros):
+        if self._are_all_losses_zero_and_norms_not_finite(zeros):
             return f"if it is trained in float16, {float16_overflow_remedy(self.subject)}; else {labels}"
         return labels
 

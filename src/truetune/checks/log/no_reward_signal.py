@@ -4,13 +4,13 @@
 Looks, in the logs of GRPO, RLOO and OnlineDPO (TRL's names, and verl's), at the share of the prompts whose answers all
 have one reward (`frac_reward_zero_std`; else `reward_std`, the spread of the advantages, or `objective/scores_margin`,
 of which only an exact 0 tells). It fires where that is all of them in every record; as a warning where it is four
-fifths or more in the median of the first quarter and of the whole run. It also fires where no reward was ever a number.
-Runs that had a signal and lost it as their reward rose are left alone. Where only one of several reward functions gives
-0 in every record, that is a warning; one whose name says penalty may rightly do so.
+fifths or more in the median of the first quarter and of the whole run. It also fires where no reward was ever a
+number. Runs that had a signal and lost it as their reward rose are left alone. Where only one of several reward
+functions gives 0 in every record, that is a warning; one whose name says penalty may rightly do so.
 
 ## Why it is bad
-An advantage is a reward less that of the other answers to the same prompt. It is 0 for all of them, so the run moves no
-weight, or only back to its reference by the KL term. The loss does not tell: it is near 0 in healthy runs too.
+An advantage is a reward less that of the other answers to the same prompt. It is 0 for all of them, so the run moves
+no weight, or only back to its reference by the KL term. The loss does not tell: it is near 0 in healthy runs too.
 
 ## Example
 ```yaml
@@ -49,13 +49,13 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.grpo_learning_signal_and_cut_answers import (
     is_share_always_one,
     share_of_cut_off_answers,
-    share_of_prompts_without_signal,
+    share_of_prompts_with_equal_rewards,
 )
 from truetune.logs.run_log import Curve
 
@@ -64,6 +64,8 @@ from truetune.logs.run_log import Curve
 MIN_DEAD_SHARE = 0.8
 # Chosen, not measured: a reward that is rare at first has come up once in a run of this many records.
 MIN_RECORDS_WITHOUT_REWARD = 20
+MIN_EQUAL_SCORES = 5
+"""Records in which PPO's mean score has to be one value: a mean over other answers differs in its digits"""
 MIN_STEPS = 2
 """Steps. Chosen by hand: the first record can hold the answers of one prompt; from two on it is the run"""
 
@@ -88,25 +90,43 @@ class NoRewardSignal(LogRule):
                 total=int(reward.step.size),
             )
             return
-        share = share_of_prompts_without_signal(log)
-        if is_share_always_one(share):
-            yield self._finding_on_equal_rewards(
+        share = share_of_prompts_with_equal_rewards(log)
+        scores = log.curve("objective/scores").finite()
+        if not share and scores.step.size >= MIN_EQUAL_SCORES and np.ptp(scores.value) == 0:
+            yield self._finding_on_constant_mean_score(scores)
+        elif is_share_always_one(share):
+            yield self._finding_on_equal_rewards_per_prompt(
                 share, f"in every one of {share.step.size:,} records"
             )
         elif (
             share
-            and min(float(np.median(share.value)), self._early_share_without_spread(share))
+            and min(
+                float(np.median(share.value)), self._early_share_of_prompts_without_spread(share)
+            )
             >= MIN_DEAD_SHARE
         ):
-            yield self._finding_on_equal_rewards(
+            yield self._finding_on_equal_rewards_per_prompt(
                 share,
                 f"for {np.median(share.value):.0%} of the prompts from the beginning",
                 sure=False,
             )
         else:
-            yield from self._findings_on_silent_functions()
+            yield from self._findings_on_reward_functions_always_zero()
 
-    def _findings_on_silent_functions(self) -> Iterator[Finding]:
+    def _finding_on_constant_mean_score(self, scores: Curve) -> Finding:
+        """The finding that PPO's mean score is one value throughout: no answer differs from another."""
+        value = float(scores.value[0])
+        return self.finding(
+            f"the mean score of the answers is exactly {value:.4g} in every one of"
+            f" {scores.step.size:,} records: all answers have the same score, and nothing is learned",
+            "call the reward model on two answers of your own; where all lack an EOS, the penalty"
+            " (missing_eos_penalty) replaces each score: give the answers room (response_length)",
+            count=int(scores.step.size),
+            total=int(scores.step.size),
+            figure=draw_curves("objective/scores", {"objective/scores": scores}),
+        )
+
+    def _findings_on_reward_functions_always_zero(self) -> Iterator[Finding]:
         """One finding for the reward functions that gave 0 throughout, where others gave something."""
         functions = {
             name: curve.finite()
@@ -132,13 +152,15 @@ class NoRewardSignal(LogRule):
             total=len(functions),
         )
 
-    def _early_share_without_spread(self, share: Curve) -> float:
+    def _early_share_of_prompts_without_spread(self, share: Curve) -> float:
         """The median share of prompts without a spread of rewards, over the first quarter of the
         records.
         """
         return float(np.median(share.value[: max(1, share.value.size // 4)]))
 
-    def _finding_on_equal_rewards(self, share: Curve, where: str, *, sure: bool = True) -> Finding:
+    def _finding_on_equal_rewards_per_prompt(
+        self, share: Curve, where: str, *, sure: bool = True
+    ) -> Finding:
         """The finding that all answers to a prompt have one reward; a warning where it is not sure
         that all prompts do.
         """
@@ -208,7 +230,9 @@ class NoRewardSignal(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not (share_of_prompts_without_signal(self.subject) or self.subject.curve("reward")):
+        log = self.subject
+        scores = log.curve("objective/scores")
+        if not (share_of_prompts_with_equal_rewards(log) or log.curve("reward") or scores):
             return Unmet(
                 "the log does not say rewards and their spread",
                 "log reward and reward_std (TRL does)",
@@ -219,10 +243,10 @@ class NoRewardSignal(LogRule):
             else None
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of prompts whose answers all have one reward, and the range of the reward."""
         share, reward = (
-            share_of_prompts_without_signal(self.subject).value,
+            share_of_prompts_with_equal_rewards(self.subject).value,
             self.subject.curve("reward").finite().value,
         )
         between = (

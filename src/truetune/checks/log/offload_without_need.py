@@ -74,17 +74,17 @@ class OffloadWithoutNeed(OutputRule):
         output = self.subject.output
         if output is not None and not output.settings.offload:
             return Unmet("the output does not say that anything is offloaded")
-        if self._needed_gib() is None:
+        if self._gib_of_weights_gradients_and_states() is None:
             return Unmet("the output does not say how many parameters there are")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """GiB of weights and states without offloading; empty where that is not known."""
-        need = self._needed_gib()
+        need = self._gib_of_weights_gradients_and_states()
         return f"weights and states take {need:.1f} GiB without offloading" if need else ""
 
     def findings(self) -> Iterator[Finding]:
-        output, need = self.subject.output, self._needed_gib()
+        output, need = self.subject.output, self._gib_of_weights_gradients_and_states()
         if (
             output is None
             or not output.settings.offload
@@ -136,7 +136,7 @@ class OffloadWithoutNeed(OutputRule):
         at = f", at {max(busy):.0f}% utilization at most" if busy else ""
         yield f"nvidia-smi: {used:.1f} of {(gpus[0].total or 0) / GIB:.0f} GiB are used{at}"
 
-    def _needed_gib(self) -> float | None:
+    def _gib_of_weights_gradients_and_states(self) -> float | None:
         """GiB of weights, gradients and states; None where the output does not say their number."""
         output = self.subject.output
         if output is None or output.settings.parameters is None or output.settings.trained is None:

@@ -55,7 +55,7 @@ class OutputStopsInTheMiddle(OutputRule):
             else Unmet("the output shows no bar of a training")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The steps that are done, of all steps."""
         output = self.subject.output
         return f"{output.done:,} of {output.total:,} steps" if output else ""
@@ -71,8 +71,8 @@ class OutputStopsInTheMiddle(OutputRule):
         ):
             return
         done = self._last_step_seen()
-        if self._waits_for_peers():
-            yield self._finding_on_waiting_peers()
+        if self._is_no_step_done_since_gpus_joined():
+            yield self._finding_on_no_step_since_gpus_joined()
             return
         yield self.finding(
             f"the log ends at step {done:,} of {output.total:,} with no word of an end: the run was still going when it"
@@ -95,12 +95,12 @@ class OutputStopsInTheMiddle(OutputRule):
         last = 0 if self.subject.is_numbered else int(self.subject.last_step)
         return max(output.done, last if last <= output.total else 0)
 
-    def _waits_for_peers(self) -> bool:
+    def _is_no_step_done_since_gpus_joined(self) -> bool:
         """Were GPUs joined by direct copies, and no step done since?"""
         output = self.subject.output
         return output is not None and output.done == 0 and output.settings.peer_copies
 
-    def _finding_on_waiting_peers(self) -> Finding:
+    def _finding_on_no_step_since_gpus_joined(self) -> Finding:
         """The finding that no step is done after the GPUs were joined by direct copies."""
         output = self.subject.output
         assert output is not None
@@ -116,7 +116,9 @@ class OutputStopsInTheMiddle(OutputRule):
     def _stops_before_its_end(self, done: int) -> bool:
         """Does the output end before the training's last step, `done` steps being made?"""
         output = self.subject.output
-        total = self.subject.total_steps
+        total = self.subject.planned_steps
         if output is None or done >= output.total:
             return False
-        return output.total == total or (self._waits_for_peers() and not self.subject.curve("loss"))
+        return output.total == total or (
+            self._is_no_step_done_since_gpus_joined() and not self.subject.curve("loss")
+        )

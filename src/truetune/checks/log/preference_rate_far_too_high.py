@@ -72,7 +72,7 @@ class PreferenceRateFarTooHigh(LogRule):
         ]
         return Unmet(f"the log has no {' and no '.join(names)}") if names else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The peak learning rate, and the margin at the end."""
         return f"learning rate {self._peak_rate():.3g}; margin {self._level_at_end('rewards/margins'):.3g} at the end"
 

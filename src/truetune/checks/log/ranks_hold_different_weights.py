@@ -66,7 +66,7 @@ class RanksHoldDifferentWeights(OutputRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many printed sums of weights or gradients differ between processes."""
         output = self.subject.output
         count = len(output.rank_differences) if output else 0

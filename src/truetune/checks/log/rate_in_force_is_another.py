@@ -53,7 +53,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 
 # Chosen, not measured: below, a rate is rounded or set twice; a usual choice differs by more.
@@ -83,7 +83,7 @@ class RateInForceIsAnother(LogRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The highest logged learning rate, and the one that is set."""
         peak = self.subject.curve("learning_rate").finite().value.max()
         return f"the learning rate is {peak:.3g} at the highest, and {self._configured_rate_under_deepspeed():g} is set"

@@ -28,8 +28,8 @@ def _first_saved_step(log: RunLog) -> float | None:
 
     The state holds save_steps under any strategy: saved by epochs, the first checkpoint is at the end of the first.
     """
-    every = log.number("save_steps")
-    total, epochs = log.total_steps, log.number("num_train_epochs")
+    every = log.fact_as_number("save_steps")
+    total, epochs = log.planned_steps, log.fact_as_number("num_train_epochs")
     if every is None or every < 1 or not total or not epochs:
         return None
     return min(every, total / epochs)

@@ -3,11 +3,11 @@
 ## What it does
 Looks for five seams. The epoch, the learning rate and the loss go back to where they began: a job that was preempted or
 requeued and resumed nothing; the line that trains without `resume_from_checkpoint` is named. The learning rate leaps
-and repeats its own beginning, although it had not come to its end (so
-schedules that restart are left alone). The loss leaps by eight times its noise, up to where it was in the beginning,
-and falls again. A schedule that had come to its end leaps up at the very record at which the loss does: a second
-training under the same step count. Or a second process wrote steps from the first one on, although the one before it
-had come further.
+and repeats its own beginning, or drops to 0 and warms up once more over four records or more, although it had not come
+to its end (so schedules that restart are left alone). The loss leaps by eight times its noise, up to where it was in
+the beginning, and falls again. A schedule that had come to its end leaps up at the very record at which the loss does:
+a second training under the same step count. Or a second process wrote steps from the first one on, although the one
+before it had come further.
 
 ## Why it is bad
 A resume that finds no `optimizer.pt` or `scheduler.pt` says nothing: warm-up runs again on trained weights. One whose
@@ -37,6 +37,7 @@ processes.
 
 ## References
 - huggingface/transformers#24274, huggingface/transformers#29607, huggingface/peft#574
+- vllm-project/speculators#900, lightly-ai/lightly-train#301 (a second warm-up)
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ from collections.abc import Iterator, Sequence
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.detect_resumes_without_state import MIN_LOSSES, MIN_RATES, Restart, find_restarts
 from truetune.logs.facts_in_files_beside_log import NOTHING_RESUMED
 
@@ -74,18 +75,22 @@ class ResumeStartsFresh(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        enough = self.records("loss") >= MIN_LOSSES or self.records("learning_rate") >= MIN_RATES
+        enough = (
+            self.count_finite_records("loss") >= MIN_LOSSES
+            or self.count_finite_records("learning_rate") >= MIN_RATES
+        )
         return (
             None
             if enough or len(self.subject.parts) > 1
-            else explain_too_short_curve(self.records("loss"), MIN_LOSSES, "loss")
+            else explain_too_short_curve(self.count_finite_records("loss"), MIN_LOSSES, "loss")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of losses and rates without a restart, and the parts of the log."""
         parts = len(self.subject.parts)
         return (
-            f"no seam in {self.records('loss'):,} losses and {self.records('learning_rate'):,}"
+            f"no seam in {self.count_finite_records('loss'):,} losses and"
+            f" {self.count_finite_records('learning_rate'):,}"
             " learning rates, written " + (f"in {parts:,} parts" if parts > 1 else "in one part")
         )
 
@@ -99,15 +104,15 @@ class ResumeStartsFresh(LogRule):
                 [one for one in seams if one.lost == "everything"]
             )
             return
-        yield self._finding_on_seams(seams)
+        yield self._finding_on_restarts_that_lost_state(seams)
 
-    def _finding_on_seams(self, seams: Sequence[Restart]) -> Finding:
+    def _finding_on_restarts_that_lost_state(self, seams: Sequence[Restart]) -> Finding:
         """The finding on restarts that lost a part of the run; a note where nothing says that it was resumed."""
         log, seam = self.subject, seams[0]
         resumed = seam.lost != "run" or bool(log.facts.get("resume_from_checkpoint"))
         saved = [step for step in log.checkpoints if step < seam.step]
         return self.finding(
-            f"at {log.unit} {seam.step:,.0f} {SAYS[seam.lost]}",
+            f"at {log.unit_of_steps} {seam.step:,.0f} {SAYS[seam.lost]}",
             (
                 "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as"
                 " many processes as before"
@@ -145,7 +150,7 @@ class ResumeStartsFresh(LogRule):
         if missing is not None:
             remedy += f", in {missing.place}"
         return self.finding(
-            f"at {log.unit} {places} {SAYS['everything']}",
+            f"at {log.unit_of_steps} {places} {SAYS['everything']}",
             f"{remedy}: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir)), which is None at the"
             " first launch (of a command: --resume_from_checkpoint; of Lightning: fit(ckpt_path='last')), on a folder"
             " that survives the job, and save more often than jobs are ended",

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.facts_in_files_beside_log import FilesBeside
@@ -71,7 +71,7 @@ class RewardsNotZeroAtFirst(LogRule):
     needs = ("rewards/chosen", "rewards/rejected")
     least = FIRST
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The mean of the first rewards of each side."""
         chosen, rejected = (_first_rewards(self.subject, side) for side in ("chosen", "rejected"))
         return f"the first rewards are {np.mean(chosen):.3g} (chosen) and {np.mean(rejected):.3g} (rejected)"

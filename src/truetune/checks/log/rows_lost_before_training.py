@@ -100,7 +100,7 @@ class RowsLostBeforeTraining(OutputRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The rows that the trainer counts, beside those of the files."""
         rows = self._rows_of_settings()
         assert rows is not None, "else the rule is not judged"

@@ -56,7 +56,7 @@ class RowsPreparedSlowly(OutputRule):
     severity = "warning"
     stability = "preview"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many rows were prepared in which time; empty where the output does not say it."""
         prepared = self._row_preparation
         return (
@@ -73,7 +73,7 @@ class RowsPreparedSlowly(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         output, prepared = self.subject.output, self._row_preparation
-        minutes = prepared.seconds / MINUTE
+        minutes = prepared.estimated_total_seconds / MINUTE
         is_slow = prepared.workers == 1 and minutes >= LONG_ALONE
         is_repeated = prepared.by_each_process and minutes >= LONG_IN_EACH
         if output is None or not (is_slow or is_repeated):
@@ -91,7 +91,7 @@ class RowsPreparedSlowly(OutputRule):
 
 def _format_duration(prepared: RowPreparation) -> str:
     """How long the preparation took, in words: `78 min`, or `3.2 h`"""
-    minutes = prepared.seconds / MINUTE
+    minutes = prepared.estimated_total_seconds / MINUTE
     return f"{minutes:.0f} min" if minutes < 2 * MINUTE else f"{minutes / MINUTE:.1f} h"
 
 

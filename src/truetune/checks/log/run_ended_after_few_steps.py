@@ -46,7 +46,7 @@ from typing import NamedTuple
 from truetune.checks.count_optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_ended_log
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import RunLog
 
@@ -112,7 +112,7 @@ class RunEndedAfterFewSteps(LogRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of optimizer steps that the run made."""
         made = steps_of_ended_log(self.subject)
         assert made is not None, "else the rule is not judged"
@@ -125,7 +125,7 @@ class RunEndedAfterFewSteps(LogRule):
         if made.planned is not None:
             yield self._finding_on_early_end(made, made.planned)
             return
-        if log.epochs < WHOLE:
+        if log.epochs_at_end < WHOLE:
             yield from self._findings_on_trial_length(made)
             return
         if made.most >= SCARCE or self._has_learned():
@@ -168,7 +168,7 @@ class RunEndedAfterFewSteps(LogRule):
         are_weights_used = (
             made.most <= MAX_LIMITED_STEPS
             and seen < HARDLY_SHARE * made.rows
-            and _are_weights_used(self.subject)
+            and _are_weights_saved_at_output_end(self.subject)
         )
         is_trial = made.most <= MAX_TRIAL_STEPS and seen < TRIAL_SHARE * made.rows
         if not (is_trial or are_weights_used):
@@ -192,7 +192,7 @@ class RunEndedAfterFewSteps(LogRule):
         return first - last > (FALL_OF_PAIRS if is_of_pairs else FALL) * first
 
 
-def _are_weights_used(log: RunLog) -> bool:
+def _are_weights_saved_at_output_end(log: RunLog) -> bool:
     """Do the last lines of the output say that the weights were saved, pushed or converted?"""
     lines = log.output.last_lines if log.output is not None else ()
     return any(WEIGHTS_USED.search(line) for line in lines)

@@ -78,8 +78,8 @@ from truetune.logs.console.out_of_memory_message import (
     HELD_BY_OTHERS,
     SHARED_BY_RANKS,
     MemoryFigures,
+    add_count_of_own_processes_on_gpu,
     parse_memory_error,
-    with_ranks_counted,
 )
 from truetune.logs.console.out_of_memory_weights import evidence_of_adapter_slots
 from truetune.logs.console.port_conflicts_within_run import PortConflict
@@ -147,7 +147,7 @@ class RunEndedInAnException(OutputRule):
     code = "LOG030"
     severity = "error"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of lines that no exception ends; empty without an output."""
         output = self.subject.output
         return f"no exception ends the {output.lines:,} lines of {output.file}" if output else ""
@@ -180,7 +180,7 @@ class RunEndedInAnException(OutputRule):
         """What ended, in words: a run, a server, or a request to a server that keeps answering
         others.
         """
-        if not self.subject.server:
+        if not self.subject.inference_server_name:
             return "the run ended"
         # A handler's frames begin in the event loop or in a thread; those of a program begin at its first line.
         is_program = any(
@@ -258,14 +258,19 @@ class RunEndedInAnException(OutputRule):
                 return SHARED_BY_RANKS
             if figures.others_hold_most:
                 return HELD_BY_OTHERS
-            if self._is_second_load(failure):
+            if self._was_model_loading_after_training(failure):
                 return SECOND_LOAD
         return known.title
 
     def _own_port_conflict(self, known: KnownMessage | None) -> PortConflict | None:
         """The port that processes of the run itself compete for, where the exception is about a port."""
         output = self.subject.output
-        if known is None or known.name != PORT_TAKEN or output is None or self.subject.server:
+        if (
+            known is None
+            or known.name != PORT_TAKEN
+            or output is None
+            or self.subject.inference_server_name
+        ):
             return None
         return output.port_conflict
 
@@ -280,21 +285,27 @@ class RunEndedInAnException(OutputRule):
         """The metric that an evaluation of the log did not give, where the exception is about that."""
         return explain_missing_metric(self.subject, failure.raised.text, failure.message)
 
-    def _is_second_load(self, failure: Failure) -> bool:
+    def _was_model_loading_after_training(self, failure: Failure) -> bool:
         """Was another model being loaded after the training?"""
         output = self.subject.output
         if output is None:
             return False
-        cause = self._memory_story(failure, output).cause
+        cause = self._circumstances_of_memory_error(failure, output).cause
         return cause is not None and cause.name == LOADED_AFTER_TRAINING.name
 
     def _memory_remedy(self, failure: Failure, output: ConsoleOutput) -> str:
         """The remedy that frees memory, by what the error says and by what the run did before."""
         figures = self._memory_figures(failure)
         if figures.has_several_ranks:
-            return figures.advice(loads_checkpoint=_failed_loading_tensors(failure))
-        advice = self._memory_story(failure, output).advice(figures.gpu)
-        return ": ".join(part for part in (figures.advice(), advice) if part)
+            return figures.advice_to_regain_memory_of_others(
+                loads_checkpoint=_failed_loading_tensors(failure)
+            )
+        advice = self._circumstances_of_memory_error(failure, output).advice(
+            figures.gpu_memory_as_plan_argument
+        )
+        return ": ".join(
+            part for part in (figures.advice_to_regain_memory_of_others(), advice) if part
+        )
 
     def _message_remedy(self, failure: Failure, known: KnownMessage) -> str:
         """The remedy of a known message, in the light of what else the log and the files beside it
@@ -302,7 +313,7 @@ class RunEndedInAnException(OutputRule):
         """
         if known.name == OUT_OF_MEMORY and self.subject.output is not None:
             return self._memory_remedy(failure, self.subject.output)
-        if known.name == PORT_TAKEN and self.subject.server:
+        if known.name == PORT_TAKEN and self.subject.inference_server_name:
             return OLD_SERVER_REMEDY
         if self._unequal_batch_counts(known) is not None:
             return EVEN_SHARES
@@ -322,7 +333,7 @@ class RunEndedInAnException(OutputRule):
         """The figures of an out-of-memory message, with the processes of the run that share the GPU."""
         output = self.subject.output
         figures = parse_memory_error(failure.raised.text)
-        return with_ranks_counted(
+        return add_count_of_own_processes_on_gpu(
             figures, output.started if output else frozenset(), failure.beside
         )
 
@@ -343,7 +354,9 @@ class RunEndedInAnException(OutputRule):
             "`truetune check DATA -t TOKENIZER` the rows"
         )
 
-    def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
+    def _circumstances_of_memory_error(
+        self, failure: Failure, output: ConsoleOutput
+    ) -> MemoryStory:
         """What frames, settings and the memory curve of the log show of an out-of-memory exception."""
         raised = failure.raised
         figures = parse_memory_error(raised.text)
@@ -415,7 +428,7 @@ class RunEndedInAnException(OutputRule):
             yield from self._memory_evidence(failure, output, known)
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
-            yield from self._process_evidence(known)
+            yield from self._evidence_on_waiting_processes(known)
             yield from self._memory_evidence_beside(failure, known)
             yield from self._known_cause_evidence(known)
 
@@ -432,7 +445,7 @@ class RunEndedInAnException(OutputRule):
 
     def _known_cause_evidence(self, known: KnownMessage) -> Iterator[str]:
         """Evidence: what a message means, with its usual causes only where the log proves none."""
-        is_server = known.name == PORT_TAKEN and bool(self.subject.server)
+        is_server = known.name == PORT_TAKEN and bool(self.subject.inference_server_name)
         if is_server:
             yield OLD_SERVER_ANSWERS
         rivals = self._own_port_conflict(known)
@@ -458,17 +471,20 @@ class RunEndedInAnException(OutputRule):
     ) -> Iterator[str]:
         """Evidence: the figures of an out-of-memory message, and what needed the memory."""
         figures = self._memory_figures(failure)
-        story = self._memory_story(failure, output)
+        story = self._circumstances_of_memory_error(failure, output)
         yield from figures.evidence(
-            asks_on=story.needs_more_tensors,
-            is_explained=story.whole_model is not None or story.rows_are_mostly_pictures,
+            asks_on=story.would_more_tensors_follow_failed_one,
+            is_explained=story.bytes_per_weight_of_whole_model is not None
+            or story.rows_are_mostly_pictures,
         )
         proofs = tuple(story.evidence())
         yield from proofs
         # the message's own list of causes is a guess: it is left out where the run proves one
-        yield from explain_message(known, cause=not proofs and not figures.is_shared)
+        yield from explain_message(
+            known, cause=not proofs and not figures.is_gpu_shared_with_others
+        )
 
-    def _process_evidence(self, known: KnownMessage) -> tuple[str, ...]:
+    def _evidence_on_waiting_processes(self, known: KnownMessage) -> tuple[str, ...]:
         """Evidence: what processes waited in, or why machines never met, where the exception is
         about that.
         """

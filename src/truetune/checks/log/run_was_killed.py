@@ -66,7 +66,7 @@ from truetune.logs.facts_in_files_beside_log import (
     RunBeside,
     SettingBeside,
 )
-from truetune.logs.outline_run_for_comparison import outline_run
+from truetune.logs.size_and_speed_of_run_by_log import outline_run
 
 CANCELLED = "cancelled"
 KILLED, HOST_MEMORY = "killed", "host-memory-killed"
@@ -92,7 +92,7 @@ class RunWasKilled(OutputRule):
             return Unmet("the run ended in an exception")
         return super().unmet()
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many lines say that the run was ended from outside."""
         output = self.subject.output
         return (

@@ -2,14 +2,17 @@
 
 ## What it does
 Counts the rows that the run trained: those that the trainer counts or tokenizes, or the rows of all steps over the
-epochs. It compares them with the rows of the data file, where the log counts these (`wc -l`, `Generating train split`),
-and speaks where less than a tenth were trained, in many epochs or at most 200 in all. Where the file's rows are not
-known, it notes 50 epochs and more whose loss fell to nearly nothing. Evaluation sets and packed runs are left alone.
+epochs. It compares them with the rows of the data file, where the log counts these (`wc -l`, `Generating train
+split`), and speaks where less than a tenth were trained, in many epochs or at most 200 in all. Where the file's rows
+are not known, it notes 50 epochs and more whose loss fell to nearly nothing. Where all processes print the same loss
+at each step, it compares the rows of an epoch of one process (its steps times the batch of one device) with those of
+the file, and speaks where these are all of them. Evaluation sets and packed runs are left alone.
 
 ## Why it is bad
 A limit from a trial is still in force: a variable of the environment, an option, `select(range(64))`. The run takes as
 long as ever, for it counts steps, and its loss is the best there is: the rows are known by heart. On anything else the
-model is as before, or worse.
+model is as before, or worse. Where each process has all rows, in one order, they do the same work: four GPUs are as
+slow as one, and a step has a quarter of the rows that were meant.
 
 ## Example
 ```yaml
@@ -32,7 +35,8 @@ output: |
 ```
 
 ## Fix safety
-Counting changes nothing. The training has to be repeated from the base with all rows.
+Counting changes nothing. A DistributedSampler makes a step larger: the rate may want to change. The training has to be
+repeated from the base with all rows.
 
 ## References
 - Hugging Face Datasets documentation, "Slice splits"; transformers' example scripts, `max_train_samples`
@@ -44,7 +48,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import steps_of_ended_log
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.read_console_output import ConsoleOutput
@@ -88,22 +92,26 @@ class SameRowsOverAndOver(OutputRule):
             return Unmet("it is about losses of rows that are given")
         if self.subject.facts.get("packing"):
             return Unmet("packing makes other rows of the data")
-        if self._trained_rows() is None:
+        if self._rows_of_each_process() is None and self._trained_rows() is None:
             return Unmet("the output does not say how many rows were trained")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many rows of the file were trained, in how many epochs."""
         trained, of_file = self._trained_rows(), self._rows_of_data_file()
-        assert trained is not None, "else the rule is not judged"
+        if trained is None:
+            return ""
         known = f" of {of_file:,}" if of_file else ""
-        return f"{trained.rows:,}{known} rows in {self.subject.epochs:.3g} epochs"
+        return f"{trained.rows:,}{known} rows in {self.subject.epochs_at_end:.3g} epochs"
 
     def findings(self) -> Iterator[Finding]:
-        trained, of_file = self._trained_rows(), self._rows_of_data_file()
-        if trained is None or self.unmet() is not None:
+        if self.unmet() is not None:
             return
-        epochs = self.subject.epochs
+        yield from self._findings_on_equal_batches()
+        trained, of_file = self._trained_rows(), self._rows_of_data_file()
+        if trained is None:
+            return
+        epochs = self.subject.epochs_at_end
         if self._is_small_part_of_file(trained, of_file):
             yield self.finding(
                 f"the run trained {trained.rows:,} of {of_file:,} rows{_passes_in_words(epochs)}",
@@ -111,7 +119,7 @@ class SameRowsOverAndOver(OutputRule):
                 " max_train_samples, a .select(range(...)) or [:N]), remove it, and train again from the base",
                 evidence=[trained.why],
             )
-        elif epochs >= VERY_MANY_EPOCHS and self._is_known_by_heart():
+        elif epochs >= VERY_MANY_EPOCHS and self._are_rows_memorized():
             yield self.finding(
                 f"the run saw the same {trained.rows:,} rows {epochs:,.0f} times: its loss says that they are known by"
                 " heart",
@@ -121,11 +129,48 @@ class SameRowsOverAndOver(OutputRule):
                 evidence=[trained.why],
             )
 
+    def _findings_on_equal_batches(self) -> Iterator[Finding]:
+        """The finding on processes that all train on the same batches."""
+        rows, output = self._rows_of_each_process(), self.subject.output
+        equal = output.equal_rank_losses if output is not None else None
+        of_file = self._rows_of_data_file()
+        if rows is None or output is None or equal is None or not of_file:
+            return
+        # A last batch is filled up, or left out.
+        if abs(rows - of_file) > (output.settings.batch or 0):
+            return
+        yield self.finding(
+            f"{equal.ranks} processes print the same loss at {equal.equal:,} of {equal.steps:,} steps, and an epoch of"
+            f" each has all {of_file:,} rows: all train on the same batches",
+            "give the DataLoader a DistributedSampler (and call its set_epoch), or let accelerator.prepare share the"
+            " rows out",
+            evidence=(
+                f"{rows / (output.settings.batch or 1):,.0f} steps an epoch, {output.settings.batch} rows a device:"
+                f" shared out, they were {rows / (output.settings.batch or 1) / equal.ranks:,.0f}",
+            ),
+            cases=(
+                Case(f"step {equal.last_step:,}: loss {equal.last_loss} on each", file=output.file),
+            ),
+            count=equal.equal,
+            total=equal.steps,
+        )
+
+    def _rows_of_each_process(self) -> float | None:
+        """Rows that one process sees in an epoch, where all print the same loss; None where that is not known."""
+        output, epochs = self.subject.output, self.subject.epochs_at_end
+        if output is None or output.equal_rank_losses is None or epochs <= 0:
+            return None
+        # Under tensor parallelism processes have the same rows by right.
+        if output.settings.sharded:
+            return None
+        batch, accumulation = output.settings.batch, output.settings.accumulation or 1
+        return self.subject.last_step / epochs * batch * accumulation if batch else None
+
     def _is_small_part_of_file(self, trained: _TrainedRows, of_file: int) -> bool:
         """Is what was trained a small part of the file's rows, by what is known of the counts?"""
         if trained.rows >= FEW_OF_FILE * of_file:
             return False
-        is_long = self.subject.epochs >= MANY_EPOCHS
+        is_long = self.subject.epochs_at_end >= MANY_EPOCHS
         if trained.is_mapped:
             return is_long or trained.rows <= FEW_ROWS
         # Rows that were mapped and are many were packed, or the trainer's count is of packs.
@@ -157,7 +202,7 @@ class SameRowsOverAndOver(OutputRule):
         made = steps_of_ended_log(self.subject)
         return _TrainedRows(made.rows, made.why) if made is not None and made.rows else None
 
-    def _is_known_by_heart(self) -> bool:
+    def _are_rows_memorized(self) -> bool:
         """Is the loss at the end that of rows that are known by heart?"""
         loss = self.subject.curve("loss").finite()
         return bool(loss) and float(loss.value[-3:].mean()) < KNOWN_BY_HEART

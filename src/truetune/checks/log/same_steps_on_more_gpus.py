@@ -47,7 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 from truetune.logs.facts_in_files_beside_log import RunBeside
-from truetune.logs.outline_run_for_comparison import outline_run
+from truetune.logs.size_and_speed_of_run_by_log import outline_run
 
 SAME_BATCHES = 0.02
 """Epochs whose batches differ by less have as many: the last batch may be filled up or left out"""
@@ -79,7 +79,7 @@ class SameStepsOnMoreGpus(LogRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The rows, epochs and time of this run; empty where they are not known."""
         own = outline_run(self.subject)
         if own is None:
@@ -117,7 +117,11 @@ class SameStepsOnMoreGpus(LogRule):
         """Findings where each process makes as many batches an epoch as the fewer processes of
         another run did.
         """
-        others = [run for run in self.subject.files_beside.runs if _has_epochs_as_long(own, run)]
+        others = [
+            run
+            for run in self.subject.files_beside.runs
+            if _has_epochs_as_long_on_more_processes(own, run)
+        ]
         if not others:
             return
         other = min(others, key=lambda run: run.processes or 1)
@@ -132,7 +136,7 @@ class SameStepsOnMoreGpus(LogRule):
         )
 
 
-def _has_epochs_as_long(own: RunBeside, other: RunBeside) -> bool:
+def _has_epochs_as_long_on_more_processes(own: RunBeside, other: RunBeside) -> bool:
     """Has an epoch of this run, on more processes, as many batches and takes it about as long as in the other run?"""
     if other.file == own.file or not own.epoch_batches or not other.epoch_batches:
         return False

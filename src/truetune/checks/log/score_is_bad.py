@@ -2,16 +2,18 @@
 
 ## What it does
 Looks at the scores of the log, of training and evaluations: accuracies, overlaps and matches by their names, and the
-reward of a generating trainer. It fires where an accuracy, an overlap or a match is exactly 0 in all of three records
-or more; where the accuracy of pairs ends below 0.4 over 20 records, worse than chance; where the reward falls by a
-fifth and five times its noise (Mann-Kendall z < -3.3); and where half of a score's records are not numbers. Other
-scores that fall like that are a note. Parts of a reward are left to `no-reward-signal`, and pairs whose margin is 0
-throughout to `dpo-stuck-at-ln2`.
+reward of a generating trainer, and how many calls of tools fail. It fires where an accuracy, an overlap or a match is
+exactly 0 in all of three records or more; where the accuracy of pairs ends below 0.4 over 20 records, worse than
+chance; where the reward falls by a fifth and five times its noise (Mann-Kendall z < -3.3); where half of a score's
+records are not numbers, and where 95 % of the calls of tools or more fail in every record. Other scores that fall like
+that are a note; a token accuracy is a warning where the loss of the same tokens falls by a fifth as well. Parts of a
+reward are left to `no-reward-signal`, and pairs whose margin is 0 throughout to `dpo-stuck-at-ln2`.
 
 ## Why it is bad
-The loss may come down all the same. A score of 0 says that nothing is right, or that the metric compares what it
-should not: padding with labels, shifted tokens, an answer that its parser never finds. Pairs in the wrong order have
-chosen and rejected swapped. A reward that falls is unlearned.
+The loss may come down all the same. A score of 0 says that nothing is right, or that the metric compares what it should
+not: padding with labels, shifted tokens, an answer that its parser never finds. Pairs in the wrong order have chosen
+and rejected swapped. A reward that falls is unlearned. A token accuracy that falls with the loss is counted over other
+tokens than the loss.
 
 ## Example
 ```yaml
@@ -43,7 +45,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.metric_direction import is_share_of_correct
 from truetune.logs.robust_statistics import fit_robust_trend, medians_of_both_ends, noise_sigma
@@ -60,6 +62,14 @@ MAX_INVERTED_ACCURACY = 0.4
 """Accuracy of pairs: 0.5 is chance, and a run that has learned nothing stays near it"""
 PAIRS = ("rewards/accuracies", "eval_rewards/accuracies")
 REWARDS = ("reward", "eval_reward")
+LOSS_OF_TOKEN_ACCURACY = {
+    "mean_token_accuracy": "loss",
+    "eval_mean_token_accuracy": "eval_loss",
+}
+"""Accuracies of tokens, and the loss of the same ones"""
+TOOL_FAILURES = "tools/failure_frequency"
+MIN_FAILURES = 0.95
+"""Share of failed calls. Chosen, not measured: some calls fail while a model learns to call"""
 # A metric that can't be computed on some batches (an empty class) is NaN there by right; in most, it is broken.
 MAX_NAN_SHARE = 0.5
 
@@ -82,7 +92,7 @@ class ScoreIsBad(LogRule):
             return None
         return Unmet("the log has no accuracy, overlap or reward", "log one (compute_metrics)")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The last level of the first four scores."""
         ends = (
             f"{name} ends at {medians_of_both_ends(curve.finite().value)[1]:.3g}"
@@ -103,6 +113,18 @@ class ScoreIsBad(LogRule):
                     figure=draw_curves(name, {name: curve}),
                 )
 
+    def _find_tool_fault(self, name: str, finite: Curve) -> ScoreFault | None:
+        """Calls of tools of which nearly all fail, in every record."""
+        if name != TOOL_FAILURES or finite.step.size < MIN_ZEROS:
+            return None
+        if float(finite.value.min()) < MIN_FAILURES:
+            return None
+        return ScoreFault(
+            f"is {finite.value.min():.2f} or more at all {finite.step.size:,} logged steps: hardly a call of a"
+            " tool succeeds",
+            "warning",
+        )
+
     def _find_fault(self, name: str, curve: Curve) -> ScoreFault | None:
         """What is wrong with a score; None where nothing is."""
         finite = curve.finite()
@@ -111,18 +133,37 @@ class ScoreIsBad(LogRule):
             return ScoreFault(
                 f"is not a number at {lost:,} of {curve.step.size:,} logged steps", "warning"
             )
-        fault = self._find_pair_fault(finite) if self._is_pair_accuracy(name) else None
-        if fault is None and not self._is_pair_accuracy(name) and _is_always_zero(name, finite):
-            fault = ScoreFault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
-        if fault is not None:
-            return fault
+        if name == TOOL_FAILURES:
+            return self._find_tool_fault(name, finite)
+        return self._find_fault_of_level(name, finite) or self._find_fall(name, finite)
+
+    def _find_fault_of_level(self, name: str, finite: Curve) -> ScoreFault | None:
+        """A score that ends, or is all the time, where no sound one is."""
+        if self._is_pair_accuracy(name):
+            return self._find_pair_fault(finite)
+        if not _is_always_zero(name, finite):
+            return None
+        return ScoreFault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
+
+    def _find_fall(self, name: str, finite: Curve) -> ScoreFault | None:
+        """A score that gets worse over the run."""
         if finite.step.size < MIN_POINTS or not self._falls_by_a_fifth(finite):
             return None
         first, last = medians_of_both_ends(finite.value)
+        falls_with_loss = self._falls_with_its_loss(name)
         return ScoreFault(
-            f"gets worse over the run: {first:.3g} to {last:.3g}",
-            "warning" if name == "reward" else "info",
+            f"gets worse over the run: {first:.3g} to {last:.3g}"
+            + (", while the loss of these tokens falls" if falls_with_loss else ""),
+            "warning" if name == "reward" or falls_with_loss else "info",
         )
+
+    def _falls_with_its_loss(self, name: str) -> bool:
+        """Is a score that falls the accuracy of tokens whose loss falls too? The two go opposite ways."""
+        loss = LOSS_OF_TOKEN_ACCURACY.get(name)
+        if loss is None or not self.subject.is_loss_of_token_prediction:
+            return False
+        curve = self.subject.curve(loss).finite()
+        return curve.step.size >= MIN_POINTS and self._falls_by_a_fifth(curve)
 
     def _is_pair_accuracy(self, name: str) -> bool:
         """Is a score the share of pairs whose chosen answer is preferred? Reward models call it plain accuracy."""
@@ -159,7 +200,7 @@ class ScoreIsBad(LogRule):
             others.update(PAIRS)
         scores: dict[str, Curve] = {}
         for name, curve in log.curves.items():
-            is_score = is_share_of_correct(name) or name in REWARDS
+            is_score = is_share_of_correct(name) or name in (*REWARDS, TOOL_FAILURES)
             if curve and is_score and name not in others and (curve.finite() or not finite):
                 scores[name] = curve
         return scores

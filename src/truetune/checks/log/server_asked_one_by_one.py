@@ -58,7 +58,7 @@ class ServerAskedOneByOne(OutputRule):
     code = "LOG040"
     severity = "info"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The most requests that the server worked on at once."""
         output = self.subject.output
         served = output.served if output is not None else None

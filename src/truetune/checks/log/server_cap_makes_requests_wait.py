@@ -72,23 +72,27 @@ class ServerCapMakesRequestsWait(OutputRule):
     symptoms = ("slow-generation",)
     severity = "warning"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The most requests at once, none of which waits for a cap; empty where no server is seen."""
         output = self.subject.output
-        if output is None or not self.subject.server:
+        if output is None or not self.subject.inference_server_name:
             return ""
         return f"at most {output.served.most_at_once:,} requests at once, none waits for a cap"
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
-        queue = output.served.queue if output is not None and self.subject.server else None
+        queue = (
+            output.served.queue
+            if output is not None and self.subject.inference_server_name
+            else None
+        )
         if output is None or queue is None or queue.running >= MANY:
             return
         setting = concurrency_setting_of_server_log(self.subject)
         cause, cases = self._cap_setting_and_cases(queue)
         adapters = next(iter(self.subject.files_beside.settings_named(ADAPTERS_AT_ONCE)), None)
-        if not cases and adapters is not None and self.subject.server == "vLLM":
-            yield self._finding_on_adapters(queue, adapters)
+        if not cases and adapters is not None and self.subject.inference_server_name == "vLLM":
+            yield self._finding_on_adapter_limit_of_batch(queue, adapters)
             return
         yield self.finding(
             f"a cap holds requests back although the server has room: it works on {queue.running:,} at a time, and"
@@ -101,7 +105,9 @@ class ServerCapMakesRequestsWait(OutputRule):
             cases=cases or (Case(f"running: {queue.running}", file=output.file),),
         )
 
-    def _finding_on_adapters(self, queue: RequestQueue, adapters: SettingBeside) -> Finding:
+    def _finding_on_adapter_limit_of_batch(
+        self, queue: RequestQueue, adapters: SettingBeside
+    ) -> Finding:
         """The finding that requests wait because a batch mixes only so many adapters."""
         # Requests of other adapters wait, however few are worked on.
         return self.finding(

@@ -49,7 +49,7 @@ class ServerLoadsForEachRequest(OutputRule):
     code = "LOG037"
     severity = "warning"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The number of requests, and of loads of weights."""
         output = self.subject.output
         served = output.served if output is not None else None

@@ -74,7 +74,7 @@ class SeveralTrainingsInOneLog(OutputRule):
         output = self.subject.output
         return output.repeated if output is not None else RepeatedRecords()
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many times each record stands in the log."""
         repeated = self._repeated_records
         return f"each record {max(1, repeated.copies)} times"

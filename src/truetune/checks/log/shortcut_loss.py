@@ -43,9 +43,9 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import LOG_MORE, OTHER_LOSS
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
 from truetune.logs.facts_in_files_beside_log import LABELS_OF_PADS
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve, Floats
@@ -85,15 +85,15 @@ class ShortcutLoss(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self.subject.has_token_loss:
+        if not self.subject.is_loss_of_token_prediction:
             return OTHER_LOSS
-        if not self.subject.epochs:
+        if not self.subject.epochs_at_end:
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
         if self._losses_of_first_epoch().size or self.subject.data is not None:
             return None
         return Unmet("no loss was logged before the first epoch ended", LOG_MORE)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The lowest loss on new rows, beside the losses of knowing only answers or token counts."""
         loss, data = self._losses_of_first_epoch(), self.subject.data
         lowest = (
@@ -116,7 +116,7 @@ class ShortcutLoss(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss, data = log.curve("loss").finite(), log.data
-        if not log.has_token_loss or loss.step.size < 3 or not log.epochs:
+        if not log.is_loss_of_token_prediction or loss.step.size < 3 or not log.epochs_at_end:
             return
         near_zero = self._step_of_near_zero(loss)
         if near_zero is not None:
@@ -191,7 +191,9 @@ class ShortcutLoss(LogRule):
             ", or there are few answers to choose from, or most labels are padding or placeholders"
             " (--data tells)"
         )
-        evidence = [f"near zero from {log.unit} {step:,.0f} on (epoch {log.epoch_at(step):.2g})"]
+        evidence = [
+            f"near zero from {log.unit_of_steps} {step:,.0f} on (epoch {log.epoch_at(step):.2g})"
+        ]
         if not is_sure:
             evidence = [f"it fell from {new[0]:.3g} in {new.size:,} records, without a leap"]
         of_pads = next(log.files_beside.settings_named(LABELS_OF_PADS), None)

@@ -55,7 +55,7 @@ from truetune.checks.count_optimizer_steps import FEW, SCARCE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.logs.outline_run_for_comparison import outline_run
+from truetune.logs.size_and_speed_of_run_by_log import outline_run
 
 WHOLE = 0.9
 """Epochs from which a run was to see its rows; below, it is a trial"""
@@ -82,7 +82,7 @@ class _TrainingPlan(NamedTuple):
         return self.steps * self.rows_a_step / self.rows
 
     @property
-    def batch_product(self) -> str:
+    def rows_per_step_as_product(self) -> str:
         """The rows of a step as a product of its factors, as far as they are known: `4 x 4 x 8 =
         128`
         """
@@ -111,7 +111,7 @@ class StepsOfManyRows(OutputRule):
             return Unmet("the output does not say how many rows and steps the run has")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The optimizer steps, the rows, and the rows of a step."""
         plan = self._training_plan()
         assert plan is not None, "else the rule is not judged"
@@ -133,7 +133,7 @@ class StepsOfManyRows(OutputRule):
         )
         yield self.finding(
             f"the whole run is {plan.steps:,} optimizer step{'s' * (plan.steps != 1)} over {plan.rows:,} rows, too few"
-            f" to learn from; {grew} {plan.batch_product}",
+            f" to learn from; {grew} {plan.rows_per_step_as_product}",
             _remedy(plan, by_processes=by_processes),
             evidence=[*self._evidence(plan)],
         )
@@ -177,7 +177,7 @@ class StepsOfManyRows(OutputRule):
         """Steps of warm-up, as the log or a file beside it says; 0 where none does, or it is a share."""
         output = self.subject.output
         printed = output.settings.warmup_steps if output is not None else None
-        return float(printed or self.subject.number("warmup_steps") or 0)
+        return float(printed or self.subject.fact_as_number("warmup_steps") or 0)
 
     def _has_learned(self) -> bool:
         """Did the loss fall by more than a few steps explain?"""

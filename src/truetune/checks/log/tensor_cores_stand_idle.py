@@ -66,7 +66,7 @@ class TensorCoresStandIdle(OutputRule):
             return Unmet("the output does not say how large the weights are (Lightning's summary)")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The size of the weights in MB."""
         output = self.subject.output
         size = output.settings.weight_megabytes if output is not None else None

@@ -37,9 +37,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.reasons_rules_cannot_judge import LOGGED_BY, explain_too_short_curve
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
 from truetune.logs.robust_statistics import (
     block_medians,
     medians_of_both_ends,
@@ -71,7 +71,7 @@ class TrainingSlowsDown(LogRule):
             )
         return explain_too_short_curve(count, MIN_POINTS, "a rate")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The rate at first and at the end."""
         unit, rate = self._counted_unit_and_rate()
         first, last = medians_of_both_ends(rate.value)

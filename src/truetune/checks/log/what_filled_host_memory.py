@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.host_memory_needs import (
+from truetune.checks.minimum_host_memory_of_run import (
     BYTES_OF_STATES,
     GIB,
-    memory_to_ask_for,
+    host_memory_gib_to_request,
     parameters_of_published_model,
 )
 from truetune.logs.facts_in_files_beside_log import (
@@ -180,7 +180,7 @@ def _cause_of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCaus
         return HostMemoryCause((line,), "", is_proved=False)
     return HostMemoryCause(
         (f"{line}, more than {limit.text} ({limit.place})",),
-        f"ask for {memory_to_ask_for(needed):,.0f}G in place of {limit.text} ({limit.place}), or keep the"
+        f"ask for {host_memory_gib_to_request(needed):,.0f}G in place of {limit.text} ({limit.place}), or keep the"
         f" states on the GPUs (leave out {place.text}, {place.place}), if they fit there",
         is_proved=True,
     )

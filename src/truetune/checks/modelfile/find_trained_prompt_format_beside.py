@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from truetune.checks.config.evidence.template_marks_before_questions import (
     MARKERS,
     first_mark_without_role,
-    question_mark_of_chat_model,
+    mark_before_question_of_chat_model,
 )
 from truetune.checks.find_training_stages_of_files import stage_of_config
 from truetune.errors import TruetuneError
@@ -92,7 +92,7 @@ def _format_of_model(path: Path, document: dict[str, Any]) -> Iterator[TrainedFo
     """The form that the tokenizer of a published chat model brings, by the model's name."""
     for key in ("base_model", "model_name_or_path", "model"):
         name = document.get(key)
-        mark = question_mark_of_chat_model(name) if isinstance(name, str) else None
+        mark = mark_before_question_of_chat_model(name) if isinstance(name, str) else None
         if mark is not None:
             yield TrainedFormat(path, f"{key}: {name}", mark)
             return

@@ -37,7 +37,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import base_of_adapter
-from truetune.checks.is_adapter_on_its_trained_base import explain_base_below
+from truetune.checks.is_adapter_on_its_trained_base import explain_other_base_below_adapter
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ModelfileRule
 
@@ -51,21 +51,21 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
         """Unmet where no adapter is named, or its base is not known here."""
         if self.subject.last("adapter") is None:
             return Unmet("it is about adapters, and none is named")
-        if self._trained_base() is None:
+        if self._trained_base_and_file_naming_it() is None:
             return Unmet(
                 "no adapter_config.json of the adapter is on this machine",
                 "lay the adapter's folder where ADAPTER names it",
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The base that the adapter names, and the model that FROM names."""
-        trained_base, base = self._trained_base(), self.subject.last("from")
+        trained_base, base = self._trained_base_and_file_naming_it(), self.subject.last("from")
         assert trained_base is not None, "else the rule is not judged"
         assert base is not None, "a Modelfile has a FROM"
         return f"1 adapter of {trained_base[0]}, on {base.value}"
 
-    def _trained_base(self) -> tuple[str, str] | None:
+    def _trained_base_and_file_naming_it(self) -> tuple[str, str] | None:
         """(base that the adapter names, file that says so); None if that is not known."""
         adapter = self.subject.last("adapter")
         if adapter is None:
@@ -77,12 +77,12 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
         return name, str(file)
 
     def findings(self) -> Iterator[Finding]:
-        trained_base, base = self._trained_base(), self.subject.last("from")
+        trained_base, base = self._trained_base_and_file_naming_it(), self.subject.last("from")
         if trained_base is None or base is None:
             return
         name, file = trained_base
         # Names differ in form (`llama3.1:8b`, `meta-llama/Llama-3.1-8B`), so what they mean is compared.
-        other = explain_base_below(base.value, name, self.subject.path)
+        other = explain_other_base_below_adapter(base.value, name, self.subject.path)
         # Of a name of Ollama it is not told whether the model is instruction-tuned.
         if other is None or not (other.is_proved or other.cases):
             return
@@ -90,7 +90,7 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
             f"the adapter was trained on {name}, and FROM is {base.value}: {other.why}",
             f"name the model that it was trained on: {name}",
             cases=[
-                self.case(base),
+                self.case_of_instruction(base),
                 Case(f"base_model_name_or_path: {name}", file=file),
                 *other.cases,
             ],

@@ -37,7 +37,7 @@ class ModelfileContextLeftToDefault(ModelfileRule):
     code = "MFL005"
     severity = "info"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The context that `num_ctx` sets, if it is set."""
         context = self.subject.parameters.get("num_ctx")
         return f"num_ctx {context.value}" if context is not None else "no num_ctx"
@@ -50,5 +50,5 @@ class ModelfileContextLeftToDefault(ModelfileRule):
                 "no num_ctx is set: Ollama holds 4,096 tokens (2,048 before 0.6), and drops the"
                 " beginning of longer prompts",
                 "add PARAMETER num_ctx with the length of the rows that the model was trained on",
-                cases=[self.case(base)],
+                cases=[self.case_of_instruction(base)],
             )

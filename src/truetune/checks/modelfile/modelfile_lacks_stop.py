@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.modelfile.classify_modelfile_from import is_own_weights
+from truetune.checks.modelfile.classify_weights_named_by_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
 
 END_MARKS = (
@@ -61,7 +61,7 @@ class ModelfileLacksStop(ModelfileRule):
             return None
         return Unmet("it is about a TEMPLATE with a mark that ends turns")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The mark that ends turns, and that a stop names it."""
         return (
             f"1 mark ends turns ({self._turn_end_mark_of_template()}), and PARAMETER stop names it"
@@ -81,7 +81,7 @@ class ModelfileLacksStop(ModelfileRule):
         if end is None or template is None or base is None:
             return
         # Models of Ollama's library bring their stops with them.
-        if not is_own_weights(base, self.subject.local("from") is not None):
+        if not is_own_weights(base, self.subject.local_path_of_instruction("from") is not None):
             return
         parameters = [parameter.value for parameter in self.subject.all("parameter")]
         if any(value.startswith("stop") and end in value for value in parameters):
@@ -90,5 +90,5 @@ class ModelfileLacksStop(ModelfileRule):
             f"turns of TEMPLATE end with {end}, and no PARAMETER stop names it: where the weights"
             " have another EOS, answers run on",
             f'add PARAMETER stop "{end}"',
-            cases=[self.case(template)],
+            cases=[self.case_of_instruction(template)],
         )

@@ -98,7 +98,7 @@ class ModelfileParametersUnfit(ModelfileRule):
             "it is about parameters of sampling, num_gpu, num_ctx, num_predict and stop: none is set"
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The parameters of the Modelfile that are judged, with their values."""
         values = {OLLAMA_NAMES[name]: value for name, value in self._sampling_values().items()}
         for name in (GPU_LAYERS, CONTEXT, MOST_ANSWERED):
@@ -122,7 +122,7 @@ class ModelfileParametersUnfit(ModelfileRule):
             yield self.finding(
                 "num_gpu is 0: all layers stay on the CPU, and each token takes ten times as long as on a GPU",
                 "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
-                cases=[self.case(layers)],
+                cases=[self.case_of_instruction(layers)],
             )
         yield from self._finding_on_long_context()
         yield from self._findings_on_stops_in_answers()
@@ -135,7 +135,7 @@ class ModelfileParametersUnfit(ModelfileRule):
                 breach.text(breach.limit.fix, values, name),
                 severity=breach.limit.severity,
                 evidence=[breach.limit.source],
-                cases=[self.case(self.subject.parameters[name])],
+                cases=[self.case_of_instruction(self.subject.parameters[name])],
             )
 
     def _stop_strings(self) -> dict[str, Instruction]:
@@ -158,7 +158,7 @@ class ModelfileParametersUnfit(ModelfileRule):
                 f"answers end at the stop string {stop!r}, which {count} of {total} answers contain in"
                 f" {chats.path.name}: they are cut off there",
                 "remove this PARAMETER stop: the mark that ends turns is enough",
-                cases=[self.case(instruction)],
+                cases=[self.case_of_instruction(instruction)],
             )
 
     def _findings_on_short_limits(self) -> Iterator[Finding]:
@@ -193,7 +193,7 @@ class ModelfileParametersUnfit(ModelfileRule):
             f"{name} is {tokens:,.0f}, and {count} of {len(texts.lengths)} {texts.called} of {file} are longer for"
             f" certain (more than {MOST_CHARACTERS_PER_TOKEN} characters for each token): {texts.fate}",
             f"set {name} to the tokens of the longest of them, and some more",
-            cases=[self.case(parameter)],
+            cases=[self.case_of_instruction(parameter)],
         )
 
     def _finding_on_long_context(self) -> Iterator[Finding]:
@@ -209,5 +209,5 @@ class ModelfileParametersUnfit(ModelfileRule):
             "lower num_ctx to what prompt and answer need (8192), until `ollama ps` says 100% GPU; or set"
             " OLLAMA_FLASH_ATTENTION=1 and OLLAMA_KV_CACHE_TYPE=q8_0",
             severity="warning" if tokens >= MIN_CONTEXT_OF_WARNING else "info",
-            cases=[self.case(context)],
+            cases=[self.case_of_instruction(context)],
         )

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.findings import Finding
-from truetune.checks.modelfile.classify_modelfile_from import is_own_weights
+from truetune.checks.modelfile.classify_weights_named_by_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
 from truetune.parsing.read_ollama_modelfile import Instruction
@@ -55,7 +55,7 @@ class ModelfileServesTheBase(ModelfileRule):
     code = "MFL001"
     severity = "warning"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What FROM and ADAPTER name."""
         names = [one.value for word in ("from", "adapter") for one in self.subject.all(word)]
         return f"FROM and ADAPTER: {len(names):,} ({', '.join(names)})"
@@ -67,16 +67,18 @@ class ModelfileServesTheBase(ModelfileRule):
             if not self._may_adapter_exist(adapter):
                 yield self._finding_on_missing_adapter(adapter)
             return
-        if base is None or is_own_weights(base, self.subject.local("from") is not None):
+        if base is None or is_own_weights(
+            base, self.subject.local_path_of_instruction("from") is not None
+        ):
             return
         commented = self.subject.commented_adapter
         message = f"Ollama serves {base.value} as it is: no ADAPTER is named"
         remedy = "add ADAPTER with the folder of the adapter, or name merged weights: FROM ./merged"
-        cases = [self.case(base)]
+        cases = [self.case_of_instruction(base)]
         if commented is not None:
             message += ", for its line is a comment"
             remedy = f"take the comment away: ADAPTER {commented.value}"
-            cases.append(self.case(commented))
+            cases.append(self.case_of_instruction(commented))
         yield self.finding(
             message,
             remedy,
@@ -88,7 +90,9 @@ class ModelfileServesTheBase(ModelfileRule):
 
     def _may_adapter_exist(self, adapter: Instruction) -> bool:
         """Is the adapter there, or may it be: an absolute path may be one of another machine?"""
-        if self.subject.local("adapter") is not None or adapter.value.startswith(("/", "~")):
+        if self.subject.local_path_of_instruction(
+            "adapter"
+        ) is not None or adapter.value.startswith(("/", "~")):
             return True
         # A script beside the Modelfile may write it first.
         name = Path(adapter.value).name
@@ -118,7 +122,7 @@ class ModelfileServesTheBase(ModelfileRule):
                 f"{Path(file.path).name} converts the adapter to {adapter}, and FROM {base.value} is the base"
                 " alone: no ADAPTER is named",
                 f"add ADAPTER ./{adapter}",
-                cases=[self.case(base)],
+                cases=[self.case_of_instruction(base)],
             )
             return
 
@@ -128,7 +132,7 @@ class ModelfileServesTheBase(ModelfileRule):
             f"the adapter {adapter.value} is not there: `ollama create` stops, or an older"
             " model of that name is still served",
             "name the folder or GGUF file of the adapter, from the Modelfile's folder",
-            cases=[self.case(adapter)],
+            cases=[self.case_of_instruction(adapter)],
         )
 
 

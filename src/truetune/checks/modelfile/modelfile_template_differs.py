@@ -46,13 +46,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.template_marks_before_questions import (
-    question_mark_of_chat_model,
-    question_mark_of_template,
+    mark_before_question_in_template,
+    mark_before_question_of_chat_model,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import base_of_adapter
 from truetune.checks.judgement import Unmet
-from truetune.checks.modelfile.classify_modelfile_from import is_file_or_folder_name, is_own_weights
+from truetune.checks.modelfile.classify_weights_named_by_modelfile import (
+    is_file_or_folder_name,
+    is_own_weights,
+)
 from truetune.checks.modelfile.find_trained_prompt_format_beside import (
     TrainedFormat,
     find_trained_format_beside,
@@ -64,7 +67,7 @@ from truetune.render.template_probes import (
     QUESTION,
     Probes,
     alternating_chat,
-    prepare_probes_of_run,
+    load_tokenizer_and_template_of_run,
 )
 from truetune.settings.run_spec import RunSpec
 
@@ -95,7 +98,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             return None
         return (
             None
-            if self._marks_of_training() or self._chat_model_with_user_marker()
+            if self._trained_question_and_answer_marks() or self._chat_model_with_user_marker()
             else NO_TOKENIZER
         )
 
@@ -117,7 +120,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             if tag is not None and not re.search(r"text|base", tag[2]):
                 names.append(f"{tag[1]}-{tag[2]}-instruct")
         for name in names:
-            mark = question_mark_of_chat_model(name)
+            mark = mark_before_question_of_chat_model(name)
             if mark is not None:
                 return name, mark
         return None
@@ -125,12 +128,14 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def _finding_on_missing_template(self) -> Iterator[Finding]:
         """The finding that nothing says how a question is written for weights of the user's own."""
         base = self.subject.last("from")
-        if base is None or not is_own_weights(base, self.subject.local("from") is not None):
+        if base is None or not is_own_weights(
+            base, self.subject.local_path_of_instruction("from") is not None
+        ):
             return
         # A model under a namespace of the library brings its template.
         if not is_file_or_folder_name(base):
             return
-        has_template = _does_gguf_hold_template(self.subject.local("from"))
+        has_template = _does_gguf_hold_template(self.subject.local_path_of_instruction("from"))
         if has_template:
             return
         reason = (
@@ -144,23 +149,23 @@ class ModelfileTemplateDiffers(ModelfileRule):
             "write the model's chat template as TEMPLATE, and its end of turn as PARAMETER stop;"
             " `ollama show --template MODEL` prints what is used ({{ .Prompt }} alone is none)",
             severity="warning" if has_template is False else "info",
-            cases=[self.case(base)],
+            cases=[self.case_of_instruction(base)],
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The marks of the training that TEMPLATE writes."""
         trained = find_trained_format_beside(Path(self.subject.path).resolve().parent)
         if trained is not None:
             return f"TEMPLATE writes {trained.mark}, as {trained.path.name} does in training"
-        marks = self._marks_of_training()
+        marks = self._trained_question_and_answer_marks()
         model = self._chat_model_with_user_marker()
         if not marks and model is not None:
             return f"TEMPLATE writes {model[1]}, as the published template of {model[0]} does"
         return f"TEMPLATE writes {len(marks):,} of {len(marks):,} marks of training ({', '.join(marks)})"
 
-    def _marks_of_training(self) -> tuple[str, ...]:
+    def _trained_question_and_answer_marks(self) -> tuple[str, ...]:
         """The marks before a question and before its answer, as the tokenizer's template writes them."""
-        probes = _read_probes(self.tokenizer_folder)
+        probes = _read_tokenizer_with_template(self.tokenizer_folder)
         text = probes.text(alternating_chat(QUESTION, "")) if probes is not None else None
         return tuple(dict.fromkeys(MARK.findall(text))) if text else ()
 
@@ -174,7 +179,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             # The settings of the training say the prompt; what the model's family writes counts no more.
             yield from self._finding_on_another_format(template, trained)
             return
-        trained_marks = self._marks_of_training()
+        trained_marks = self._trained_question_and_answer_marks()
         if not trained_marks:
             yield from self._finding_on_another_family(template)
             return
@@ -189,7 +194,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             "write the template of the tokenizer in Ollama's form, or leave TEMPLATE out where FROM"
             " has the model's own",
             evidence=[f"the tokenizer: {self.tokenizer_folder}"],
-            cases=[self.case(template)],
+            cases=[self.case_of_instruction(template)],
         )
 
     def _finding_on_another_format(
@@ -198,21 +203,21 @@ class ModelfileTemplateDiffers(ModelfileRule):
         """TEMPLATE lacks the mark of the format that the settings beside it train."""
         if trained.mark in template.value:
             return
-        written = question_mark_of_template(template.value)
+        written = mark_before_question_in_template(template.value)
         instead = f"; it writes {written}" if written else ""
         yield self.finding(
             f"TEMPLATE lacks {trained.mark}, which {trained.path.name} writes before each question in training"
             f" ({trained.setting}){instead}",
             "write the prompt of the training as TEMPLATE, word for word, and its end of an answer as PARAMETER stop",
             evidence=[f"the settings of the training: {trained.path}"],
-            cases=[self.case(template)],
+            cases=[self.case_of_instruction(template)],
         )
 
     def _finding_on_another_family(self, template: Instruction) -> Iterator[Finding]:
         """TEMPLATE writes the marks of another family than that of the model, by its name."""
         model, written = (
             self._chat_model_with_user_marker(),
-            question_mark_of_template(template.value),
+            mark_before_question_in_template(template.value),
         )
         # A template that holds the mark of the model anywhere knows its format.
         if model is None or written is None or model[1] in template.value:
@@ -221,7 +226,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             f"TEMPLATE writes {written} before a question, and {model[0]} is of a family that writes {model[1]}",
             "write the template of the model's own family, and its end of turn as PARAMETER stop",
             evidence=["inferred from the model's name: its tokenizer is not on this machine"],
-            cases=[self.case(template)],
+            cases=[self.case_of_instruction(template)],
         )
 
 
@@ -242,11 +247,11 @@ def _does_gguf_hold_template(path: Path | None) -> bool | None:
         return TEMPLATE_FIELD in file.read(MAX_FIELDS_BYTES)
 
 
-def _read_probes(folder: Path | None) -> Probes | None:
+def _read_tokenizer_with_template(folder: Path | None) -> Probes | None:
     """The tokenizer of a folder with its template; None where it can't be read."""
     if folder is None:
         return None
     try:
-        return prepare_probes_of_run(RunSpec(tokenizer=str(folder)))
+        return load_tokenizer_and_template_of_run(RunSpec(tokenizer=str(folder)))
     except TruetuneError:
         return None

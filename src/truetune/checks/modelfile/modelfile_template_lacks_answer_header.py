@@ -120,7 +120,7 @@ class _Piece:
     is_action: bool
 
     @property
-    def writes(self) -> bool:
+    def is_action_that_writes(self) -> bool:
         """Is a piece an action that puts something into the prompt?"""
         return self.is_action and CONTROL.match(self.value) is None
 
@@ -144,7 +144,7 @@ def _text_before(pieces: tuple[_Piece, ...], place: int) -> str:
     """The text in front of a place, back to the last action that writes."""
     text = ""
     for piece in reversed(pieces[:place]):
-        if piece.writes:
+        if piece.is_action_that_writes:
             break
         if not piece.is_action:
             text = piece.value + text
@@ -157,7 +157,7 @@ def _pieces_between_question_and_answer(
     """What stands behind a question and in front of the answer, which Ollama writes at the end where none is named."""
     behind = pieces[place + 1 :]
     for i in range(len(behind)):
-        if behind[i].writes and ANSWER.search(behind[i].value):
+        if behind[i].is_action_that_writes and ANSWER.search(behind[i].value):
             return behind[:i]
     return behind
 
@@ -167,7 +167,7 @@ def _places_of_prompt_actions(pieces: tuple[_Piece, ...]) -> list[int]:
     return [
         place
         for place, piece in enumerate(pieces)
-        if piece.writes and QUESTION.search(piece.value) is not None
+        if piece.is_action_that_writes and QUESTION.search(piece.value) is not None
     ]
 
 
@@ -180,7 +180,7 @@ def _format_lacking_header_after_prompt(pieces: tuple[_Piece, ...]) -> _TurnForm
             continue
         behind = _pieces_between_question_and_answer(pieces, place)
         # A variable or a constant may be the header.
-        if any(piece.writes for piece in behind):
+        if any(piece.is_action_that_writes for piece in behind):
             return None
         text = "".join(piece.value for piece in behind if not piece.is_action)
         return None if family.opening.search(text) else family
@@ -210,10 +210,12 @@ def _format_of_messages(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
     """The format of a template over messages: it names the user, or writes the role of each; None where unknown."""
     texts = "".join(piece.value for piece in pieces if not piece.is_action)
     named = next((family for family in FORMATS if family.user.search(texts)), None)
-    return named or next((family for family in FORMATS if _opens_any_role(family, pieces)), None)
+    return named or next(
+        (family for family in FORMATS if _is_role_written_behind_opening(family, pieces)), None
+    )
 
 
-def _opens_any_role(family: _TurnFormat, pieces: tuple[_Piece, ...]) -> bool:
+def _is_role_written_behind_opening(family: _TurnFormat, pieces: tuple[_Piece, ...]) -> bool:
     """Is the role of a message written behind the opening: `<|im_start|>{{ .Role }}`?"""
     return any(
         not pieces[i].is_action
@@ -248,7 +250,7 @@ def _writing_actions_after(behind: tuple[_Piece, ...]) -> Iterator[str]:
         elif word == "else" and depth == 0:
             # The branch that holds the place has run: this one doesn't.
             is_other_branch = True
-        elif piece.writes and not is_other_branch:
+        elif piece.is_action_that_writes and not is_other_branch:
             yield piece.value
 
 
@@ -263,7 +265,7 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
             return None
         return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That TEMPLATE opens a turn after the question, or is of no known family."""
         return "TEMPLATE opens a turn after the question, or is of no known family"
 
@@ -286,5 +288,5 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
             " it, and now writes it itself, or asks the next question of the user",
             f"write {family.answer} after the last turn, as the chat template of the training does with"
             " add_generation_prompt=True, then {{ .Response }}",
-            cases=[self.case(template)],
+            cases=[self.case_of_instruction(template)],
         )

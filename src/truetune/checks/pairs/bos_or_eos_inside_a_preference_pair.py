@@ -35,11 +35,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token, side_of_pair_name
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import IS_CONTENT
@@ -67,7 +67,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         self.found: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the BOS, stop and control tokens inside the answers of a batch's pairs."""
         if batch.pairs is None:
             return
@@ -76,9 +76,9 @@ class BosOrEosInsideAPreferencePair(PairRule):
             for place in np.flatnonzero(
                 np.isin(side.ids, self.wanted) & IS_CONTENT[side.source]
             ).tolist():
-                self._judge_token(name, side, place)
+                self._count_misplaced_control_token(name, side, place)
 
-    def _judge_token(self, name: str, side: Batch, place: int) -> None:
+    def _count_misplaced_control_token(self, name: str, side: Batch, place: int) -> None:
         """Count a control token that stands in the text of an answer, where it is out of place."""
         i = int(np.searchsorted(side.offsets, place, side="right")) - 1
         row, rendering = side.examples[i]
@@ -116,9 +116,9 @@ class BosOrEosInsideAPreferencePair(PairRule):
         """Also unmet where the tokenizer has no such token."""
         return super().unmet() if len(self.wanted) else NO_CONTROL_TOKENS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have a BOS, stop or control token inside an answer."""
-        return count_measurement(
+        return make_count_measurement(
             "pairs with a BOS, stop or control token inside an answer", len(self.rows), self.pairs
         )
 

@@ -39,11 +39,11 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.generation.prompt_left_in_predictions import is_behind_template_mark
+from truetune.generation.prompt_left_in_predictions import is_question_framed_by_template
 
 MIN_CHARACTERS = 16
 """Characters of a prompt that a completion repeats by no chance"""
@@ -69,11 +69,11 @@ class CompletionRepeatsItsPrompt(DataRule):
         self.rows = self.repeated = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of a batch whose completion begins with its own prompt."""
         for row in batch.rows:
             # Pairs are pair-prompt-not-shared's.
-            if row.rejected is not None or not _has_own_prompt(row):
+            if row.rejected is not None or not _has_prompt_apart_from_completion(row):
                 continue
             self.rows += 1
             if not _begins_with_own_prompt(row):
@@ -87,9 +87,9 @@ class CompletionRepeatsItsPrompt(DataRule):
         """Unmet without rows of a prompt and one completion."""
         return None if self.rows else NO_COMPLETION
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many completions begin with their prompt."""
-        return count_measurement(
+        return make_count_measurement(
             "completions that begin with their prompt", self.repeated, self.rows
         )
 
@@ -106,7 +106,7 @@ class CompletionRepeatsItsPrompt(DataRule):
         )
 
 
-def _has_own_prompt(row: Conversation) -> bool:
+def _has_prompt_apart_from_completion(row: Conversation) -> bool:
     """Does the row give its prompt apart from its completion?"""
     if row.messages:
         return bool(row.prompt_messages) and len(row.messages) > (row.prompt_messages or 0)
@@ -136,9 +136,9 @@ def _begins_with_prompt_text(row: Conversation) -> bool:
     if completion.startswith(prompt):
         # A bare question may be repeated as a manner of answering; a template's header behind it is none.
         behind = completion[len(prompt) :]
-        return MARKED.search(prompt) is not None or is_behind_template_mark("", behind)
+        return MARKED.search(prompt) is not None or is_question_framed_by_template("", behind)
     before, found, behind = completion.partition(prompt)
-    return bool(found) and is_behind_template_mark(before, behind)
+    return bool(found) and is_question_framed_by_template(before, behind)
 
 
 def _repeated_text(row: Conversation) -> str:

@@ -39,11 +39,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_VERDICTS
 from truetune.checks.findings import Finding
 from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_VERDICTS
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.read_answer_scores_beside_pairs import read_candidate_scores
 from truetune.encoding.batch import Batch
@@ -84,7 +84,7 @@ class KtoImbalance(DataRule):
         self.ratio = 0.0
         """What the true labels weigh against the false ones"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the true and the false labels of a batch, and keep the first answers."""
         for row in batch.rows:
             if row.label is not None:
@@ -97,10 +97,12 @@ class KtoImbalance(DataRule):
         """Unmet without rows with a label."""
         return None if self.good + self.bad else NO_VERDICTS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many labels are true, and how both sides are weighed."""
         weights = f" (weighed {self.ratio:.2f} to 1; recommended are 1 to 1.33)"
-        return count_measurement("labels that are true", self.good, self.good + self.bad, weights)
+        return make_count_measurement(
+            "labels that are true", self.good, self.good + self.bad, weights
+        )
 
     def findings(self) -> Iterator[Finding]:
         if not self.good and not self.bad:
@@ -114,13 +116,15 @@ class KtoImbalance(DataRule):
         self.ratio = up * self.good / (down * self.bad) if down else float("inf")
         off = max(MIN_RATIO / self.ratio if self.ratio else float("inf"), self.ratio / MAX_RATIO)
         if off > NOTE_TIMES:
-            yield self._report_weights(up, down, "warning" if off > WARNING_TIMES else "info")
+            yield self._report_unequal_label_weights(
+                up, down, "warning" if off > WARNING_TIMES else "info"
+            )
 
     def _report_one_label(self) -> Finding:
         """The finding that all labels are true, or that all are false."""
         total = self.good + self.bad
         only, other = ("true", "false") if self.good else ("false", "true")
-        beside = self._evidence_of_file_beside()
+        beside = self._evidence_of_labels_in_nearby_file()
         remedy = f"add examples whose label is {other}, or train on the good ones alone with SFT"
         if beside:
             remedy = (
@@ -134,7 +138,7 @@ class KtoImbalance(DataRule):
             total=total,
         )
 
-    def _evidence_of_file_beside(self) -> str:
+    def _evidence_of_labels_in_nearby_file(self) -> str:
         """Evidence that a column of a file beside has two values for the same answers: the rows
         lost it.
 
@@ -159,7 +163,7 @@ class KtoImbalance(DataRule):
         shown = " and ".join(f"{value!r} ({count:,})" for value, count in counts.most_common())
         return f"; {column}, beside the same answers, has {shown}: the conversion lost it"
 
-    def _report_weights(self, up: float, down: float, severity: Severity) -> Finding:
+    def _report_unequal_label_weights(self, up: float, down: float, severity: Severity) -> Finding:
         """The labels weigh too unequally.
 
         Args:

@@ -36,11 +36,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_VERDICTS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_VERDICTS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -58,11 +58,11 @@ class KtoLabelIsNoBoolean(DataRule):
         self.values: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the labels of a batch that are no boolean."""
         for row in batch.rows:
             self.verdicts += row.label is not None
-            if row.label is None or not _is_misread(row):
+            if row.label is None or not _is_label_text_or_misread_number(row):
                 continue
             self.values[repr(row.label_value)] += 1
             self.negative += not row.label
@@ -73,9 +73,11 @@ class KtoLabelIsNoBoolean(DataRule):
         """Unmet without rows with a label."""
         return None if self.verdicts else NO_VERDICTS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many labels are no boolean."""
-        return count_measurement("labels that are no boolean", self.values.total(), self.verdicts)
+        return make_count_measurement(
+            "labels that are no boolean", self.values.total(), self.verdicts
+        )
 
     def findings(self) -> Iterator[Finding]:
         if not self.values:
@@ -95,7 +97,7 @@ class KtoLabelIsNoBoolean(DataRule):
         )
 
 
-def _is_misread(row: Conversation) -> bool:
+def _is_label_text_or_misread_number(row: Conversation) -> bool:
     """Is the label text, or a number that is true where false is meant?"""
     value = row.label_value
     return value is not None and (isinstance(value, str) or bool(value) != row.label)

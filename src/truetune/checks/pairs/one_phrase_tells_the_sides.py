@@ -36,8 +36,8 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import pair_texts
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import pair_texts
 from truetune.checks.rule import PairRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -80,7 +80,7 @@ class OnePhraseTellsTheSides(PairRule):
         }
         self.answers: dict[str, set[int]] = {"chosen": set(), "rejected": set()}
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the phrases of the chosen and of the rejected answers of a batch."""
         for row in batch.rows:
             if row.rejected is None:
@@ -104,7 +104,7 @@ class OnePhraseTellsTheSides(PairRule):
             return Unmet(f"it is about {MIN_PAIRS} pairs or more")
         return super().unmet()
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """In how many pairs a side begins or ends with its commonest phrase."""
         counts = [
             counter.most_common(1)[0][1]
@@ -112,7 +112,7 @@ class OnePhraseTellsTheSides(PairRule):
             for counter in places.values()
             if counter
         ]
-        return count_measurement(
+        return make_count_measurement(
             "pairs in which one side begins or ends with its commonest phrase",
             max(counts, default=0),
             self.pairs,

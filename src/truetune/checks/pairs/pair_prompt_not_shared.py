@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_rejected_side, case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
@@ -81,7 +81,7 @@ class PairPromptNotShared(PairRule):
         self.kinds: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch whose sides do not share one prompt."""
         for row in batch.rows:
             if row.rejected is None:
@@ -97,9 +97,9 @@ class PairPromptNotShared(PairRule):
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(at(batch, row, text))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have sides that do not share one prompt."""
-        return count_measurement(
+        return make_count_measurement(
             "pairs whose sides do not share one prompt", self.kinds.total(), self.pairs
         )
 

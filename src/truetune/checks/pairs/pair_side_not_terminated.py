@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example, side_of_pair_name
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch, Example
 
@@ -57,7 +57,7 @@ class PairSideNotTerminated(PairRule):
         self.open = {"chosen": 0, "rejected": 0}
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch of which one side alone ends with a stop token."""
         if batch.pairs is None:
             return
@@ -86,9 +86,9 @@ class PairSideNotTerminated(PairRule):
             return all(turn.stop_start >= 0 for turn in rendering.turns if turn.message in trained)
         return rendering.text.rstrip().endswith(self.stops)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have a stop token at the end of one side alone."""
-        return count_measurement(
+        return make_count_measurement(
             "pairs with a stop token at the end of one side alone",
             sum(self.open.values()),
             self.pairs,

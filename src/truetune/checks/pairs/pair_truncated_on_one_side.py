@@ -43,12 +43,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.data_unmet_reasons import explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example, side_of_pair_name
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import pair_length_limit
+from truetune.checks.reasons_data_rules_cannot_judge import explain_uncounted_tokens
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS
 from truetune.data.count_media import Media
@@ -70,7 +70,7 @@ class PairTruncatedOnOneSide(PairRule):
         self.media = Media()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch of which the length limit cuts one answer alone."""
         if batch.pairs is None:
             return
@@ -119,11 +119,11 @@ class PairTruncatedOnOneSide(PairRule):
             self.media, is_named=self.spec.max_length is not None
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs lose a part of one answer alone at the length limit."""
         part = "beginning" if self.limit.from_end else "end"
         what = f"pairs that lose the {part} of one answer alone at {self.limit.text}"
-        return count_measurement(what, sum(self.cut.values()), self.pairs)
+        return make_count_measurement(what, sum(self.cut.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = sum(self.cut.values())

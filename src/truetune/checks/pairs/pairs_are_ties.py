@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -55,7 +55,7 @@ class PairsAreTies(PairRule):
         self.scored = self.ties = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch whose sides have equal scores."""
         for row in batch.rows:
             self.pairs += row.rejected is not None
@@ -75,9 +75,9 @@ class PairsAreTies(PairRule):
             return Unmet(f"it is about {MIN_PAIRS} pairs with scores of both sides or more")
         return super().unmet()
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many scored pairs have equal scores on both sides."""
-        return count_measurement("pairs whose sides have equal scores", self.ties, self.scored)
+        return make_count_measurement("pairs whose sides have equal scores", self.ties, self.scored)
 
     def findings(self) -> Iterator[Finding]:
         share = self.ties / max(self.scored, 1)

@@ -49,8 +49,11 @@ import numpy as np
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import (
+    completion_ids,
+    wilson_interval,
+)
 from truetune.checks.pairs.evidence.token_edit_distance import (
     Ids,
     common_prefix_length,
@@ -89,7 +92,7 @@ class PairsLackDiversity(PairRule):
         self.cases: list[Case] = []
         self.rejected = GrowingArray()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch with nearly the same answers, and keep hashes of the rejected ones."""
         if batch.pairs is None:
             return
@@ -133,9 +136,9 @@ class PairsLackDiversity(PairRule):
                 )
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have two answers that are nearly the same."""
-        return count_measurement(
+        return make_count_measurement(
             "pairs whose two answers are nearly the same", self.alike, self.pairs - self.left_out
         )
 

@@ -45,8 +45,8 @@ from numpy.typing import NDArray
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import completion_ids
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import completion_ids
 from truetune.checks.pairs.evidence.winner_columns import do_columns_prefer_rejected
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Origin
@@ -74,13 +74,15 @@ class PairsWithOppositeLabels(PairRule):
         """(comparisons, 6): one way and the other, as hashes; file, line, row, and where the answer begins"""
         self.files: dict[str, int] = {}
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep hashes of a batch's comparisons, and of the same ones the other way round."""
         comparisons = []
         if batch.pairs is not None:
             comparisons += [
                 (_hash_parts(prompt, good, bad), _hash_parts(prompt, bad, good), row.origin, begins)
-                for row, begins, prompt, good, bad in _compared_answers(*batch.pairs)
+                for row, begins, prompt, good, bad in _rows_with_prompt_and_answers_as_bytes(
+                    *batch.pairs
+                )
                 if good != bad and not do_columns_prefer_rejected(row)
             ]
         for i, (row, _) in enumerate(batch.examples):
@@ -111,9 +113,9 @@ class PairsWithOppositeLabels(PairRule):
         """Unmet where there is nothing to compare."""
         return None if self.ways.parts else NOTHING_TO_COMPARE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no comparison also occurs with chosen and rejected swapped."""
-        return count_measurement(
+        return make_count_measurement(
             "comparisons that also occur with chosen and rejected swapped",
             0,
             len(self.ways.whole()),
@@ -148,7 +150,7 @@ class PairsWithOppositeLabels(PairRule):
             yield Case(f"the other way round at {there}", here, token=int(ways[place, 5]))
 
 
-def _compared_answers(
+def _rows_with_prompt_and_answers_as_bytes(
     chosen: Batch, rejected: Batch
 ) -> Iterator[tuple[Conversation, int, bytes, bytes, bytes]]:
     """(row, where its answer begins, prompt, chosen, rejected), the last three as bytes of ids."""

@@ -44,8 +44,8 @@ from numpy.typing import NDArray
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import wilson_interval
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import wilson_interval
 from truetune.checks.rule import PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -113,7 +113,7 @@ class PreferenceLengthBias(PairRule):
         self.asked = Counter[str]()
         """Pairs whose prompt asks for shorter, or for longer answers"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the lengths of both answers of a batch's pairs, and count prompts that ask for a length."""
         differences = [row.scores.difference for row in batch.rows if row.scores is not None]
         right, of = self.scored
@@ -128,7 +128,7 @@ class PreferenceLengthBias(PairRule):
                     word for word, pattern in ASKS_FOR_LENGTH.items() if pattern.search(prompt)
                 )
         if batch.pairs is not None:
-            counts = [side.per_example(side.supervised) for side in batch.pairs]
+            counts = [side.count_true_per_example(side.supervised) for side in batch.pairs]
             self.pairs += len(counts[0])
             self.lengths.add(np.stack(counts, axis=1).astype(np.int32))
 
@@ -145,14 +145,14 @@ class PreferenceLengthBias(PairRule):
             return Unmet(reason, "give more pairs")
         return super().unmet()
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """In how many pairs of unlike length the longer answer is the chosen one."""
         longer, of = self.longer
         if not of:
-            return count_measurement(
+            return make_count_measurement(
                 "pairs whose lengths differ by more than a tenth", 0, self.pairs
             )
-        return count_measurement(
+        return make_count_measurement(
             "pairs of unlike length in which the longer answer is the chosen one", longer, of
         )
 
@@ -179,7 +179,9 @@ class PreferenceLengthBias(PairRule):
         return self.finding(
             f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ",
             self._remedy_for_length_bias(word, count / of, is_large=is_large),
-            severity="warning" if is_clear and not self._do_prompts_ask_for(word) else "info",
+            severity="warning"
+            if is_clear and not self._do_most_prompts_ask_for_length(word)
+            else "info",
             evidence=[
                 (
                     f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
@@ -193,7 +195,7 @@ class PreferenceLengthBias(PairRule):
             total=of,
         )
 
-    def _do_prompts_ask_for(self, word: str) -> bool:
+    def _do_most_prompts_ask_for_length(self, word: str) -> bool:
         """Do most prompts ask for answers that are longer, or shorter (`word`)?"""
         return self.asked[word] >= ASKED_SHARE * self.pairs
 
@@ -204,7 +206,7 @@ class PreferenceLengthBias(PairRule):
 
     def _remedy_for_length_bias(self, word: str, share: float, *, is_large: bool) -> str:
         """What to do where so large a share of the chosen answers is longer, or shorter; much longer, if `is_large`."""
-        if self._do_prompts_ask_for(word):
+        if self._do_most_prompts_ask_for_length(word):
             return REMEDY_WHERE_ASKED
         may_be_exchanged = is_large and share >= RULE_SHARE and not self._do_scores_confirm_sides()
         return REMEDY_WHERE_LENGTH_TELLS_ALL if may_be_exchanged else REMEDY
@@ -213,7 +215,7 @@ class PreferenceLengthBias(PairRule):
         """Why the length may tell the sides apart: prompts, scores, or how the pairs were built."""
         right, of = self.scored
         other = "shorter" if word == "longer" else "longer"
-        if self._do_prompts_ask_for(word):
+        if self._do_most_prompts_ask_for_length(word):
             yield (
                 f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers by their"
                 " words: then the length is a part of what is taught"

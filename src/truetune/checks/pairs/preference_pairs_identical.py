@@ -40,8 +40,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_answer
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import (
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import (
     completion_ids,
     cut_completion,
     pair_length_limit,
@@ -87,7 +87,7 @@ class PreferencePairsIdentical(PairRule):
         self.same = self.cut = self.spaced = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch with the same answer on both sides, as they stand or as they are cut."""
         if batch.pairs is None:
             return
@@ -120,10 +120,10 @@ class PreferencePairsIdentical(PairRule):
             if len(self.cases) < MAX_CASES:
                 self.cases.append(case_at_answer(chosen, i, text))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have the same answer on both sides."""
         same = self.same + self.cut + self.spaced
-        return count_measurement("pairs with the same answer on both sides", same, self.pairs)
+        return make_count_measurement("pairs with the same answer on both sides", same, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = self.same + self.cut + self.spaced

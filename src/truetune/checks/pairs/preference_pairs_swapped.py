@@ -50,7 +50,12 @@ from truetune.checks.find_script_line_ranking_pairs import find_ranking_line
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import (
+    PairTexts,
+    pair_texts,
+    wilson_interval,
+)
 from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,
     OpenEnds,
@@ -58,7 +63,6 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     ends_within_sentence,
     is_marked_as_cut,
 )
-from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.shared_by_rules_on_cut_answers import MIN_SHARE_AT_ONE_LENGTH
 from truetune.data.conversation import Conversation
@@ -121,7 +125,7 @@ class PreferencePairsSwapped(PairRule):
         """Characters and hash of the chosen answers that alone end in the middle: one text that comes again and again
         has one length without any slice"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the signs in a batch's pairs that speak for or against their labels."""
         for row in batch.rows:
             if row.rejected is None:
@@ -129,7 +133,7 @@ class PreferencePairsSwapped(PairRule):
             self.pairs += 1
             self.file = self.file or row.origin.file
             texts = pair_texts(row)
-            for kind, wrong in self._signs_of_row(row, texts):
+            for kind, wrong in self._signs_and_is_against_label_of_row(row, texts):
                 self.spoke[kind] += 1
                 self.against[kind] += wrong
                 if wrong and len(self.cases[kind]) < MAX_CASES:
@@ -138,17 +142,19 @@ class PreferencePairsSwapped(PairRule):
                         unit = "rank " if row.scores.is_rank else ""
                         text = f"{unit}{row.scores.chosen} against {row.scores.rejected}"
                     elif kind == "scores":
-                        text = self._scores_beside(row, texts).case
+                        text = self._scores_of_answers_in_nearby_file(row, texts).case
                     self.cases[kind].append(case_in_row(batch, row, text))
-            self._remember_open_end(batch, row)
+            self._remember_only_side_ending_mid_sentence(batch, row)
 
-    def _scores_beside(self, row: Conversation, texts: PairTexts) -> ComparedSides:
+    def _scores_of_answers_in_nearby_file(
+        self, row: Conversation, texts: PairTexts
+    ) -> ComparedSides:
         """What a file beside the pairs says of the two answers."""
         if self.candidates is None:
             self.candidates = read_candidate_scores(row.origin.file)
         return self.candidates.compare(texts.chosen, texts.rejected, texts.prompt)
 
-    def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
+    def _remember_only_side_ending_mid_sentence(self, batch: Batch, row: Conversation) -> None:
         """Remember the end of the one side that ends within a sentence, where the other side does not."""
         texts = pair_texts(row)
         good, bad = texts.chosen.strip(), texts.rejected.strip()
@@ -168,9 +174,12 @@ class PreferencePairsSwapped(PairRule):
         if len(cases) < MAX_CASES:
             cases.append(case_in_row(batch, row, SIGNS["cut"]))
 
-    def _count_cut_open_ends(self) -> None:
+    def _count_mid_sentence_cuts_as_evidence(self) -> None:
         """Count the open ends that are cuts as evidence; once."""
-        against, for_label = self.open_chosen.cuts(), self.open_rejected.cuts()
+        against, for_label = (
+            self.open_chosen.counts_of_cut_endings(),
+            self.open_rejected.counts_of_cut_endings(),
+        )
         self.spoke["cut"] += against.total() + for_label.total()
         self.against["cut"] += against.total()
         cases = [case for ending in against for case in self.open_cases.get(ending, ())]
@@ -189,7 +198,9 @@ class PreferencePairsSwapped(PairRule):
         most = max(Counter(length for length, _ in self.cut_texts).values(), default=0)
         return total >= MIN_PAIRS and most >= MIN_SHARE_AT_ONE_LENGTH * total
 
-    def _signs_of_row(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
+    def _signs_and_is_against_label_of_row(
+        self, row: Conversation, texts: PairTexts
+    ) -> Iterator[tuple[str, bool]]:
         """(kind of sign, does it speak against the label?) for each sign of a row that tells the
         sides apart.
         """
@@ -198,7 +209,7 @@ class PreferencePairsSwapped(PairRule):
             yield "scores", not prefers_chosen
         good, bad = texts.chosen.strip(), texts.rejected.strip()
         if good and bad:
-            yield from self._signs_of_answers(row, texts)
+            yield from self._signs_and_is_against_label_of_answers(row, texts)
         elif good or bad:
             yield "empty", not good
 
@@ -206,14 +217,16 @@ class PreferencePairsSwapped(PairRule):
         """Do scores, of the row or else of a file beside, prefer the chosen side? None where they tell nothing."""
         if row.scores is not None:
             return row.scores.difference > 0 if row.scores.difference else None
-        beside = self._scores_beside(row, texts)
+        beside = self._scores_of_answers_in_nearby_file(row, texts)
         if beside.prefers_chosen is not None:
             self.beside[beside.column] += 1
         elif beside.column:
             self.unknown_direction[beside.column] += 1
         return beside.prefers_chosen
 
-    def _signs_of_answers(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
+    def _signs_and_is_against_label_of_answers(
+        self, row: Conversation, texts: PairTexts
+    ) -> Iterator[tuple[str, bool]]:
         """(kind of sign, does it speak against the label?) that two answers with text show by
         themselves: a refusal, a cut, a missing stop token.
         """
@@ -250,10 +263,10 @@ class PreferencePairsSwapped(PairRule):
         )
         return Unmet(reason, "add columns of scores (score_chosen, score_rejected)")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """In how many pairs the most telling kind of sign speaks against the labels."""
         kind = self._most_telling_kind()
-        return count_measurement(
+        return make_count_measurement(
             f"pairs in which {SIGNS[kind]}",
             self.against[kind],
             self.spoke[kind],
@@ -265,8 +278,8 @@ class PreferencePairsSwapped(PairRule):
         return "scores" if self.spoke["scores"] else max(MIN_SHARES, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
-        self._count_cut_open_ends()
-        if self._are_about_refusing():
+        self._count_mid_sentence_cuts_as_evidence()
+        if self._do_pairs_teach_refusing():
             self.spoke["refused"] = 0
         if self._are_chosen_cut_by_characters():
             self.spoke["cut"] = 0
@@ -276,9 +289,9 @@ class PreferencePairsSwapped(PairRule):
         # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
         if self._are_scores_against_labels(intervals):
-            yield self._finding_on_signs("scores", clear, intervals)
+            yield self._finding_on_swapped_sides("scores", clear, intervals)
         elif clear and not speaks_for_labels:
-            yield self._finding_on_signs(clear[0], clear, intervals)
+            yield self._finding_on_swapped_sides(clear[0], clear, intervals)
 
     def _is_sign_conclusive(self, kind: str, interval: tuple[float, float]) -> bool:
         """Does a kind of sign speak against the labels by itself, in enough pairs?
@@ -295,7 +308,7 @@ class PreferencePairsSwapped(PairRule):
             return False
         return not self.beside or intervals["scores"][0] > MIN_SHARE_BESIDE
 
-    def _finding_on_signs(
+    def _finding_on_swapped_sides(
         self, most: str, clear: list[str], intervals: dict[str, tuple[float, float]]
     ) -> Finding:
         """The sides look exchanged.
@@ -307,7 +320,7 @@ class PreferencePairsSwapped(PairRule):
         """
         speaking = [kind for kind in intervals if kind in clear or kind == "scores"]
         evidence = [
-            f"{self._describe_sign(kind)}: {self.against[kind]:,} of {self.spoke[kind]:,}"
+            f"{self._describe_evidence_against_labels(kind)}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
             for kind in speaking
         ]
@@ -316,7 +329,7 @@ class PreferencePairsSwapped(PairRule):
         )
         return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
-            f" {self.spoke[most]:,} pairs where that tells them apart, {self._describe_sign(most)}",
+            f" {self.spoke[most]:,} pairs where that tells them apart, {self._describe_evidence_against_labels(most)}",
             self._remedy_for_swap(most),
             severity="error" if most == "scores" else "warning",
             evidence=evidence,
@@ -340,14 +353,14 @@ class PreferencePairsSwapped(PairRule):
             " how truetune reads them, and not what is trained"
         )
 
-    def _describe_sign(self, kind: str) -> str:
+    def _describe_evidence_against_labels(self, kind: str) -> str:
         """What speaks against the labels; of scores in a file beside the name of their column."""
         if kind != "scores" or not self.beside:
             return SIGNS[kind]
         ((column, _),) = self.beside.most_common(1)
         return f"{column} is better for the rejected side"
 
-    def _are_about_refusing(self) -> bool:
+    def _do_pairs_teach_refusing(self) -> bool:
         """Do the pairs teach what to refuse? Then the side that refuses may well be the better one."""
         refused = self.spoke["refused"]
         is_most_pairs = refused > REFUSING_SHARE * self.pairs and refused >= MIN_PAIRS

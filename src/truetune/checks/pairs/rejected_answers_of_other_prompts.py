@@ -35,12 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.find_displaced_answers import DisplacedAnswers
-from truetune.checks.find_displaced_answers_in_chunks import DisplacedAnswersOfFile
+from truetune.checks.find_answers_at_other_rows_by_row_chunks import DisplacedAnswersOfFile
+from truetune.checks.find_answers_standing_at_other_rows import DisplacedAnswers
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import pair_texts
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import pair_texts
 from truetune.checks.rule import PairRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -55,7 +55,7 @@ class RejectedAnswersOfOtherPrompts(PairRule):
         super().__init__(setup)
         self.file = DisplacedAnswersOfFile()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the prompts and the rejected answers of a batch's pairs, to be compared."""
         for row in batch.rows:
             if row.rejected is not None:
@@ -65,19 +65,19 @@ class RejectedAnswersOfOtherPrompts(PairRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where it can't be judged to which prompt a rejected answer belongs."""
-        self.file.compare_kept_rows()
+        self.file.search_and_forget_kept_rows()
         return super().unmet() or self.file.why_not_judged("a rejected answer")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """For how many prompts the nearest rejected answer is their own."""
-        return count_measurement(
+        return make_count_measurement(
             "prompts whose nearest rejected answer is their own, of those with one far nearer than all others",
             self.file.own_pairs,
             self.file.pairs,
         )
 
     def findings(self) -> Iterator[Finding]:
-        self.file.compare_kept_rows()
+        self.file.search_and_forget_kept_rows()
         displaced = self.file.displaced
         if displaced is None:
             return

@@ -37,8 +37,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_rejected_side
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import pair_texts
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import pair_texts
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -62,7 +62,7 @@ class RejectedSideEmpty(PairRule):
         self.empty = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the pairs of a batch whose rejected answer is empty."""
         for row in batch.rows:
             if row.rejected is not None:
@@ -73,9 +73,9 @@ class RejectedSideEmpty(PairRule):
                         text = f"the rejected side is {str(row.rejected)[:80]}"
                         self.cases.append(case_in_rejected_side(batch, row, text))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many pairs have an empty rejected answer."""
-        return count_measurement("pairs with an empty rejected answer", self.empty, self.pairs)
+        return make_count_measurement("pairs with an empty rejected answer", self.empty, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -39,8 +39,9 @@ data:
 Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
 a warning; of scores from two fifths on, for they are not what people chose, and of numbers that may mean either side
 from a quarter on. Beside `chosen` and `rejected`, marks of a scale (1 to 10) warn from a fiftieth on; where the marks
-were compared as texts ("10.0" is below "3.0"), that is an error. Other scores, such as a reward model's, warn below two
-fifths where they disagree as often at a wide margin as at a narrow one: a second opinion disagrees on close answers.
+were compared as texts ("10.0" is below "3.0"), that is an error. Other scores, such as a reward model's, warn below
+two fifths where they disagree as often at a wide margin as at a narrow one: a second opinion disagrees on close
+answers.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
@@ -58,10 +59,17 @@ from dataclasses import dataclass, field
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.disagreement_by_margin import log_odds_of_exchanged_sides
-from truetune.checks.pairs.evidence.pair_sides import pair_texts
-from truetune.checks.pairs.evidence.winner_columns import Sides, Vote, sides_of_row, votes_of_row
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import pair_texts
+from truetune.checks.pairs.evidence.do_scores_contradict_pairs_at_wide_margins import (
+    log_likelihood_ratio_of_exchanged_sides,
+)
+from truetune.checks.pairs.evidence.winner_columns import (
+    Sides,
+    Vote,
+    answer_columns_of_both_sides,
+    winner_votes_of_row_columns,
+)
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -83,10 +91,10 @@ SCALE_SHARE = 0.02
 MAX_SCALE_VALUES = 21
 # Simulated: of 300 sets of 40 to 400 pairs whose scores are merely unsure, 8 at most are above ln 10; of 50 sets of 150
 # pairs with a quarter of them exchanged, 48 are.
-MIN_LOG_ODDS, MIN_EXCHANGED = 2.3, 10
-"""Log odds, and pairs, from which scores that disagree at every margin alike are a sign of exchanged sides"""
+MIN_LOG_LIKELIHOOD_RATIO, MIN_EXCHANGED = 2.3, 10
+"""Log-likelihood ratio and disagreeing pairs, from which equal disagreement at every margin means exchanged sides"""
 MAX_MARGINS = 100_000
-"""Pairs whose margins are kept: 0.8 MB, and far more than the odds need"""
+"""Pairs whose margins are kept: 0.8 MB, and far more than the likelihoods need"""
 MAX_NUMBERS = 9
 """Values of a column of numbers that may name a side: -3 to 3, and some spare"""
 
@@ -115,14 +123,14 @@ class Tally:
     """Of the first pairs with scores: the better score less the worse, negative where it is the rejected side's"""
 
     @property
-    def decided(self) -> int:
+    def pairs_with_winner(self) -> int:
         """Pairs with a winner."""
         return self.agree + self.against
 
     @property
     def share(self) -> float:
         """Share of the pairs with a winner in which it is not the chosen side."""
-        return self.against / self.decided if self.decided else 0.0
+        return self.against / self.pairs_with_winner if self.pairs_with_winner else 0.0
 
     def add_scores(self, chosen: str, rejected: str) -> None:
         """Note the scores of a pair, as they are written."""
@@ -140,10 +148,10 @@ class Tally:
         """Do the scores disagree as often where they are far apart as where they are close?"""
         if self.against < MIN_EXCHANGED:
             return False
-        return log_odds_of_exchanged_sides(self.margins) >= MIN_LOG_ODDS
+        return log_likelihood_ratio_of_exchanged_sides(self.margins) >= MIN_LOG_LIKELIHOOD_RATIO
 
     @property
-    def is_scale(self) -> bool:
+    def are_scores_marks_on_a_scale(self) -> bool:
         """Are the scores marks of a scale, and not the numbers that a reward model gives?"""
         return 0 < len(self.scale) <= MAX_SCALE_VALUES
 
@@ -151,6 +159,7 @@ class Tally:
 class WinnerColumnDisagrees(PairRule):
     code = "PREF029"
     symptoms = ("dpo-without-effect",)
+    moot_where = ("preference-pairs-swapped",)
     severity = "error"
     needs_tokenizer = False
     judges_columns = True
@@ -163,18 +172,18 @@ class WinnerColumnDisagrees(PairRule):
         self.are_named_by_rank = False
         self.tags: tuple[str, str] = ("", "")
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count what columns of winners say of the pairs of a batch."""
         for row in batch.rows:
             if row.rejected is None:
                 continue
             self.pairs += 1
-            sides = sides_of_row(row.raw, pair_texts(row)) if row.raw else None
+            sides = answer_columns_of_both_sides(row.raw, pair_texts(row)) if row.raw else None
             if sides is not None and row.raw is not None:
                 self.taken[sides.names[sides.chosen], sides.names[1 - sides.chosen]] += 1
                 self.tags = sides.tags
                 self.are_named_by_rank = sides.are_named_by_rank
-                for vote in votes_of_row(row.raw, sides):
+                for vote in winner_votes_of_row_columns(row.raw, sides):
                     self._count_vote(batch, row, sides, vote)
 
     def _count_vote(self, batch: Batch, row: Conversation, sides: Sides, vote: Vote) -> None:
@@ -211,22 +220,25 @@ class WinnerColumnDisagrees(PairRule):
             )
         return lacking
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """In how many pairs a column of winners names the rejected side."""
         column = self._column_that_agrees_most()
         tally = column[1] if column is not None else Tally()
-        return count_measurement(
+        return make_count_measurement(
             "pairs whose winner, by a column of its own, is the rejected side",
             tally.against,
-            tally.decided,
+            tally.pairs_with_winner,
         )
 
     def _column_that_agrees_most(self) -> tuple[str, Tally] | None:
         """The column of winners that speaks least against the labels; a score only where no column names a winner."""
         settled = {
-            name: _with_numbers_as_sides(tally, self.tags) for name, tally in self.tallies.items()
+            name: _tally_reading_numbers_as_sides(tally, self.tags)
+            for name, tally in self.tallies.items()
         }
-        judged = [(name, tally) for name, tally in settled.items() if tally.decided >= MIN_PAIRS]
+        judged = [
+            (name, tally) for name, tally in settled.items() if tally.pairs_with_winner >= MIN_PAIRS
+        ]
         named = [one for one in judged if not one[1].is_score] or judged
         return min(named, key=lambda one: one[1].share, default=None)
 
@@ -237,8 +249,10 @@ class WinnerColumnDisagrees(PairRule):
         name, tally = column
         if tally.against < MIN_AGAINST:
             return
-        if self.are_named_by_rank and (tally.is_scale or tally.share < SCORE_SHARE):
-            yield from self._findings_on_marks(name, tally)
+        if self.are_named_by_rank and (
+            tally.are_scores_marks_on_a_scale or tally.share < SCORE_SHARE
+        ):
+            yield from self._findings_if_scores_oppose_labels(name, tally)
             return
         if tally.share >= _turned_share_needed_for_finding(tally):
             yield self._finding_on_turned_pairs(name, tally)
@@ -257,23 +271,23 @@ class WinnerColumnDisagrees(PairRule):
         )
         return self.finding(
             f"`{readable_name}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
-            f" {tally.decided:,} pairs ({tally.share:.0%}){why}{_effect_of_turned_pairs(tally.share)}",
+            f" {tally.pairs_with_winner:,} pairs ({tally.share:.0%}){why}{_effect_of_turned_pairs(tally.share)}",
             _remedy_of(tally, readable_name, chosen, rejected),
             severity="error" if tally.share >= ERROR_SHARE else "warning",
-            evidence=list(_evidence_of(tally, readable_name)),
+            evidence=list(_evidence_on_column_values_and_ties(tally, readable_name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
-            total=tally.decided,
+            total=tally.pairs_with_winner,
         )
 
-    def _findings_on_marks(self, name: str, tally: Tally) -> Iterator[Finding]:
+    def _findings_if_scores_oppose_labels(self, name: str, tally: Tally) -> Iterator[Finding]:
         """Findings on marks that are better for the rejected side in more pairs than chance or another taste makes."""
-        if (tally.is_scale and tally.share >= SCALE_SHARE) or (
-            not tally.is_scale and tally.disagrees_at_any_margin
+        if (tally.are_scores_marks_on_a_scale and tally.share >= SCALE_SHARE) or (
+            not tally.are_scores_marks_on_a_scale and tally.disagrees_at_any_margin
         ):
-            yield self._finding_on_marks(name, tally)
+            yield self._build_finding_on_opposing_scores(name, tally)
 
-    def _finding_on_marks(self, name: str, tally: Tally) -> Finding:
+    def _build_finding_on_opposing_scores(self, name: str, tally: Tally) -> Finding:
         """The finding on marks that are better for the rejected side in some pairs."""
         if tally.is_ordered_as_text:
             effect = (
@@ -285,7 +299,7 @@ class WinnerColumnDisagrees(PairRule):
             # People may have chosen the sides, and a model given the marks.
             where = (
                 ""
-                if tally.is_scale
+                if tally.are_scores_marks_on_a_scale
                 else ", as often where the two are far apart as where they are close"
             )
             effect = f"{where}; where the marks are right, these pairs teach the worse answer"
@@ -293,15 +307,15 @@ class WinnerColumnDisagrees(PairRule):
         readable_name = _readable_column_name(name)
         return self.finding(
             f"`{readable_name}` is better for the rejected side in"
-            f" {tally.against:,} of {tally.decided:,} pairs ({tally.share:.0%}){effect}",
+            f" {tally.against:,} of {tally.pairs_with_winner:,} pairs ({tally.share:.0%}){effect}",
             remedy,
             severity="error"
             if tally.is_ordered_as_text or tally.share >= SCORE_SHARE
             else "warning",
-            evidence=list(_evidence_of(tally, readable_name)),
+            evidence=list(_evidence_on_column_values_and_ties(tally, readable_name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
-            total=tally.decided,
+            total=tally.pairs_with_winner,
         )
 
 
@@ -317,11 +331,11 @@ def _turned_share_needed_for_finding(tally: Tally) -> float:
     return WARNING_SHARE if tally.is_sure else UNSURE_SHARE
 
 
-def _with_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tally:
+def _tally_reading_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tally:
     """A tally whose numbers are read as sides, if they can be."""
-    if not tally.counts or tally.decided or len(tally.numbers) > MAX_NUMBERS:
+    if not tally.counts or tally.pairs_with_winner or len(tally.numbers) > MAX_NUMBERS:
         return tally
-    first, second, is_sure = _numbers_of_sides(frozenset(tally.numbers), tags)
+    first, second, is_sure = _numbers_naming_each_side_and_is_sure(frozenset(tally.numbers), tags)
     if not first or not second:
         return tally
     agree = _count_pairs_choosing_side(tally, first, 0) + _count_pairs_choosing_side(
@@ -351,11 +365,11 @@ def _with_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tally:
     )
 
 
-def _numbers_of_sides(
+def _numbers_naming_each_side_and_is_sure(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float], bool]:
     """(numbers of the first side, numbers of the second side, is that sure?)."""
-    surely = _numbers_that_count_sides(numbers, tags)
+    surely = _numbers_enumerating_sides(numbers, tags)
     if surely is not None:
         return *surely, True
     below = frozenset(number for number in numbers if number < 0)
@@ -367,7 +381,7 @@ def _numbers_of_sides(
     return frozenset(), frozenset(), False
 
 
-def _numbers_that_count_sides(
+def _numbers_enumerating_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float]] | None:
     """The numbers of the sides where they count them: as their columns do (`response_0`), or 1 and 2; else None."""
@@ -410,7 +424,7 @@ def _remedy_of(tally: Tally, column: str, chosen: str, rejected: str) -> str:
     )
 
 
-def _evidence_of(tally: Tally, column: str) -> Iterator[str]:
+def _evidence_on_column_values_and_ties(tally: Tally, column: str) -> Iterator[str]:
     """What the column holds, and how many pairs are ties."""
     if 0 < len(tally.winners) <= MAX_NUMBERS:
         counts = ", ".join(

@@ -35,7 +35,9 @@ WRITTEN_SETTINGS = frozenset(
 """Settings that a program writes into the folder of its run"""
 
 
-def check_beside_path(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+def check_files_belonging_to_path(
+    path: str, kinds: tuple[InputKind, ...], seen: PathsCheck
+) -> None:
     """Judge what belongs to a path besides: files of its model, settings beside its sources, the
     last checkpoint of a run.
     """
@@ -48,12 +50,12 @@ def check_beside_path(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck)
         check_notebook_outputs(Path(path), seen)
         _take_script_rows_if_none_named(Path(path), kinds, seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
-        _check_beside_run(Path(path), kinds, seen)
+        _check_files_beside_run(Path(path), kinds, seen)
     if kinds[0] in MODEL_FOLDER_KINDS and "run" not in kinds and Path(path).is_dir():
         _check_project_beside_model(Path(path), kinds, seen)
 
 
-def _check_beside_run(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+def _check_files_beside_run(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """Judge what lies beside the state or the log of a run: its last checkpoint, settings and
     commands.
     """

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from truetune.checks.paths.check_log_file import check_log_file
 from truetune.checks.paths.check_settings_file import check_settings_file
+from truetune.checks.paths.folder_members import list_user_entries
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Report
+from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.recognise_input_kind import InputKind
 from truetune.settings.stacks.registry import config_readers
 
@@ -25,6 +28,9 @@ def lint_sources(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.lint import lint
 
     seen.trainers.sources.append(path)
+    for entry in list_user_entries(Path(path)) if Path(path).is_dir() else []:
+        if is_command_file(entry):
+            seen.trainers.add_commands(entry)
     spec = seen.spec
     return lint(
         [path],
@@ -40,6 +46,7 @@ def _lint_command_file(path: str, seen: PathsCheck) -> Report:
     """What the rules on commands say of a file."""
     from truetune.checks.lint import lint
 
+    seen.trainers.add_commands(Path(path))
     spec = seen.spec
     return lint(
         [path], select=spec.select, ignore=spec.ignore, tokenizer=spec.tokenizer, uses=seen.uses

@@ -27,7 +27,7 @@ from truetune.checks.paths.path_kinds import MODEL_BELOW, SOURCE_KINDS
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.unread_training_setting_files import (
     not_judged_unread_settings,
-    unread_training_settings,
+    unread_training_setting_paths,
 )
 from truetune.errors import TruetuneError, format_name_list
 from truetune.settings.recognise_input_kind import InputKind
@@ -59,7 +59,9 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     rows_below = list_row_folders_below(folder)
     if not members and not rows_below:
-        left_out = tuple(map(not_judged_unread_settings, unread_training_settings(folder, unread)))
+        left_out = tuple(
+            map(not_judged_unread_settings, unread_training_setting_paths(folder, unread))
+        )
         seen.add_not_judged(*left_out)
         return False
     _check_sources_members_and_rows(folder, kinds, members, seen)
@@ -103,7 +105,7 @@ def check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> N
         if kinds[0] in REASON_BY_UNJUDGED_KIND:
             unjudged = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
             file = Path(path)
-            if kinds[0] == "settings" and unread_training_settings(file.parent, [file.name]):
+            if kinds[0] == "settings" and unread_training_setting_paths(file.parent, [file.name]):
                 unjudged = replace(unjudged, always_told=True)
             seen.add_not_judged(unjudged)
         elif kinds == MODEL_BELOW:
@@ -126,7 +128,7 @@ def _members_left_out(
     folder: Path, unread: Sequence[str], models: Sequence[Path]
 ) -> Iterator[NotJudged]:
     """What of a folder was left out, as not judged: files of no kind, and models beyond the first."""
-    trainings = unread_training_settings(folder, unread)
+    trainings = unread_training_setting_paths(folder, unread)
     yield from map(not_judged_unread_settings, trainings)
     unread = [name for name in unread if str(folder / name) not in trainings]
     if unread:

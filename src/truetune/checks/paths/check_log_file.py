@@ -40,7 +40,7 @@ def check_log_file(path: str, seen: PathsCheck) -> Report:
         subject = Subject("output of nvidia-smi", path, facts)
         return Report(spec=seen.spec, subjects=(subject,), findings=(), seconds=0)
     try:
-        return diagnose(path, spec=seen.spec, files_beside=seen.files_beside())
+        return diagnose(path, spec=seen.spec, files_beside=seen.facts_of_files_beside_logs())
     except DataError as error:
         is_text = (
             Path(path).suffix.lower() == ".txt"
@@ -80,7 +80,11 @@ def check_notebook_outputs(path: Path, seen: PathsCheck) -> None:
         except TruetuneError:
             continue  # its code is judged all the same, and few notebooks hold the log of a run
         if log.curve("loss") or log.curve("reward") or _ends_in_known_fault(log):
-            seen.add(diagnose(str(notebook), spec=seen.spec, files_beside=seen.files_beside()))
+            seen.add(
+                diagnose(
+                    str(notebook), spec=seen.spec, files_beside=seen.facts_of_files_beside_logs()
+                )
+            )
 
 
 def _ends_in_known_fault(log: RunLog) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checks.paths.check_beside_path import check_beside_path
+from truetune.checks.paths.check_beside_path import check_files_belonging_to_path
 from truetune.checks.paths.check_by_kind import CHECK_BY_KIND, check_as_kind
 from truetune.checks.paths.check_folder import check_folder
 from truetune.checks.paths.choose_judged_rows_of_folder import take_rows_of_folder
@@ -60,7 +60,7 @@ def _check_path_of_kinds(
     ):
         return
     try:
-        _check_all_of_path(path, kinds, seen)
+        _take_rows_and_check_path_and_neighbours(path, kinds, seen)
     except DataError as error:
         # Of data and settings the error is the answer; a text file beside them may be anything.
         if is_alone or not set(kinds) <= {"log", "run"}:
@@ -68,7 +68,9 @@ def _check_path_of_kinds(
         seen.add_not_judged(not_judged_since_unreadable(path, error, is_named=True))
 
 
-def _check_all_of_path(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+def _take_rows_and_check_path_and_neighbours(
+    path: str, kinds: tuple[InputKind, ...], seen: PathsCheck
+) -> None:
     """Take the rows of a path as data, judge it by each of its kinds, and judge what lies beside
     it.
     """
@@ -80,7 +82,7 @@ def _check_all_of_path(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck
         else:
             seen.data.append(path)
     _check_as_each_kind(path, kinds, seen)
-    check_beside_path(path, kinds, seen)
+    check_files_belonging_to_path(path, kinds, seen)
 
 
 def _check_as_each_kind(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:

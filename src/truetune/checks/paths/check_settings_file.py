@@ -5,7 +5,7 @@ sets.
 from __future__ import annotations
 
 from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
-from truetune.checks.inspect_tokenized import find_prepared_cache
+from truetune.checks.inspect_tokenized import find_folder_of_tokenized_rows
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.paths.explain_missing_tokenizer import why_tokenizer_is_missing
@@ -26,7 +26,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
     # What the trainer cached is what it will train on, whatever the rows say by now.
-    run = run.model_copy(update={"data": (*run.data, *find_prepared_cache(config))})
+    run = run.model_copy(update={"data": (*run.data, *find_folder_of_tokenized_rows(config))})
     seen.trainers.add_config(config)
     seen.judged.append(judge_settings(config, seen.spec, seen.uses))
     facts = [

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.find_run_described_by_scripts import find_run_of_scripts
-from truetune.checks.judge_token_ids_made_by_script import find_rows_trained_by_script
+from truetune.checks.judge_token_ids_made_by_script import find_data_files_trained_by_script
 from truetune.checks.judgement import NotJudged
 from truetune.checks.paths.folder_members import list_user_entries
 from truetune.checks.paths.path_kinds import SOURCE_KINDS, holds_only_rows
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.data.tell_training_files_from_predictions import (
+    classify_folder_files,
     list_training_files,
-    sort_folder_files,
 )
 from truetune.errors import format_name_list
 from truetune.settings.recognise_input_kind import MAX_FOLDER_ENTRIES, InputKind
@@ -43,7 +43,7 @@ def take_rows_of_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsC
     if trained is None:
         add_training_rows_of_folder(folder, seen)
     else:
-        _take_trained_rows(trained, seen)
+        _take_rows_of_scripts_as_judged_run(trained, seen)
         _report_rows_left_out(folder, seen)
 
 
@@ -62,7 +62,7 @@ def add_training_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         )
         seen.add_not_judged(unjudged)
         return
-    files = sort_folder_files(folder)
+    files = classify_folder_files(folder)
     if files is None:
         seen.data.append(str(folder))
         return
@@ -98,7 +98,7 @@ def _find_rows_of_training_script(folder: Path, seen: PathsCheck) -> _RowsOfScri
     if run is not None and all(holds_only_rows(path, seen.spec) for path in run.data):
         return _RowsOfScripts(run, run.data)
     scripts = [str(file) for _, file in find_source_files([str(folder)])]
-    return _RowsOfScripts(None, find_rows_trained_by_script(scripts))
+    return _RowsOfScripts(None, find_data_files_trained_by_script(scripts))
 
 
 def _find_rows_trained_elsewhere(
@@ -135,10 +135,10 @@ def take_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     """Take as data the rows that the one training script of a folder reads, with the limit that it
     sets.
     """
-    _take_trained_rows(_find_rows_of_training_script(folder, seen), seen)
+    _take_rows_of_scripts_as_judged_run(_find_rows_of_training_script(folder, seen), seen)
 
 
-def _take_trained_rows(trained: _RowsOfScripts, seen: PathsCheck) -> None:
+def _take_rows_of_scripts_as_judged_run(trained: _RowsOfScripts, seen: PathsCheck) -> None:
     """Take the rows that scripts train as the run that is judged."""
     if trained.run is None:
         seen.data += trained.files

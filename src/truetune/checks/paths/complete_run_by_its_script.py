@@ -20,7 +20,7 @@ from truetune.data.script_rows.read_rows_given_to_trainer import (
     use_tokenizer_for_script,
 )
 from truetune.errors import TruetuneError, format_name_list
-from truetune.render.template_probes import prepare_probes_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
@@ -47,17 +47,17 @@ def _with_rows_of_script(
     rows = shaping.rows
     if not run.eval_data and rows.evaluation:
         update["eval_data"] = rows.evaluation_files
-        update["data"] = rows.files
+        update["data"] = rows.training_files
     if shaping.differs:
         update["format"] = rows.script
-        update["data"] = rows.files
+        update["data"] = rows.training_files
         seen.subjects.append(Subject("rows of a script", rows.script, shaping.facts()))
         seen.rows_of_scripts = seen.own_prompt = False
     elif seen.rows_of_scripts:
         # The script was followed to its trainer, and gives it these rows as they stand.
         seen.own_prompt = False
     if "data" in update:
-        seen.add_not_judged(*_rows_not_followed(run, rows))
+        seen.add_not_judged(*_rows_left_unjudged_beside_script_rows(run, rows))
     return run.model_copy(update=update)
 
 
@@ -83,13 +83,13 @@ def _give_script_tokenizer_of_run(script: str, run: RunSpec) -> None:
     the check reports.
     """
     try:
-        tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
+        tokenizer = make_script_tokenizer(load_tokenizer_and_template_of_run(run))
     except TruetuneError:
         tokenizer = None
     use_tokenizer_for_script(script, tokenizer)
 
 
-def _rows_not_followed(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
+def _rows_left_unjudged_beside_script_rows(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
     """The rows that are not judged if those of a script are: of other files, and beyond the limit."""
     others = [
         Path(str(source.path))

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.data.script_rows.read_rows_given_to_trainer import tokenizer_name_of_script
 from truetune.errors import SpecError, TemplateError, TokenizerError, TruetuneError
-from truetune.render.template_probes import prepare_probes_of_run
-from truetune.render.tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
+from truetune.render.template_probes import load_tokenizer_and_template_of_run
 from truetune.settings.run_spec import RunSpec
 
 
@@ -28,7 +28,7 @@ def why_tokenizer_is_missing(run: RunSpec, *, is_users: bool = False) -> str:
         folder = find_tokenizer_folder(named)
         if is_users:
             return ""
-        prepare_probes_of_run(run)
+        load_tokenizer_and_template_of_run(run)
     except (TokenizerError, TemplateError, SpecError) as error:
         return without_advice_of_transformers(error)
     # Of a config.json alone transformers makes an empty tokenizer, with no word.

@@ -28,7 +28,7 @@ from truetune.settings.run_spec import RunSpec
 def judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """Judge the rows as they are rendered, and the tokenizer; None if they can't be rendered."""
     if run.data and run.tokenizer is None and run.model is None:
-        _judge_texts_of_rows(run, seen, progress)
+        _judge_texts_without_tokenizer(run, seen, progress)
         return None
     if seen.rows_of_scripts:
         return _judge_rows_read_by_script(run, seen, progress)
@@ -38,7 +38,9 @@ def judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     return _check_rows_with_tokenizer(seen.trainers.apply_to_run(run), seen, progress)
 
 
-def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> None:
+def _judge_texts_without_tokenizer(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> None:
     """Judge rows without a usable tokenizer by the rules on texts, and note that the other rules
     could not judge them.
 
@@ -111,7 +113,7 @@ def _check_rows_with_tokenizer(
             raise
         if run.data:
             seen.no_tokenizer = without_advice_of_transformers(error)
-            _judge_texts_of_rows(run, seen, progress)
+            _judge_texts_without_tokenizer(run, seen, progress)
             return None
         seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
         seen.add_not_judged(NotJudged("the tokenizer", str(error), asked=False))

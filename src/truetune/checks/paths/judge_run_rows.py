@@ -36,7 +36,7 @@ from truetune.checks.reports import Report, Subject
 from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_trainer_arguments import template_has_generation_tags
 from truetune.source.find_source_files import find_source_files
@@ -45,10 +45,10 @@ from truetune.source.find_source_files import find_source_files
 def judge_run_or_note_unreadable(
     run: RunSpec | None, seen: PathsCheck, named: Sequence[str], progress: Progress | None
 ) -> Report | None:
-    """As `_judge_run`; rows of a folder that can't be read are not judged, and hide nothing that
-    was found beside.
+    """As `_judge_run`; rows that can't be read are not judged, and hide nothing that was found
+    beside.
 
-    Raises a TruetuneError if the rows were named, or if nothing else was judged.
+    Raises a TruetuneError if nothing else was judged, or if the rows were named and nothing was found.
     """
     if run is None:
         return None
@@ -57,7 +57,8 @@ def judge_run_or_note_unreadable(
     except DataError as error:
         # A folder is named for all that it holds; a file is named for its rows.
         files_named = [path for path in run.data if path in named and Path(path).is_file()]
-        if not seen.subjects or files_named:
+        has_findings = any(part.findings for part in seen.judged)
+        if not seen.subjects or (files_named and not has_findings):
             raise
         files = format_name_list([Path(path).name or path for path in run.data])
         seen.add_not_judged(NotJudged(f"the rows of {files}", str(error)))

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from truetune.checks.detect_trainer_and_apply_facts import DetectedTrainers
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.read_files_beside_log import find_settings_files_and_logs, read_files_beside
+from truetune.checks.read_files_beside_log import (
+    find_settings_files_and_logs,
+    read_settings_files_and_log_runs,
+)
 from truetune.checks.reports import Report, Subject
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.logs.facts_in_files_beside_log import FilesBeside
@@ -61,12 +64,14 @@ class PathsCheck:
     beside: FilesBeside | None = None
     """What the files among the paths say of the logs among them; None until a log is looked at"""
 
-    def files_beside(self) -> FilesBeside:
+    def facts_of_files_beside_logs(self) -> FilesBeside:
         """What the files among the paths say of the logs among them; they are read once, and only
         where a log is.
         """
         if self.beside is None:
-            self.beside = read_files_beside(*find_settings_files_and_logs(map(Path, self.named)))
+            self.beside = read_settings_files_and_log_runs(
+                *find_settings_files_and_logs(map(Path, self.named))
+            )
         return self.beside
 
     def training_scripts(self) -> list[str]:

@@ -43,13 +43,13 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     PromptDifference,
     RecitedAnswer,
     case_of_recited_answer,
-    explain_no_answers,
-    separable_answers_if_learned,
+    explain_why_no_answers_are_judged,
+    rows_with_separable_answer_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -66,7 +66,7 @@ class AnswersNeedAnotherPrompt(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = separable_answers_if_learned(self.subject)
+        rows = rows_with_separable_answer_if_learned(self.subject)
         differences = [(row, row["prompt"]) for row in rows if row["prompt"]]
         if not differences:
             return
@@ -98,14 +98,14 @@ class AnswersNeedAnotherPrompt(RecitationRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer of a learned row was recited."""
-        return super().unmet() or explain_no_answers(self.subject)
+        return super().unmet() or explain_why_no_answers_are_judged(self.subject)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no learned prompt is served with other ids than it is trained with."""
-        return count_measurement(
+        return make_count_measurement(
             "prompts that are served with other ids than they are trained with",
             0,
-            len(separable_answers_if_learned(self.subject)),
+            len(rows_with_separable_answer_if_learned(self.subject)),
         )
 
 

@@ -45,11 +45,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     cases_of_recited_answers,
-    explain_no_answers,
-    separable_answers_if_learned,
+    explain_why_no_answers_are_judged,
+    rows_with_separable_answer_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -62,7 +62,7 @@ class EchoesThePrompt(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = separable_answers_if_learned(self.subject)
+        rows = rows_with_separable_answer_if_learned(self.subject)
         # A reference may begin with the question itself, and a column may be a copy of it: neither is an echo.
         echoes = [row for row in rows if row["echo"] and not row["recited"] and not row["field"]]
         if echoes:
@@ -77,12 +77,12 @@ class EchoesThePrompt(RecitationRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer of a learned row was recited."""
-        return super().unmet() or explain_no_answers(self.subject)
+        return super().unmet() or explain_why_no_answers_are_judged(self.subject)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no learned answer begins with the question."""
-        return count_measurement(
+        return make_count_measurement(
             "answers that begin with the question",
             0,
-            len(separable_answers_if_learned(self.subject)),
+            len(rows_with_separable_answer_if_learned(self.subject)),
         )

@@ -99,7 +99,7 @@ class LossDoesNotFall(RecitationRule):
             )
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The first and the last loss on the memorised rows."""
         recitation = read_recitation(self.subject)
         losses = recitation["loss"]

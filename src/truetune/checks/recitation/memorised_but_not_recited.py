@@ -41,14 +41,14 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     cases_of_recited_answers,
-    explain_no_answers,
+    explain_why_no_answers_are_judged,
     is_recited_from_any_prompt,
     read_recitation,
-    separable_answers_if_learned,
+    rows_with_separable_answer_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -61,8 +61,8 @@ class MemorisedButNotRecited(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = separable_answers_if_learned(self.subject)
-        lost = _unexplained_answers(rows)
+        rows = rows_with_separable_answer_if_learned(self.subject)
+        lost = _unrecited_answers_without_known_reason(rows)
         # One or two of six may fail for their length or a near tie; half is no accident.
         if not lost or 2 * len(lost) < len(rows):
             return
@@ -94,17 +94,19 @@ class MemorisedButNotRecited(RecitationRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer of a learned row was recited."""
-        return super().unmet() or explain_no_answers(self.subject)
+        return super().unmet() or explain_why_no_answers_are_judged(self.subject)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many learned answers are not recited."""
-        rows = separable_answers_if_learned(self.subject)
-        return count_measurement(
-            "learned answers that are not recited", len(_unexplained_answers(rows)), len(rows)
+        rows = rows_with_separable_answer_if_learned(self.subject)
+        return make_count_measurement(
+            "learned answers that are not recited",
+            len(_unrecited_answers_without_known_reason(rows)),
+            len(rows),
         )
 
 
-def _unexplained_answers(rows: list[RecitedAnswer]) -> list[RecitedAnswer]:
+def _unrecited_answers_without_known_reason(rows: list[RecitedAnswer]) -> list[RecitedAnswer]:
     """The answers that are not recited from any prompt, and of which no other rule says why."""
     return [
         row

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import read_recitation
 from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened
@@ -89,10 +89,10 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
             return Unmet("it is about pairs, and rows were trained")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """In how many pairs the chosen answer became likelier against the rejected one."""
         pairs = read_recitation(self.subject)["pairs"]
         grown = sum(pair["after"] > pair["before"] for pair in pairs)
-        return count_measurement(
+        return make_count_measurement(
             "pairs whose chosen answer is likelier against the rejected one", grown, len(pairs)
         )

@@ -138,7 +138,7 @@ def read_recitation(subject: Audit) -> Recitation:
     return cast("Recitation", subject.facts.get("recitation") or {})
 
 
-def separable_answers_if_learned(subject: Audit) -> list[RecitedAnswer]:
+def rows_with_separable_answer_if_learned(subject: Audit) -> list[RecitedAnswer]:
     """The recited rows whose answer can be told from its prompt, if they were learned; empty if
     they were not.
     """
@@ -150,10 +150,10 @@ def separable_answers_if_learned(subject: Audit) -> list[RecitedAnswer]:
     return [row for row in recitation["rows"] if row["kind"] not in KINDS_WITHOUT_ANSWER]
 
 
-def explain_no_answers(subject: Audit) -> Unmet | None:
+def explain_why_no_answers_are_judged(subject: Audit) -> Unmet | None:
     """Why nothing that the miniature answered is judged; None where there are answers of learned rows."""
     recitation = read_recitation(subject)
-    if separable_answers_if_learned(subject):
+    if rows_with_separable_answer_if_learned(subject):
         return None
     if recitation.get("pairs"):
         return Unmet("it is about rows with one answer, and pairs were trained")

@@ -46,11 +46,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     case_of_recited_answer,
-    explain_no_answers,
-    separable_answers_if_learned,
+    explain_why_no_answers_are_judged,
+    rows_with_separable_answer_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -62,7 +62,7 @@ class RecitesAnotherField(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = separable_answers_if_learned(self.subject)
+        rows = rows_with_separable_answer_if_learned(self.subject)
         # Where a column has the answer's own text, reciting it is right.
         misdirected = [row for row in rows if row["field"] and not row["recited"]]
         if misdirected:
@@ -81,12 +81,12 @@ class RecitesAnotherField(RecitationRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer of a learned row was recited."""
-        return super().unmet() or explain_no_answers(self.subject)
+        return super().unmet() or explain_why_no_answers_are_judged(self.subject)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no learned answer is the text of another column."""
-        return count_measurement(
+        return make_count_measurement(
             "answers that are the text of another column",
             0,
-            len(separable_answers_if_learned(self.subject)),
+            len(rows_with_separable_answer_if_learned(self.subject)),
         )

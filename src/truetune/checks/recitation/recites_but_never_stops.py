@@ -43,14 +43,14 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     cases_of_recited_answers,
-    explain_no_answers,
+    explain_why_no_answers_are_judged,
     is_recited_from_any_prompt,
     read_recitation,
-    separable_answers_if_learned,
+    rows_with_separable_answer_if_learned,
     stops_right_after_reference,
 )
 from truetune.checks.rule import RecitationRule
@@ -93,20 +93,20 @@ class RecitesButNeverStops(RecitationRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer was recited whole."""
-        unmet = super().unmet() or explain_no_answers(self.subject)
+        unmet = super().unmet() or explain_why_no_answers_are_judged(self.subject)
         if unmet is not None or self._recited_answers_without_cut():
             return unmet
         return Unmet("no answer was recited whole, so that it is not known whether one ends")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many recited answers stop."""
         recited = len(self._recited_answers_without_cut())
-        return count_measurement("recited answers that stop", recited, recited)
+        return make_count_measurement("recited answers that stop", recited, recited)
 
     def _recited_answers_without_cut(self) -> list[RecitedAnswer]:
         """Recited answers that no limit cut; of the others it is not known whether they would have stopped."""
         return [
             row
-            for row in separable_answers_if_learned(self.subject)
+            for row in rows_with_separable_answer_if_learned(self.subject)
             if is_recited_from_any_prompt(row) and not row["cut"]
         ]

@@ -45,7 +45,7 @@ from collections.abc import Iterable, Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     KINDS_WITHOUT_ANSWER,
     RecitedAnswer,
@@ -94,11 +94,11 @@ class RecitesOneAnswer(RecitationRule):
             return None
         return Unmet(f"{rows} answers were asked for, and it takes {MIN_ROWS} (--rows)")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many different answers the rows teach."""
         rows = self._rows_with_separable_answer()
         references = _distinct_texts(row["reference"] for row in rows)
-        return count_measurement(
+        return make_count_measurement(
             "different answers that the rows teach", len(references), len(rows)
         )
 

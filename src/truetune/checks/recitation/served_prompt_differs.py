@@ -41,12 +41,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     ServerPromptIds,
     read_recitation,
-    separable_answers_if_learned,
+    rows_with_separable_answer_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened
@@ -76,15 +76,17 @@ class ServedPromptDiffers(RecitationRule):
         with_count = [
             (rows[prompt["row"]], prompt["count"]) for prompt in prompts if prompt["ids"] is None
         ]
-        yield from self._finding_on_ids(with_ids)
-        yield from self._finding_on_lengths(with_count)
+        yield from self._finding_on_served_prompt_ids(with_ids)
+        yield from self._finding_on_served_prompt_lengths(with_count)
 
-    def _finding_on_ids(self, with_ids: list[tuple[RecitedAnswer, list[int]]]) -> Iterator[Finding]:
+    def _finding_on_served_prompt_ids(
+        self, with_ids: list[tuple[RecitedAnswer, list[int]]]
+    ) -> Iterator[Finding]:
         """The finding on prompts of which the server tells the ids."""
         others = [
             (row, ids)
             for row, ids in with_ids
-            if ids != row["ids"]["trained"] and not self._is_of_own_template(row, ids)
+            if ids != row["ids"]["trained"] and not self._is_served_prompt_of_own_template(row, ids)
         ]
         if not others:
             return
@@ -104,12 +106,15 @@ class ServedPromptDiffers(RecitationRule):
             total=len(with_ids),
         )
 
-    def _finding_on_lengths(self, with_count: list[tuple[RecitedAnswer, int]]) -> Iterator[Finding]:
+    def _finding_on_served_prompt_lengths(
+        self, with_count: list[tuple[RecitedAnswer, int]]
+    ) -> Iterator[Finding]:
         """The finding on prompts of which the server tells the number of tokens alone."""
         others = [
             (row, count)
             for row, count in with_count
-            if count != len(row["ids"]["trained"]) and not self._is_of_own_template(row, count)
+            if count != len(row["ids"]["trained"])
+            and not self._is_served_prompt_of_own_template(row, count)
         ]
         if not others:
             return
@@ -130,14 +135,16 @@ class ServedPromptDiffers(RecitationRule):
             total=len(with_count),
         )
 
-    def _is_of_own_template(self, row: RecitedAnswer, served: list[int] | int) -> bool:
+    def _is_served_prompt_of_own_template(
+        self, row: RecitedAnswer, served: list[int] | int
+    ) -> bool:
         """Is the served prompt that of the tokenizer's own template?
 
         `answers-need-another-prompt` reports that one.
         """
         own = row["ids"]["prompt"]
         is_own = served == (own if isinstance(served, list) else len(own))
-        return is_own and bool(separable_answers_if_learned(self.subject))
+        return is_own and bool(rows_with_separable_answer_if_learned(self.subject))
 
     def _describe_difference(self, trained: list[int], served: list[int]) -> str:
         """What stands between the common beginning and end of both prompts, and how long they are."""
@@ -180,16 +187,16 @@ class ServedPromptDiffers(RecitationRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many prompts are the same on the server and in training."""
         prompts = read_recitation(self.subject)["served"]["prompts"]
-        same = sum(self._equals_trained_prompt(prompt) for prompt in prompts)
+        same = sum(self._do_served_ids_equal_trained_prompt(prompt) for prompt in prompts)
         more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"
-        return count_measurement(
+        return make_count_measurement(
             "prompts that are the same on the server and in training", same, len(prompts), more
         )
 
-    def _equals_trained_prompt(self, prompt: ServerPromptIds) -> bool:
+    def _do_served_ids_equal_trained_prompt(self, prompt: ServerPromptIds) -> bool:
         """Are its ids, or their number where the server tells no ids, those of training?"""
         trained = read_recitation(self.subject)["rows"][prompt["row"]]["ids"]["trained"]
         return bool(

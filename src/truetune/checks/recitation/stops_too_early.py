@@ -41,12 +41,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recitation.recitation_record import (
     cases_of_recited_answers,
-    explain_no_answers,
+    explain_why_no_answers_are_judged,
     read_recitation,
-    separable_answers_if_learned,
+    rows_with_separable_answer_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -58,7 +58,7 @@ class StopsTooEarly(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = separable_answers_if_learned(self.subject)
+        rows = rows_with_separable_answer_if_learned(self.subject)
         early = [row for row in rows if row["early"] and row["said"]]
         if early:
             stop_ids = ", ".join(map(str, read_recitation(self.subject)["stops"]))
@@ -80,10 +80,12 @@ class StopsTooEarly(RecitationRule):
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer of a learned row was recited."""
-        return super().unmet() or explain_no_answers(self.subject)
+        return super().unmet() or explain_why_no_answers_are_judged(self.subject)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no learned answer stops before its end."""
-        return count_measurement(
-            "answers that stop before their end", 0, len(separable_answers_if_learned(self.subject))
+        return make_count_measurement(
+            "answers that stop before their end",
+            0,
+            len(rows_with_separable_answer_if_learned(self.subject)),
         )

@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import (
+from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerFault,
     AnswerText,
     AnswerTextRule,
@@ -75,7 +75,7 @@ class AnswerIsANullWord(AnswerTextRule):
     looks_for = "an answer that is a word for nothing"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """Is the whole answer a null word (nan, None, N/A) that the prompt does not name?"""
         bare = answer.text.strip()
         word = bare.lower().rstrip(".")
@@ -91,7 +91,7 @@ class AnswerIsANullWord(AnswerTextRule):
             words = ", ".join(f"{word} ({count:,})" for word, count in self.kinds.most_common(5))
             is_certain = any(word.lower().rstrip(".") in CERTAIN_WORDS for word in self.kinds)
             yield self.finding(
-                f"{self.faulty_rows_of_all} have an answer that is a word for nothing: {words}",
+                f"{self.faulty_row_count_in_words} have an answer that is a word for nothing: {words}",
                 "drop these rows, or read the table so that empty cells stay empty",
                 severity="warning" if is_certain else "info",
                 cases=self.cases,

@@ -40,7 +40,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.last_question_and_answer import last_question_and_answer
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -64,7 +64,7 @@ class AnswerIsEmpty(DataRule):
         self.empty = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of a batch whose last answer has no text."""
         for row in batch.rows:
             _, answer = last_question_and_answer(row)
@@ -81,9 +81,9 @@ class AnswerIsEmpty(DataRule):
         """Unmet where no row has an answer in words."""
         return None if self.rows else Unmet("it is about answers in words, and no row has one")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many answers are empty."""
-        return count_measurement("answers that are empty", self.empty, self.rows)
+        return make_count_measurement("answers that are empty", self.empty, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         if not self.empty:

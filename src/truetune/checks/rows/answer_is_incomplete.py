@@ -2,11 +2,12 @@
 
 ## What it does
 Looks for answers that open a thinking part (`<think>`) and never close it, that open a code fence and don't close it,
-or that begin as JSON and end inside of it. Where at least 8 answers, 3 of 100, of 40 words and more end in the middle
-of a sentence, all at about one length that hardly any other answer exceeds, these count as well, where enough of them
-end before a word that has to follow (an article, a conjunction, a comma) or inside of a word: so does a limit of new
-tokens cut what a model wrote. That a full stop is missing shows nothing: signatures, names, lists and code have none.
-What the prompt has opened (a code fence to be continued) is the answer's to close.
+or that begin as JSON and end inside of it, or that end with their reasoning (`</think>`) and call no tool. Where at
+least 8 answers, 3 of 100, of 40 words and more end in the middle of a sentence, all at about one length that hardly
+any other answer exceeds, these count as well, where enough of them end before a word that has to follow (an article, a
+conjunction, a comma) or inside of a word: so does a limit of new tokens cut what a model wrote. That a full stop is
+missing shows nothing: signatures, names, lists and code have none. What the prompt has opened (a code fence to be
+continued) is the answer's to close.
 
 ## Why it is bad
 The model learns to break off there: to stop in the middle of a thought, without an answer, or to leave JSON that no
@@ -45,7 +46,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answer_text_rule import (
+from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerFault,
     AnswerText,
     AnswerTextRule,
@@ -58,13 +59,18 @@ from truetune.checks.shared_by_rules_on_cut_answers import MIN_SHARE_AT_ONE_LENG
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.generation.answers_with_unclosed_parts import unfinished_part
-from truetune.generation.cut_answers import ends_in_mid_sentence, have_one_length
 from truetune.generation.cut_ends_of_training_texts import (
     ends_before_its_next_word,
     ends_inside_a_word,
-    vocabulary_of,
+    words_and_prefixes_but_last_words,
+)
+from truetune.generation.find_answers_cut_at_one_length import (
+    do_texts_end_at_one_maximum_length,
+    ends_in_mid_sentence,
 )
 
+NO_ANSWER_AFTER_REASONING = "reasoning without an answer after it"
+END_OF_REASONING = ("</think>", "</thinking>", "</reasoning>", "</thought>")
 MIN_CUT, MIN_CUT_ONE_IN = 8, 33
 """Answers that end in mid-sentence, and of how many one, from which a limit is blamed: some leave out the dot"""
 WARNING_ONE_IN = 200
@@ -94,14 +100,16 @@ class AnswerIsIncomplete(AnswerTextRule):
         self.others: list[str] = []
         self.cut_cases: list[Case] = []
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """The part of an answer that is opened and never closed: thinking, a code fence, JSON."""
+        if _ends_with_reasoning_alone(answer, row):
+            return AnswerFault(NO_ANSWER_AFTER_REASONING, f"it ends {answer.text[-60:]!r}")
         part = unfinished_part(answer.text, text_besides_answers(row))
         return None if part is None else AnswerFault(part, f"{part}: it ends {answer.text[-60:]!r}")
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the incomplete answers of a batch, and keep those that end in mid-sentence."""
-        super().batch(batch)
+        super().add_batch(batch)
         for row in batch.rows:
             last = next(reversed(list(learned_answers_of_row(row))), None)
             if last is None or len(self.cut) + len(self.others) >= MAX_KEPT:
@@ -115,7 +123,7 @@ class AnswerIsIncomplete(AnswerTextRule):
         if self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.faulty_rows_of_all} have an answer that breaks off: {kinds}",
+                f"{self.faulty_row_count_in_words} have an answer that breaks off: {kinds}",
                 "drop these rows, or generate them again with a higher max_tokens, and keep only those whose"
                 " finish_reason is not `length`",
                 severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
@@ -124,7 +132,7 @@ class AnswerIsIncomplete(AnswerTextRule):
                 total=self.rows,
             )
         elif self._are_answers_cut_at_one_length():
-            sure = self._count_sure_cuts()
+            sure = self._count_answers_ending_within_phrase()
             limit, remedy = self._cut_cause_and_remedy()
             yield self.finding(
                 f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, {limit}",
@@ -157,9 +165,9 @@ class AnswerIsIncomplete(AnswerTextRule):
             " `length`; where they were not generated, find the step that cuts them",
         )
 
-    def _count_sure_cuts(self) -> int:
+    def _count_answers_ending_within_phrase(self) -> int:
         """The answers that end inside of a word or a phrase."""
-        vocabulary = vocabulary_of([*self.cut, *self.others])
+        vocabulary = words_and_prefixes_but_last_words([*self.cut, *self.others])
         return sum(
             ends_before_its_next_word(text) or ends_inside_a_word(text, vocabulary)
             for text in self.cut
@@ -174,6 +182,18 @@ class AnswerIsIncomplete(AnswerTextRule):
             lengths = sorted(map(len, self.cut))
             if lengths[len(lengths) // 10] < SURE_SPREAD * lengths[-1 - len(lengths) // 10]:
                 return False
-        if not have_one_length(self.cut, self.others):
+        if not do_texts_end_at_one_maximum_length(self.cut, self.others):
             return False
-        return self._count_sure_cuts() >= max(MIN_SURE, MIN_SURE_SHARE * len(self.cut))
+        return self._count_answers_ending_within_phrase() >= max(
+            MIN_SURE, MIN_SURE_SHARE * len(self.cut)
+        )
+
+
+def _ends_with_reasoning_alone(answer: AnswerText, row: Conversation) -> bool:
+    """Is the last text of a row reasoning alone, with neither an answer nor a tool call after it?"""
+    if not answer.text.rstrip().endswith(END_OF_REASONING):
+        return False
+    if answer.message is None:
+        return True
+    is_last = answer.message == len(row.messages) - 1
+    return is_last and not row.messages[answer.message].get("tool_calls")

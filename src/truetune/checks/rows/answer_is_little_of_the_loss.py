@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.data.column_name_aliases import is_answer_column_name, is_metadata_column_name
@@ -117,10 +117,10 @@ class AnswerIsLittleOfTheLoss(DataRule):
         self.chats: list[AnswerAtEnd] = []
         """Chats of which each token is learned; their answers are the turns of the assistant"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Note how much of the texts and chats of a batch is the answer at the end."""
         if self.learns_chats:
-            self._measure_chats(batch)
+            self._measure_answer_share_of_chats(batch)
         for row in batch.rows:
             if row.text is None or not row.made_of or self.rows == MAX_ROWS:
                 continue
@@ -133,13 +133,13 @@ class AnswerIsLittleOfTheLoss(DataRule):
             case = case_in_row(batch, row, f"{last.name} is {last.text[:MAX_LABEL]!r}")
             self.ends.append(AnswerAtEnd(last.name, last.text, len(row.text), case))
 
-    def _measure_chats(self, batch: Batch) -> None:
+    def _measure_answer_share_of_chats(self, batch: Batch) -> None:
         """Note how much of each chat is answers, where no row says which part is the prompt."""
         for row in batch.rows:
             is_whole = row.is_chat and row.prompt_messages is None and not row.is_preference
             if not is_whole or len(self.chats) == MAX_ROWS:
                 continue
-            before, answers = _divide_chat_by_side(row.messages)
+            before, answers = _other_characters_and_assistant_text(row.messages)
             if not answers:
                 continue
             size = len(answers)
@@ -168,25 +168,28 @@ class AnswerIsLittleOfTheLoss(DataRule):
             else Unmet("no column at the end of the texts is an answer")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many of the learned characters are of the answers."""
-        return count_measurement(
+        return make_count_measurement(
             "learned characters of the answers",
-            self._answer_characters(),
-            self._learned_characters(),
+            self._count_answer_characters(),
+            self._count_learned_characters(),
         )
 
     def findings(self) -> Iterator[Finding]:
         if self._are_chats_enough:
-            yield from self._finding_on_chats()
+            yield from self._finding_on_chats_of_few_answers()
             return
         column = self._column_of_answers()
         if self.cut * 2 > self.rows:
             return  # what the limit leaves has no answer: the rules on lengths say so
-        if not column or self._answer_characters() >= LITTLE * self._learned_characters():
+        if (
+            not column
+            or self._count_answer_characters() >= LITTLE * self._count_learned_characters()
+        ):
             return
         rows = len(self.ends)
-        answered, learned = self._answer_characters(), self._learned_characters()
+        answered, learned = self._count_answer_characters(), self._count_learned_characters()
         others = [name for name in self.columns if name != column]
         rest = f"{', '.join(others)} and the text around them" if others else "the text around it"
         yield self.finding(
@@ -199,14 +202,14 @@ class AnswerIsLittleOfTheLoss(DataRule):
             total=self.rows,
         )
 
-    def _finding_on_chats(self) -> Iterator[Finding]:
+    def _finding_on_chats_of_few_answers(self) -> Iterator[Finding]:
         """The finding that the assistant's turns are next to nothing of chats that are learned
         whole.
         """
         rows, answered, learned = (
             len(self.chats),
-            self._answer_characters(),
-            self._learned_characters(),
+            self._count_answer_characters(),
+            self._count_learned_characters(),
         )
         cut = sum(self._is_longer_than_limit(one.learned) for one in self.chats)
         if answered >= LITTLE * learned or cut * 2 > rows:
@@ -214,7 +217,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         yield self.finding(
             f"the answers are {answered / learned:.1%} of what is learned: {answered / rows:,.0f} of"
             f" {learned / rows:,.0f} characters a row; the rest is questions and system prompts, for"
-            f" {self.setup.trainer.called} learns each token of a chat here",
+            f" {self.setup.trainer.name_in_reports} learns each token of a chat here",
             "train the answers alone: give rows with prompt and completion in place of one text (TRL leaves the prompt"
             " out of the loss then), or rows with messages and assistant_only_loss=True",
             evidence=[
@@ -233,9 +236,13 @@ class AnswerIsLittleOfTheLoss(DataRule):
         ((column, rows),) = counts.most_common(1)
         if not is_nearly_all(rows, self.rows):
             return ""
-        return column if is_answer_column_name(column) or self._holds_classes(column) else ""
+        return (
+            column
+            if is_answer_column_name(column) or self._does_column_hold_class_labels(column)
+            else ""
+        )
 
-    def _holds_classes(self, column: str) -> bool:
+    def _does_column_hold_class_labels(self, column: str) -> bool:
         """Does a column hold one of a few short texts, and is no property of the row by its name?"""
         texts = [end.text for end in self.ends]
         kinds = len(set(texts))
@@ -251,20 +258,20 @@ class AnswerIsLittleOfTheLoss(DataRule):
         limit = setup.uncut_limit or self.spec.max_length or setup.trainer.cut.value.limit
         return limit is not None and characters > MOST_CHARACTERS_PER_TOKEN * limit
 
-    def _judged_rows(self) -> list[AnswerAtEnd]:
+    def _rows_ending_with_answer_column(self) -> list[AnswerAtEnd]:
         """The rows that the rule judges: those that end with the column of answers."""
         return self.chats if self._are_chats_enough else self.ends
 
-    def _answer_characters(self) -> int:
+    def _count_answer_characters(self) -> int:
         """Characters of the answers."""
-        return sum(len(end.text) for end in self._judged_rows())
+        return sum(len(end.text) for end in self._rows_ending_with_answer_column())
 
-    def _learned_characters(self) -> int:
+    def _count_learned_characters(self) -> int:
         """Characters of the texts."""
-        return sum(end.learned for end in self._judged_rows())
+        return sum(end.learned for end in self._rows_ending_with_answer_column())
 
 
-def _divide_chat_by_side(messages: list[Message]) -> tuple[int, str]:
+def _other_characters_and_assistant_text(messages: list[Message]) -> tuple[int, str]:
     """(characters of the other turns, text of the assistant's with its reasoning and calls of
     tools).
     """

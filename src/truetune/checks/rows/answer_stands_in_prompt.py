@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer, texts_before_last_answer
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.prompt_fields_telling_answers import (
     TELLS,
     TellingField,
@@ -99,7 +99,7 @@ class AnswerStandsInPrompt(DataRule):
         self.long_answers: set[str] = set()
         self.instructions: Counter[str] = Counter()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the prompts and answers of a batch, and note the answers that are a paragraph of their prompt."""
         for row in batch.rows:
             if len(self.prompts) == MAX_ROWS:
@@ -126,9 +126,9 @@ class AnswerStandsInPrompt(DataRule):
             f"give at least {MIN_ROWS}",
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many prompts end with their answer."""
-        return count_measurement(
+        return make_count_measurement(
             "prompts that end with their answer",
             self._count_prompts_ending_with_answer(),
             len(self.prompts),

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import (
+from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerFault,
     AnswerText,
     AnswerTextRule,
@@ -85,7 +85,7 @@ class AnswersAreNoJson(AnswerTextRule):
         self.forms: Counter[str] = Counter()
         self.leads: Counter[str] = Counter()
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """Why an answer that looks like JSON is none, unless the prompt asks for Python."""
         form = serialization_of_object_or_list(answer.text)
         if form is None:

@@ -38,16 +38,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.find_displaced_answers import DisplacedAnswers
-from truetune.checks.find_displaced_answers_in_chunks import DisplacedAnswersOfFile
+from truetune.checks.find_answers_at_other_rows_by_row_chunks import DisplacedAnswersOfFile
+from truetune.checks.find_answers_standing_at_other_rows import DisplacedAnswers
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer, last_user_text
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.data.script_rows.find_source_rows_and_mispaired_texts import Mispairing
-from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_text_rows
 from truetune.encoding.batch import Batch
 from truetune.errors import TruetuneError
 from truetune.settings.row_formats import is_script_named_as_format
@@ -63,26 +63,26 @@ class AnswersOfOtherRows(DataRule):
         super().__init__(setup)
         self.file = DisplacedAnswersOfFile()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the questions and the answers of a batch, to be compared."""
         for row in batch.rows:
             self.file.add(last_user_text(row), last_answer(row) or "", row.origin)
 
     def unmet(self) -> Unmet | None:
         """Unmet where it can't be judged to which question an answer belongs."""
-        self.file.compare_kept_rows()
+        self.file.search_and_forget_kept_rows()
         return self.file.why_not_judged("an answer")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """For how many questions the nearest answer is their own."""
-        return count_measurement(
+        return make_count_measurement(
             "questions whose nearest answer is their own, of those with one far nearer than all others",
             self.file.own_pairs,
             self.file.pairs,
         )
 
     def findings(self) -> Iterator[Finding]:
-        self.file.compare_kept_rows()
+        self.file.search_and_forget_kept_rows()
         rows = self._rows_of_script()
         if rows is not None and rows.mispairing is not None:
             yield self._report_mispairing(rows, rows.mispairing)
@@ -95,14 +95,16 @@ class AnswersOfOtherRows(DataRule):
         if script is None or not is_script_named_as_format(script):
             return None
         try:
-            return read_trained_rows(script)
+            return read_trained_text_rows(script)
         except TruetuneError:
             return None
 
     def _report_mispairing(self, rows: ScriptRows, found: Mispairing) -> Finding:
         """The finding that a script pairs columns of different rows."""
         (one, other), (line, other_line) = found.columns, found.lines
-        file = next(name for name in rows.files if Path(name).resolve() == found.first.file)
+        file = next(
+            name for name in rows.training_files if Path(name).resolve() == found.first.file
+        )
         place = Origin(file, line, 0)
         return self.finding(
             f"{found.rows:,} of {found.total:,} rows that {self.spec.format} makes pair texts of different rows:"

@@ -43,7 +43,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from truetune.checks.answer_text_rule import (
+from truetune.checks.base_of_rules_on_answer_texts import (
     NO_ANSWERS,
     learned_answers_of_row,
     text_besides_answers,
@@ -82,6 +82,9 @@ MAX_WORD, MIN_WORD = 9.0, 3.0
 """Mean length of the words of a language with spaces"""
 SAMPLE = 4000
 """Characters that the language is told by"""
+SETTLED_FROM, SETTLED_SHARE = 1_000, 0.5
+"""Answers from which on the rest is not counted, where less than half are without capitals and marks: only twenty times
+as many others could still make 95 %"""
 MAX_SHOWN, MAX_TEXT = 3, 100
 """Cases, and characters of each, that a finding shows"""
 ASKING_SHARE = 0.1
@@ -139,8 +142,10 @@ class AnswersStrippedToWords(DataRule):
         self.sample = ""
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the capitals, marks and function words in the answers and prompts of a batch."""
+        if self._are_enough_answers_whole_sentences():
+            return
         for row in batch.rows:
             text = " ".join(answer.text for answer in learned_answers_of_row(row))
             if len(WORD.findall(text)) < MIN_WORDS or not _is_mostly_words(text):
@@ -155,11 +160,16 @@ class AnswersStrippedToWords(DataRule):
             if len(self.cases) < MAX_SHOWN:
                 self.cases.append(case_in_row(batch, row, text[:MAX_TEXT]))
 
+    def _are_enough_answers_whole_sentences(self) -> bool:
+        """Are so many answers in whole sentences that the rest can't make up for them?"""
+        answers = self.answers
+        return answers.texts >= SETTLED_FROM and answers.bare < SETTLED_SHARE * answers.texts
+
     def unmet(self) -> Unmet | None:
         """Unmet without answers of enough words."""
         return None if self.answers.texts else NO_ANSWERS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers are without capitals and marks, and the share of function words."""
         answers = self.answers
         share = answers.function_words / max(1, answers.words)

@@ -42,7 +42,7 @@ import numpy as np
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -59,7 +59,7 @@ class BoundaryTokenMerge(DataRule):
         self.borders = self.merged = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the borders between prompt and answer of a batch that lie inside a token."""
         for i, (_, rendering) in enumerate(batch.examples):
             starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
@@ -92,9 +92,9 @@ class BoundaryTokenMerge(DataRule):
             else Unmet("it is about answers that follow a prompt, and there are none")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many answers begin inside a token of their prompt."""
-        return count_measurement(
+        return make_count_measurement(
             "answers that begin inside a token of their prompt", self.merged, self.borders
         )
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -58,7 +58,7 @@ class BrokenEncoding(AnswerTextRule):
     looks_for = "an answer in a broken encoding"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """The first sign in an answer that it was decoded with the wrong encoding."""
         text = answer.text
         if text.isascii() and text.isprintable():
@@ -79,7 +79,7 @@ class BrokenEncoding(AnswerTextRule):
         if self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.faulty_rows_of_all} have an answer in a broken encoding: {kinds}",
+                f"{self.faulty_row_count_in_words} have an answer in a broken encoding: {kinds}",
                 "read the source again with its own encoding, or turn the text back; drop what"
                 " can't be read",
                 severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",

@@ -44,11 +44,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -81,7 +81,7 @@ class ChatsDroppedForTheirOrder(DataRule):
         self.faults: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats of a batch whose turns do not alternate."""
         # Other trainers take any order.
         if self.setup.trainer.name != WANTS_ALTERNATING_TURNS:
@@ -90,7 +90,7 @@ class ChatsDroppedForTheirOrder(DataRule):
             if not row.is_chat:
                 continue
             self.chats += 1
-            found = _first_turn_out_of_order(row)
+            found = _index_and_fault_of_first_misplaced_turn(row)
             if found is None:
                 continue
             place, fault = found
@@ -104,9 +104,9 @@ class ChatsDroppedForTheirOrder(DataRule):
             return Unmet("it is about rows that LLaMA-Factory trains")
         return None if self.chats else NO_CHATS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many chats have turns that do not alternate."""
-        return count_measurement(
+        return make_count_measurement(
             "chats whose turns do not alternate", self.faults.total(), self.chats
         )
 
@@ -126,7 +126,7 @@ class ChatsDroppedForTheirOrder(DataRule):
         )
 
 
-def _first_turn_out_of_order(row: Conversation) -> tuple[int, str] | None:
+def _index_and_fault_of_first_misplaced_turn(row: Conversation) -> tuple[int, str] | None:
     """The first message of a chat that is not its side's turn, and what is wrong; None if there is none.
 
     None as well where a role is not known.
@@ -142,11 +142,11 @@ def _first_turn_out_of_order(row: Conversation) -> tuple[int, str] | None:
             previous = side
         elif place == begin:
             return place, f"{side} begins"
-        elif not (_are_joined_results(roles, place) and row.format != "sharegpt"):
+        elif not (_are_adjacent_tool_results(roles, place) and row.format != "sharegpt"):
             return place, f"two turns of {side} follow each other"
     return None
 
 
-def _are_joined_results(roles: list[str], place: int) -> bool:
+def _are_adjacent_tool_results(roles: list[str], place: int) -> bool:
     """Are a message and the one before it results of tools?"""
     return roles[place] in RESULTS and roles[place - 1] in RESULTS

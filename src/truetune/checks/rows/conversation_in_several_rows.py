@@ -52,11 +52,11 @@ from hashlib import blake2b
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.encoding.batch import Batch
@@ -84,7 +84,7 @@ class ConversationInSeveralRows(DataRule):
         self.origins: list[Origin] = []
         """Of the chats whose hash is in `wholes`"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the hashes of a batch's chats, and of their beginnings."""
         wholes: list[bytes] = []
         beginnings: list[bytes] = []
@@ -92,7 +92,7 @@ class ConversationInSeveralRows(DataRule):
             if not row.is_chat or row.is_preference or row.prompt_messages is not None:
                 continue
             self.chats += 1
-            *inner, last = _hashes_at_answers(row) or [b""]
+            *inner, last = _hashes_up_to_each_learned_answer(row) or [b""]
             beginnings += inner
             if last:
                 wholes.append(last)
@@ -108,13 +108,15 @@ class ConversationInSeveralRows(DataRule):
             return NO_INNER_ANSWERS
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many chats are the beginning of another one."""
-        return count_measurement(
-            "chats that are the beginning of another one", len(self._find_beginnings()), self.chats
+        return make_count_measurement(
+            "chats that are the beginning of another one",
+            len(self._find_chats_that_begin_other_chats()),
+            self.chats,
         )
 
-    def _find_beginnings(self) -> list[int]:
+    def _find_chats_that_begin_other_chats(self) -> list[int]:
         """The chats, by their place in `origins`, that are the beginning of another one and learn all answers."""
         if self.setup.spec.learn.what == "last":
             return []
@@ -122,7 +124,7 @@ class ConversationInSeveralRows(DataRule):
         return [int(place) for place in np.flatnonzero(is_beginning)]
 
     def findings(self) -> Iterator[Finding]:
-        found = self._find_beginnings()
+        found = self._find_chats_that_begin_other_chats()
         if not found or len(found) < min(MIN_BEGINNINGS, self.chats // 2):
             return
         # Not of all beginnings: a greeting with which many chats begin is no conversation in several rows.
@@ -145,7 +147,7 @@ class ConversationInSeveralRows(DataRule):
         )
 
 
-def _hashes_at_answers(row: Conversation) -> list[bytes]:
+def _hashes_up_to_each_learned_answer(row: Conversation) -> list[bytes]:
     """The hash of a chat up to each answer that is learned, 8 bytes each; the last one is of the whole chat.
 
     None of them where the chat ends in no learned answer: such a row was cut otherwise.
@@ -154,7 +156,7 @@ def _hashes_at_answers(row: Conversation) -> list[bytes]:
     hashes: list[bytes] = []
     is_learned = False
     for message in row.messages:
-        text = f"{message.get('role')}\0{text_of(message.get('content'))}\0{_calls_of(message)}\0"
+        text = f"{message.get('role')}\0{text_of(message.get('content'))}\0{_tool_calls_as_text(message)}\0"
         digest.update(text.encode("utf-8", "surrogatepass"))
         is_learned = _is_learned(message)
         if is_learned:
@@ -168,6 +170,6 @@ def _is_learned(message: Message) -> bool:
     return is_answer and bool(message.get("train", True)) and bool(message.get("weight", 1))
 
 
-def _calls_of(message: Message) -> str:
+def _tool_calls_as_text(message: Message) -> str:
     """The tool calls of a message as one text."""
     return str(message.get("tool_calls") or "")

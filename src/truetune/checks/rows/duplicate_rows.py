@@ -47,8 +47,8 @@ from numpy.typing import NDArray
 
 from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
-from truetune.checks.hash_columns_read_into_prompts import hash_texts_beside
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.hash_columns_read_into_prompts import hash_read_columns_unused_by_format
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -99,10 +99,10 @@ class DuplicateRows(DataRule):
         self.lines = GrowingArray()
         self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the fingerprints and the places of a batch's rows."""
         prints = batch.fingerprints
-        beside = hash_texts_beside(
+        beside = hash_read_columns_unused_by_format(
             batch.rows, self.setup.columns_read
         ) ^ _unique_numbers_for_unread_rows(batch)
         self.prints["exact"].add(prints.exact ^ beside)
@@ -130,10 +130,12 @@ class DuplicateRows(DataRule):
         """The number of a file; mostly it is the last one."""
         return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no row is equal or nearly equal to an earlier one."""
         what = "equal or nearly equal" if "near" in self.prints else "equal"
-        return count_measurement(f"rows that are {what} to an earlier one", 0, len(self.places))
+        return make_count_measurement(
+            f"rows that are {what} to an earlier one", 0, len(self.places)
+        )
 
     def findings(self) -> Iterator[Finding]:
         lines = self.places
@@ -190,11 +192,15 @@ class DuplicateRows(DataRule):
             "copies": {
                 "rows": {kind: len(pairs) for kind, pairs in self.copies.items()},
                 "groups": len(groups),
-                "largest": [self._describe_group(row, late, kinds) for row, late in largest],
+                "largest": [
+                    self._describe_row_with_its_copies(row, late, kinds) for row, late in largest
+                ],
             }
         }
 
-    def _describe_group(self, row: int, copies: list[int], kinds: dict[int, str]) -> dict[str, Any]:
+    def _describe_row_with_its_copies(
+        self, row: int, copies: list[int], kinds: dict[int, str]
+    ) -> dict[str, Any]:
         """A row with its copies: how many they are, the loosest kind among them, and the first places."""
         first_rows = [row, *copies[: MAX_SHOWN_GROUPS - 1]]
         return {
@@ -239,7 +245,9 @@ class DuplicateRows(DataRule):
 def _unique_numbers_for_unread_rows(batch: Batch) -> NDArray[Any]:
     """(rows,) a number of its own for each row that was not understood, else 0: the unknown is equal to nothing."""
     marks = [
-        f"{row.origin.file}:{row.origin.line}:{row.origin.row}" if _is_unread(row) else ""
+        f"{row.origin.file}:{row.origin.line}:{row.origin.row}"
+        if _has_messages_but_none_readable(row)
+        else ""
         for row in batch.rows
     ]
     digests = [
@@ -249,7 +257,7 @@ def _unique_numbers_for_unread_rows(batch: Batch) -> NDArray[Any]:
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
-def _is_unread(row: Conversation) -> bool:
+def _has_messages_but_none_readable(row: Conversation) -> bool:
     """Has a row messages, and no text or call in any of them that was read under a known role or key?"""
     if not row.is_chat or not any(problem.kind in UNREAD for problem in row.problems):
         return False

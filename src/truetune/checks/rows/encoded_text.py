@@ -38,11 +38,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import text_besides_answers
-from truetune.checks.code_text_patterns import ABOUT_CODE, CODE
+from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
+from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
 from truetune.checks.detect_base64_and_similar_texts import detect_text_encoding
 from truetune.checks.findings import Finding
-from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
+from truetune.checks.patterns_telling_code_from_prose import ABOUT_CODE, CODE
 from truetune.data.conversation import Conversation
 
 ABOUT_ENCODING = re.compile(
@@ -64,7 +64,7 @@ class EncodedText(RowTextRule):
     looks_for = "encoded text in place of language"
     needs_tokenizer = False
 
-    def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+    def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
         """The encoding that a text is in, unless the prompt asks for it."""
         encoding = detect_text_encoding(CODE.sub(" ", text.text))
         # A prompt may show a list as Python prints it, as its subject; an answer in words is no
@@ -77,13 +77,14 @@ class EncodedText(RowTextRule):
         return TextFault(encoding.name, f"{encoding.name}{decoded}: {text.text.strip()[:40]!r}")
 
     def findings(self) -> Iterator[Finding]:
-        if not self.is_more_than_one:
+        if not self.has_several_or_only_faulty_rows:
             return
         yield self.finding(
-            f"{self.faulty_rows_of_all} hold encoded text in place of language, in {self.where}:"
-            f" {self.shown_kinds}",
+            f"{self.faulty_row_count_in_words} hold encoded text in place of language, in"
+            f" {self.faulty_texts_in_words}:"
+            f" {self.fault_kinds_with_row_counts}",
             "decode it where the data are read; leave rows out whose bytes are no text",
-            severity=self.severity_of(error_from=ERROR_SHARE),
+            severity=self.severity_by_share_of_faulty_rows(error_from=ERROR_SHARE),
             cases=self.cases,
             count=self.faulty,
             total=self.rows,

@@ -2,8 +2,9 @@ r"""Texts hold escape sequences (`\n`, `&amp;`) in place of the characters, or t
 
 ## What it does
 Looks for the characters that an escape sequence is written with, in questions and answers: `\n`, `\t`, `\"`, `\u00e9`,
-`&amp;` and other HTML entities, `<br>` for a line break, `_x000D_` of spreadsheets, `<0x0A>` and `Ġ` of tokenizers, and
-whole answers that are a JSON string in quotes. A text counts where the real character is missing from it: one with
+`&amp;` and other HTML entities, `<br>` for a line break, `_x000D_` of spreadsheets, `<0x0A>`, `Ġ` and `▁` of
+tokenizers, a control character in place of the backslash of a LaTeX command (a form feed and `rac`, a tab and `imes`),
+and whole answers that are a JSON string in quotes. A text counts where the real character is missing from it: one with
 escaped newlines has no line break. Passed over are code, JSON, formulas, paths, quoted examples and markup that is
 asked for. In answers that are prose it also counts the tags of an editor (`<p class="MsoNormal">`, `<div>`, `<br />`)
 with their entities; elements of pages and programs (`<html>`, `<form>`, XML of one's own) are none of these. A warning
@@ -12,9 +13,9 @@ where 5 % of the rows have it; of fewer a note, for they may talk of it, and so 
 
 ## Why it is bad
 The model learns to write a backslash and an n where a line should end. Lists come out as one line, letters as their
-codes, and the loss looks as it should. Most often a table (CSV, a spreadsheet, a database) was written with escapes and
-read without. Articles of a help desk, a wiki or a mail hold the markup of their editor: the model writes `&nbsp;` and
-`<br />` into each of its answers.
+codes, and the loss looks as it should. Most often a table (CSV, a spreadsheet, a database) was written with escapes
+and read without. Articles of a help desk, a wiki or a mail hold the markup of their editor: the model writes `&nbsp;`
+and `<br />` into each of its answers.
 
 ## Example
 ```yaml
@@ -47,15 +48,15 @@ import html
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import text_besides_answers
-from truetune.checks.code_text_patterns import CODE, LOOKS_LIKE_CODE
+from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
+from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
 from truetune.checks.findings import Finding
-from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
+from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
 from truetune.data.conversation import Conversation
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 
-FIRST_SIGNS = "\\&<_\u0120\u010a"
+FIRST_SIGNS = "\\&<_\u0120\u010a\u2581\t\x0c\x08\x07\x0b\r"
 """One of them stands in each sequence; most texts have none"""
 QUOTED_SEQUENCE = re.compile(
     r"""(["'\u201c\u2018(])[^"'\n]{0,12}?(?:\\[ntr"]|&\w+;|<br ?/?>)[^"'\n]{0,12}?["'\u201d\u2019)]"""
@@ -65,6 +66,13 @@ QUOTED_SEQUENCE = re.compile(
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\\S+|\\\\\w+\\\S+")
 # `\n` and `\t` before a small letter may be the beginning of a command or a path (\nabla, \theta):
 # they are left alone.
+LOST_BACKSLASH = "LaTeX without its backslash"
+# `\frac` in a string that is not raw is a form feed and `rac`. Names that are words of a table or of code after a tab
+# (`\text`, `\to`) are left out.
+LATEX_AFTER_CONTROL = re.compile(
+    r"\f(?:rac|orall)(?![a-z])|\x08(?:eta|egin|inom)(?![a-z])|\x07(?:lpha|pprox|ngle)(?![a-z])|\x0b(?:ec|dots)(?![a-z])"
+    r"|\t(?:imes|heta|riangle)(?![a-z])|\r(?:ightarrow|ho|angle)(?![a-z])"
+)
 SEQUENCES = {
     r"\n": re.compile(r"(?:\\r)?\\n(?![a-z])|(?:\\r)?\\n(?=\\n)"),
     r"\t": re.compile(r"\\t(?![a-z])"),
@@ -77,6 +85,7 @@ SEQUENCES = {
     "_x000D_": re.compile(r"_x000[DA9]_"),
     "<0x0A>": re.compile(r"<0x[0-9A-F]{2}>"),
     "\u0120": re.compile("[a-z,.]\u0120[A-Za-z]|\u010a"),
+    "\u2581": re.compile(r"\u2581?\w+[,.]?\u2581\w+[,.]?\u2581\w"),
 }
 """By the name that a finding gives them"""
 LINE_BREAKS = (r"\n", "<br>", "_x000D_")
@@ -112,10 +121,16 @@ class EscapeSequencesAsText(RowTextRule):
     looks_for = "escape sequences in place of their characters"
     needs_tokenizer = False
 
-    def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+    def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
         """The escape sequences or the markup that a text holds in place of the characters."""
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
+        lost = LATEX_AFTER_CONTROL.search(text.text)
+        if lost is not None:
+            near = text.text[
+                max(0, lost.start() - SHOWN_CHARACTERS) : lost.end() + SHOWN_CHARACTERS
+            ]
+            return TextFault(LOST_BACKSLASH, f"{LOST_BACKSLASH}: {near!r}")
         if text.is_answer and _is_escaped_json_string(text.text):
             return TextFault("a JSON string", f"the answer is a JSON string: {text.text[:60]!r}")
         if _is_json_object_or_list(text.text):
@@ -125,26 +140,33 @@ class EscapeSequencesAsText(RowTextRule):
         return markup or _find_escape_sequence(prose, has_line_breaks="\n" in text.text.strip())
 
     def findings(self) -> Iterator[Finding]:
-        if not self.is_more_than_one:
+        if not self.has_several_or_only_faulty_rows:
             return
-        held, remedy = self._describe_faults()
+        held, remedy = self._describe_faults_and_remedy()
         bare = set(self.kinds) == {TAGS}
         yield self.finding(
-            f"{self.faulty_rows_of_all} hold {held}, in {self.where}: {self.shown_kinds}",
+            f"{self.faulty_row_count_in_words} hold {held}, in"
+            f" {self.faulty_texts_in_words}: {self.fault_kinds_with_row_counts}",
             remedy,
-            severity="info" if bare else self.severity_of(),
+            severity="info" if bare else self.severity_by_share_of_faulty_rows(),
             cases=self.cases,
             count=self.faulty,
             total=self.rows,
         )
 
-    def _describe_faults(self) -> tuple[str, str]:
+    def _describe_faults_and_remedy(self) -> tuple[str, str]:
         """(what the rows hold, what to do about it): sequences, markup, or both."""
         sequences = "escape sequences in place of their characters"
         to_characters = (
             "turn them into the characters where the data are read (str.replace, html.unescape,"
             " json.loads), and see how the file was exported"
         )
+        if set(self.kinds) == {LOST_BACKSLASH}:
+            return (
+                "control characters in place of the backslash of a LaTeX command (a form feed and `rac`)",
+                "write the rows again from their source: the script reads a text with `\\f`, `\\t` or `\\b` as"
+                " an escape (use r'...', or json.dumps)",
+            )
         to_text = (
             "turn markup into plain text or Markdown before training (an HTML parser, then"
             " html.unescape), unless answers are shown as HTML"

@@ -6,7 +6,9 @@ Counts the distinct answers. It fires where one text is the answer of nearly all
 texts are, and where most rows have one text (50 %; 80 % where it is short); their entropy says how many bits a row the
 answers hold. Where another column of the same rows holds far more and reaches no label, the finding names it. Answers
 that are a few short labels with several rows each are a classification set: a note with their shares, and a warning
-where the prompts neither name these labels nor tell them by their words, and another column holds sentences.
+where the prompts neither name these labels nor tell them by their words, and another column holds sentences. Where
+questions list options that differ from row to row, it counts the places of the right ones: a warning where one
+place has most of them (60 %; 85 % of two options), an error from 80 %.
 
 ## Why it is bad
 
@@ -44,9 +46,13 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import AnswersBesideUnreadColumns, last_answer
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.pairs.evidence.pair_sides import pair_texts
-from truetune.checks.position_of_answered_option import position_of_answered_option
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import pair_texts
+from truetune.checks.position_of_answered_option import (
+    PlaceOfRightOptions,
+    position_of_answered_option,
+    position_overused_by_right_options,
+)
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -72,6 +78,9 @@ NEXT_SHARE = 0.25
 """Rows of the second answer for each of the first, above which several answers recur, as classes do"""
 MIN_WORDS, MIN_CHARACTERS = 3, 8
 """Words of a sentence; characters of one in a script that parts no words"""
+# Chosen, not measured: below it the other places are still taught.
+PLACE_ERROR_SHARE = 0.8
+"""Share of one place among the right options from which it is an error"""
 SHOWN_CHARACTERS = 60
 """Characters of an answer that a message shows"""
 
@@ -99,7 +108,7 @@ class FewDistinctAnswers(DataRule):
             if answer:
                 self.evaluated.add(answer[:KEY_CHARACTERS])
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the answers of a batch."""
         for row in batch.rows:
             answer = last_answer(row)
@@ -125,11 +134,11 @@ class FewDistinctAnswers(DataRule):
             f"{rows} are too few to tell a label from a wrong column", f"give at least {MIN_ROWS}"
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows have the commonest answer, and how many bits the answers hold."""
         spread = self.answers.diversity()
         more = f"; the answers hold {spread.entropy:.1f} bits a row"
-        return count_measurement(
+        return make_count_measurement(
             "rows with the commonest answer",
             spread.common[0][1] if spread.common else 0,
             spread.total,
@@ -140,6 +149,10 @@ class FewDistinctAnswers(DataRule):
         spread = self.answers.diversity()
         if spread.total < MIN_ROWS:
             return
+        place = position_overused_by_right_options(self.sampled.prompts, self.sampled.answers)
+        if place is not None and spread.kind != "alike":
+            yield self._finding_on_position_of_right_options(place)
+            return
         if spread.kind == "varied":
             if _is_one_sentence_frequent(spread):
                 yield self._finding_on_frequent_sentence(spread)
@@ -148,12 +161,14 @@ class FewDistinctAnswers(DataRule):
         labels = [answer for answer, _ in spread.common]
         # Few answers may be the classes of a classifier. Beside a column of prose they are so only
         # where the prompts name them, or their words tell which one it is.
-        if spread.kind == "labels" and (not column or self.sampled.are_labels_of_prompts(labels)):
+        if spread.kind == "labels" and (
+            not column or self.sampled.are_answers_class_labels(labels)
+        ):
             yield self._finding_on_labels(spread)
         else:
-            yield self._finding_on_same_answers(spread, column, bits)
+            yield self._finding_on_likely_wrong_answer_column(spread, column, bits)
 
-    def _finding_on_same_answers(
+    def _finding_on_likely_wrong_answer_column(
         self, spread: AnswerDiversity, column: str, bits: float
     ) -> Finding:
         """The answers look as if another column was meant.
@@ -180,7 +195,7 @@ class FewDistinctAnswers(DataRule):
         if place and spread.kind == "alike":
             message += f", the option that is {place}: the place is learned, and no content"
             remedy = _SHUFFLE_OPTIONS
-            evidence += self._evidence_of_evaluation(spread.common[0][0])
+            evidence += self._evidence_of_option_in_evaluation_rows(spread.common[0][0])
         return self.finding(
             message,
             remedy,
@@ -191,12 +206,26 @@ class FewDistinctAnswers(DataRule):
             total=spread.total,
         )
 
+    def _finding_on_position_of_right_options(self, place: PlaceOfRightOptions) -> Finding:
+        """The finding that most right options stand in one place."""
+        return self.finding(
+            f"{place.count:,} of {place.total:,} answers to questions with options name the option that is"
+            f" {place.place} ({place.label}): the place is learned, and no content",
+            _SHUFFLE_OPTIONS,
+            severity="error" if place.count >= PLACE_ERROR_SHARE * place.total else "warning",
+            evidence=[
+                f"of {place.option_count} options that are shuffled, each place has about {1 / place.option_count:.0%}"
+            ],
+            count=place.count,
+            total=place.total,
+        )
+
     def _is_rejected_varied(self) -> bool:
         """Do the rows have another side, whose answers differ from row to row?"""
         spread = self.rejected.diversity()
         return spread.total >= MIN_ROWS and spread.kind == "varied"
 
-    def _evidence_of_evaluation(self, answer: str) -> list[str]:
+    def _evidence_of_option_in_evaluation_rows(self, answer: str) -> list[str]:
         """What the evaluation rows say of an option that is always the answer."""
         spread = self.evaluated.diversity()
         rows = dict(spread.common).get(answer, 0)

@@ -49,17 +49,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
 from truetune.checks.recognise_prose_and_media_columns import is_prose
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.render.lost_fields import FieldTracker, LostField
+from truetune.render.row_fields_lost_in_rendering import FieldTracker, LostField
 from truetune.settings.run_spec import Severity
 
 EFFECTS = {
@@ -89,7 +89,7 @@ class FieldReachesNoToken(DataRule):
         self.effects: Counter[tuple[str, str]] = Counter()  # turns by field and effect
         self.all_lost: dict[str, set[int]] = defaultdict(set)
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the fields of a batch's chats that reach no token."""
         self.chats += batch.chats
         # A row may have several examples, one after the other: a field is lost if none of them
@@ -98,7 +98,11 @@ class FieldReachesNoToken(DataRule):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)
                 self._count_lost_fields(
-                    side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own])
+                    side,
+                    own[0].row,
+                    self.tracker.fields_lost_from_training_examples(
+                        own[0].row, [one.rendering for one in own]
+                    ),
                 )
 
     def _count_lost_fields(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
@@ -122,9 +126,9 @@ class FieldReachesNoToken(DataRule):
         """Unmet without chats."""
         return None if self.chats else NO_CHATS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no chat has a field that reaches no token."""
-        return count_measurement("chats with a field that reaches no token", 0, self.chats)
+        return make_count_measurement("chats with a field that reaches no token", 0, self.chats)
 
     def report_data(self) -> dict[str, dict[str, int]]:
         """The number of rows that lose each field, for the report's `data`."""
@@ -138,13 +142,13 @@ class FieldReachesNoToken(DataRule):
                 f"{field} of {count} reach no token: this template does not write them",
                 NOTHING_TO_DO if severity == "info" else WRITE_FIELDS,
                 severity=severity,
-                evidence=self._describe_effects(field) if severity == "error" else (),
+                evidence=self._describe_what_is_left_of_turns(field) if severity == "error" else (),
                 cases=self.cases[severity, field],
                 count=len(rows),
                 total=self.chats,
             )
 
-    def _describe_effects(self, field: str) -> Iterator[str]:
+    def _describe_what_is_left_of_turns(self, field: str) -> Iterator[str]:
         """What is left of the turns that lose a field."""
         empty, changed = self.effects[field, "empties"], self.effects[field, "changes"]
         if empty:

@@ -42,10 +42,10 @@ from itertools import pairwise
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
-from truetune.generation.continued_dialogue import ROLE_WORDS
+from truetune.generation.answers_continued_by_dialogue_turns import ROLE_WORDS
 
 LABEL = re.compile(
     r"^(?:#{1,4} ?|\*\*|\[)?(?P<name>[^\W\d_]\w{0,20})(?:\*\*|\])?[:：](?:\*\*)?", re.MULTILINE
@@ -101,7 +101,7 @@ class InnerTurnsNotTerminated(DataRule):
         self.ends: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the texts of a batch that hold several turns and one end token, at the end."""
         for row in batch.rows:
             if row.is_chat or row.text is None:
@@ -129,9 +129,9 @@ class InnerTurnsNotTerminated(DataRule):
             return None
         return Unmet("it is about texts with the turns of two speakers, and no row is one")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many texts of several turns have one end token, at the end."""
-        return count_measurement(
+        return make_count_measurement(
             "texts of several turns with one end token, at the end", self.faulty, self.dialogues
         )
 

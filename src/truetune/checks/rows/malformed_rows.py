@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_of_problem
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -52,7 +52,7 @@ class MalformedRows(DataRule):
         self.kinds: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the malformed rows of a batch."""
         self.rows += len(batch.rows)
         for row in batch.rows:
@@ -73,9 +73,9 @@ class MalformedRows(DataRule):
         if len(self.cases) < MAX_CASES:
             self.cases.append(Case(reason.removeprefix(f"{origin.file}:{origin.line}: "), origin))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows are malformed."""
-        return count_measurement("malformed rows", self.odd, self.rows)
+        return make_count_measurement("malformed rows", self.odd, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

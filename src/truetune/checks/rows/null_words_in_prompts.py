@@ -41,9 +41,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_text_patterns import CODE, LOOKS_LIKE_CODE
+from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
 from truetune.checks.findings import Finding
-from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
+from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
 from truetune.checks.rows.answer_is_a_null_word import CERTAIN_WORDS, NULL_WORDS
 from truetune.data.conversation import Conversation
 
@@ -51,7 +51,7 @@ LABEL = r"(?:[#*>-]+ ?)?[^\W\d_][\w ()/-]{0,40}\**:\**[ \t]*"
 """What may stand before a value on its line: `Context: `, `### Input: `, `**Notes:** `"""
 
 
-def _lines_of_word(words: str) -> re.Pattern[str]:
+def _pattern_of_lines_with_only_word(words: str) -> re.Pattern[str]:
     """Lines that are one of some words, given as a pattern, with a label before it or without."""
     return re.compile(
         rf"^[ \t]*(?:{LABEL})?(?P<word>{words})\.?[ \t]*$", re.IGNORECASE | re.MULTILINE
@@ -59,7 +59,7 @@ def _lines_of_word(words: str) -> re.Pattern[str]:
 
 
 # The longest first: `<nan>` begins with no other word, but `nan` is in it.
-CERTAIN_LINE = _lines_of_word(
+CERTAIN_LINE = _pattern_of_lines_with_only_word(
     "|".join(re.escape(word) for word in sorted(CERTAIN_WORDS, key=len, reverse=True))
 )
 NO_INPUT = re.compile(
@@ -78,37 +78,38 @@ class NullWordsInPrompts(RowTextRule):
     looks_for = "a word for nothing in the prompt"
     needs_tokenizer = False
 
-    def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+    def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
         """The null word that a question holds by itself, on a line or in a field of the row."""
         if text.is_answer:
             return None
         found = CERTAIN_LINE.search(text.text)
-        if found is not None and not _is_subject(text.text, found["word"]):
+        if found is not None and not _is_null_word_used_in_text(text.text, found["word"]):
             return TextFault(found["word"], f"a line of the prompt is {found[0].strip()!r}")
         return _fault_of_field(text.text, row)
 
     def findings(self) -> Iterator[Finding]:
-        if not self.is_more_than_one:
+        if not self.has_several_or_only_faulty_rows:
             return
         is_certain = any(
             word.lower() in CERTAIN_WORDS or NO_INPUT.fullmatch(word) for word in self.kinds
         )
         yield self.finding(
-            f"{self.faulty_rows_of_all} hold a word for nothing in the prompt: {self.shown_kinds}",
+            f"{self.faulty_row_count_in_words} hold a word for nothing in the prompt:"
+            f" {self.fault_kinds_with_row_counts}",
             "read the table so that empty cells stay empty, and leave the part out of the prompt where there"
             " is nothing in it",
-            severity=self.severity_of() if is_certain else "info",
+            severity=self.severity_by_share_of_faulty_rows() if is_certain else "info",
             cases=self.cases,
             count=self.faulty,
             total=self.rows,
         )
 
 
-def _is_subject(text: str, word: str) -> bool:
+def _is_null_word_used_in_text(text: str, word: str) -> bool:
     """Does a text use the word elsewhere than on a line of its own, or is it code or a table?"""
     prose = CODE.sub(" ", text)
     # `<noinput>` by itself looks like markup.
-    rest = _lines_of_word(re.escape(word)).sub(" ", prose)
+    rest = _pattern_of_lines_with_only_word(re.escape(word)).sub(" ", prose)
     if LOOKS_LIKE_CODE.search(rest) or "|" in rest:
         return True
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", rest, re.IGNORECASE) is not None
@@ -123,6 +124,6 @@ def _fault_of_field(text: str, row: Conversation) -> TextFault | None:
         is_for_nothing = word.lower() in NULL_WORDS or NO_INPUT.fullmatch(word)
         if not is_for_nothing or not re.search(rf"(?m)^{re.escape(word)}$", text):
             continue
-        if not _is_subject(text, word):
+        if not _is_null_word_used_in_text(text, word):
             return TextFault(word, f"the column {name} is {word!r}, and is in the prompt")
     return None

@@ -38,11 +38,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
@@ -78,7 +78,7 @@ class OneRowDecidesMemory(DataRule):
         self.long: list[tuple[int, Case]] = []
         self.media = Media()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the lengths of a batch's examples, and the longest ones as cases."""
         if not self.is_judged:
             return
@@ -109,11 +109,11 @@ class OneRowDecidesMemory(DataRule):
             )
         return explain_uncounted_tokens(self.media, is_named=False)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many examples are many times as long as usual."""
         lengths = np.concatenate(self.lengths)
         usual = self._percentile_95_of_lengths(lengths)
-        return count_measurement(
+        return make_count_measurement(
             f"examples of more than {TIMES} times the usual length ({usual:,} tokens)",
             int((lengths > TIMES * usual).sum()),
             len(lengths),

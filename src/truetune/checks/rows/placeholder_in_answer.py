@@ -33,14 +33,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import (
+from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerFault,
     AnswerText,
     AnswerTextRule,
     text_besides_answers,
 )
-from truetune.checks.code_text_patterns import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
+from truetune.checks.patterns_telling_code_from_prose import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
 from truetune.data.conversation import Conversation
 
 PLACEHOLDERS = {
@@ -74,7 +74,7 @@ class PlaceholderInAnswer(AnswerTextRule):
     looks_for = "an unreplaced placeholder in an answer"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """The first placeholder in an answer that nobody replaced; none in code, nor if the prompt has such a one."""
         if not any(sign in answer.text for sign in "{<[%"):
             return None
@@ -108,7 +108,7 @@ class PlaceholderInAnswer(AnswerTextRule):
         kinds = ", ".join(f"{form} ({count:,})" for form, count in self.kinds.most_common())
         is_meant = set(self.kinds) == {LETTER_FORM} or self.found * WARNING_ONE_IN < self.rows
         yield self.finding(
-            f"{self.faulty_rows_of_all} have an answer with a placeholder that nobody has replaced: {kinds}",
+            f"{self.faulty_row_count_in_words} have an answer with a placeholder that nobody has replaced: {kinds}",
             "replace them with their values, or drop these rows",
             severity="info" if is_meant else "warning",
             cases=self.cases,

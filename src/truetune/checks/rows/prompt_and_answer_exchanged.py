@@ -37,11 +37,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.answer_text_rule import NO_ANSWERS, learned_answers_of_row
+from truetune.checks.base_of_rules_on_answer_texts import NO_ANSWERS, learned_answers_of_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -77,7 +77,7 @@ class PromptAndAnswerExchanged(DataRule):
         self.rows = self.questions = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the learned texts of a batch that end as questions."""
         for row in batch.rows:
             texts = [one.text.strip() for one in learned_answers_of_row(row)]
@@ -98,9 +98,11 @@ class PromptAndAnswerExchanged(DataRule):
             )
         return None if self.rows else NO_ANSWERS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many learned texts end as questions."""
-        return count_measurement("learned texts that end as questions", self.questions, self.rows)
+        return make_count_measurement(
+            "learned texts that end as questions", self.questions, self.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:

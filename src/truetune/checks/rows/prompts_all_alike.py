@@ -44,7 +44,7 @@ from truetune.checks.is_wrong_column_learned import (
 )
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, UNSPACED_SCRIPT
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -106,7 +106,7 @@ class _ColumnTexts:
         if len(self.texts) < MAX_KEPT:
             self.texts.add(hash(text))
 
-    def is_missed(self, rows: int) -> bool:
+    def are_texts_varied_and_in_no_prompt(self, rows: int) -> bool:
         """Do its texts differ from row to row, and stand nowhere?"""
         half = rows / 2
         return (
@@ -139,7 +139,7 @@ class PromptsAllAlike(DataRule):
         """The first row of each of the first prompts"""
         self.has_media = False
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the prompts, answers and columns of a batch's rows, while the prompts may still be alike."""
         if self.has_media:
             return
@@ -171,7 +171,7 @@ class PromptsAllAlike(DataRule):
 
     def _texts_outside_prompt(self, row: Conversation) -> Iterator[tuple[str, str]]:
         """(column, text) of those that certainly stand in no prompt, or whose place in the row is known."""
-        for name, text in _texts_of_row_columns(row):
+        for name, text in _columns_and_texts_of_row(row):
             # Of rows that are not followed through the script that reads them, nobody knows where it puts a column.
             if row.made_of or name not in self.setup.columns_read:
                 yield name, text
@@ -187,12 +187,12 @@ class PromptsAllAlike(DataRule):
             f"give at least {MIN_ROWS}",
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows have the commonest prompt."""
-        _, rows = self._commonest_prompt()
-        return count_measurement("rows with the commonest prompt", rows, self.rows)
+        _, rows = self._commonest_prompt_and_row_count()
+        return make_count_measurement("rows with the commonest prompt", rows, self.rows)
 
-    def _commonest_prompt(self) -> tuple[str, int]:
+    def _commonest_prompt_and_row_count(self) -> tuple[str, int]:
         """(the commonest prompt, the number of its rows)."""
         if not self.prompts:
             return "", 0
@@ -201,7 +201,7 @@ class PromptsAllAlike(DataRule):
         return prompt, rows
 
     def findings(self) -> Iterator[Finding]:
-        prompt, rows = self._commonest_prompt()
+        prompt, rows = self._commonest_prompt_and_row_count()
         are_few = self._are_prompts_few()
         if (
             not (are_few or self._is_prompt_of_nearly_all(rows))
@@ -209,7 +209,7 @@ class PromptsAllAlike(DataRule):
             or not self._do_answers_differ()
         ):
             return
-        column = self._missed_column()
+        column = self._text_column_missing_from_prompts()
         placeholder = next((found.group() for found in PLACEHOLDER.finditer(prompt)), "")
         if column is None and not placeholder:
             return  # answers to one and the same request may be what is wanted
@@ -235,7 +235,7 @@ class PromptsAllAlike(DataRule):
 
     def _are_prompts_few(self) -> bool:
         """Are the prompts a few texts, and most answers texts of their own?"""
-        _, rows = self._commonest_prompt()
+        _, rows = self._commonest_prompt_and_row_count()
         return (
             rows < ALIKE_SHARE * self.rows <= self.prompts.total()
             and len(self.prompts) <= (1 - ALIKE_SHARE) * self.rows
@@ -246,12 +246,12 @@ class PromptsAllAlike(DataRule):
         """Is no single answer that of nearly all rows?"""
         return max(self.answers.values()) < ONE_ANSWER * self.answers.total()
 
-    def _missed_column(self) -> _Column | None:
+    def _text_column_missing_from_prompts(self) -> _Column | None:
         """The column of texts that stands in no prompt; of several one that the script reads, then the most varied."""
         missed = [
             (texts.read * 2 > texts.rows, len(texts.texts), name)
             for name, texts in self.columns.items()
-            if texts.is_missed(self.rows)
+            if texts.are_texts_varied_and_in_no_prompt(self.rows)
         ]
         if not missed:
             return None
@@ -295,7 +295,7 @@ def _evidence_of_missing_text(column: _Column | None, placeholder: str) -> str:
 def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
     """(the text before the answer, the answer) of a row; None if it lacks one of them."""
     if row.format == "text":
-        return _divide_text_of_script(row)
+        return _text_before_column_and_column_text(row)
     answer = last_answer(row)
     prompt = texts_before_last_answer(row)
     if answer is None or not answer.strip() or not prompt.strip():
@@ -303,7 +303,7 @@ def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
     return prompt, answer.strip()
 
 
-def _divide_text_of_script(row: Conversation) -> tuple[str, str] | None:
+def _text_before_column_and_column_text(row: Conversation) -> tuple[str, str] | None:
     """(text before, text of the column) of a text that a script makes, if one column of the row
     stands in it.
 
@@ -319,7 +319,7 @@ def _divide_text_of_script(row: Conversation) -> tuple[str, str] | None:
     return (prompt, held[0]) if prompt.strip() else None
 
 
-def _texts_of_row_columns(row: Conversation) -> Iterator[tuple[str, str]]:
+def _columns_and_texts_of_row(row: Conversation) -> Iterator[tuple[str, str]]:
     """(column, text) of what the row was made of, and of what was left over."""
     raw = row.raw or {}
     # Beside a text of one column, others may be left out on purpose; what the script reads is not.

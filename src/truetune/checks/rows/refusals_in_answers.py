@@ -33,7 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -101,7 +101,7 @@ class RefusalsInAnswers(AnswerTextRule):
     looks_for = "an answer that refuses"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """How the answer refuses, or speaks of being an AI model, at its beginning."""
         beginning = answer.text[:SEARCHED_CHARACTERS]
         for kind, pattern in REFUSALS.items():
@@ -114,7 +114,8 @@ class RefusalsInAnswers(AnswerTextRule):
         if self.found * NOTE_ONE_IN >= self.rows and self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.faulty_rows_of_all} ({self.found / self.rows:.1%}) have an answer that refuses or speaks"
+                f"{self.faulty_row_count_in_words} ({self.found / self.rows:.1%}) have an"
+                " answer that refuses or speaks"
                 f" as an AI: {kinds}",
                 "drop those that answer harmless requests, unless they are meant",
                 severity="warning" if self.found >= WARNING_SHARE * self.rows else "info",

@@ -37,11 +37,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -64,7 +64,7 @@ class ResponseMarkerNotFound(DataRule):
         self.examples = self.split = self.absent = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples of a batch that do not hold the tokens of the marker."""
         if not self.marker or not len(self.ids):
             return
@@ -75,7 +75,7 @@ class ResponseMarkerNotFound(DataRule):
         for i, id in enumerate(self.ids):
             hits &= batch.ids[i : len(hits) + i] == id
         marker_begins = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
-        for i in np.flatnonzero(batch.per_example(marker_begins) == 0).tolist():
+        for i in np.flatnonzero(batch.count_true_per_example(marker_begins) == 0).tolist():
             found_at = batch.examples[i].rendering.text.find(self.marker)
             there = found_at >= 0
             self.split += there
@@ -93,9 +93,9 @@ class ResponseMarkerNotFound(DataRule):
             )
         return None if self.examples else NO_EXAMPLE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many examples hold the tokens of the marker."""
-        return count_measurement(
+        return make_count_measurement(
             f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples
         )
 

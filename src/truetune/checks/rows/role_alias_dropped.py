@@ -34,11 +34,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_of_problem
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -59,7 +59,7 @@ class RoleAliasDropped(DataRule):
         self.roles: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of a batch with turns of unknown roles."""
         self.rows += len(batch.rows)
         self.chats += batch.chats
@@ -77,9 +77,9 @@ class RoleAliasDropped(DataRule):
         """Unmet without chats."""
         return None if self.chats else NO_CHATS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many chats have turns of unknown roles."""
-        return count_measurement("chats with turns of unknown roles", self.odd, self.chats)
+        return make_count_measurement("chats with turns of unknown roles", self.odd, self.chats)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

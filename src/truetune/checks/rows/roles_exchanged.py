@@ -37,14 +37,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
-from truetune.data.user_map_of_message_field_names import roles_by_file_name
+from truetune.data.user_map_of_message_field_names import truetune_role_by_role_in_file
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat
@@ -82,12 +82,12 @@ class RolesExchanged(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.roles = roles_by_file_name(setup.spec.map)
+        self.roles = truetune_role_by_role_in_file(setup.spec.map)
         self.chats = self.with_sides_exchanged = 0
         self.cases: list[Case] = []
         self.first_cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats of a batch that begin with the assistant and end with the user."""
         for row in batch.rows:
             roles = [str(message.get("role")) for message in row.messages]
@@ -123,16 +123,16 @@ class RolesExchanged(DataRule):
             "check a file of more chats, or name the roles: --map role.user=... --map role.assistant=...",
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many chats begin with the assistant and end with the user."""
-        return count_measurement(
+        return make_count_measurement(
             "chats that begin with the assistant and end with the user",
             self.with_sides_exchanged,
             self.chats,
         )
 
     def findings(self) -> Iterator[Finding]:
-        asker, answerer = self._exchanged_names()
+        asker, answerer = self._names_mapped_to_opposite_roles()
         if asker and answerer and self.chats:
             yield self.finding(
                 f"the settings take {asker} as assistant and {answerer} as user: the turns of {asker} are"
@@ -161,7 +161,7 @@ class RolesExchanged(DataRule):
             total=self.chats,
         )
 
-    def _exchanged_names(self) -> tuple[str, str]:
+    def _names_mapped_to_opposite_roles(self) -> tuple[str, str]:
         """(name of an asking side that is mapped to the assistant, name of an answering side that
         is mapped to the user); a name is empty if no such one is mapped so.
 

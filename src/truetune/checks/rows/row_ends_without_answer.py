@@ -34,11 +34,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
+from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, PROMPTS_ALONE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -62,8 +63,10 @@ class RowEndsWithoutAnswer(DataRule):
         self.roles: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats of a batch that end in a turn of the user or of a tool."""
+        if self.setup.spec.training.method in SAMPLES_ITS_ANSWERS:
+            return
         for row in batch.rows:
             if not row.is_chat or row.is_preference:
                 continue
@@ -81,12 +84,14 @@ class RowEndsWithoutAnswer(DataRule):
                     )
 
     def unmet(self) -> Unmet | None:
-        """Unmet without chats."""
+        """Unmet without chats, and where the training samples its answers."""
+        if self.setup.spec.training.method in SAMPLES_ITS_ANSWERS:
+            return PROMPTS_ALONE
         return None if self.chats else NO_CHATS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many chats end in a turn of the user or of a tool."""
-        return count_measurement(
+        return make_count_measurement(
             "chats that end in a turn of the user or of a tool", self.roles.total(), self.chats
         )
 

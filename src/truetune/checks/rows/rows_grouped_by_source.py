@@ -115,7 +115,7 @@ class RowsGroupedBySource(DataRule):
         self.shared = (0.0, 0.0)
         """The share of their words that neighbours have in common, and rows at random"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the values and the words of a batch's rows, to be compared with those of their neighbours."""
         self.keys.add(batch.rows)
         self.words.add(batch.word_sketches(self.numbers.is_number_by_id(batch.ids)))
@@ -130,7 +130,7 @@ class RowsGroupedBySource(DataRule):
             f"give at least {MIN_ROWS} rows",
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The share of words that neighbouring rows have in common, beside that of rows at random."""
         near, random = self.shared
         words = f"words that neighbouring rows share: {near:.1%}, rows at random: {random:.1%}"
@@ -150,7 +150,8 @@ class RowsGroupedBySource(DataRule):
             runs = keys[0]
             message = (
                 f"{runs.alike_neighbour_share:.0%} of neighbouring rows have the same {runs.display_name},"
-                f" {runs.alike_share_by_chance:.1%} of rows at random: the file is grouped by it ({runs.groups:,}"
+                f" {runs.alike_share_by_chance:.1%} of rows at random: the file is grouped by"
+                f" it ({runs.distinct_value_count:,}"
                 " groups)"
             )
             if any(runs.column in LABELS for runs in keys):

@@ -65,16 +65,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answer_text_rule import NO_ANSWERS, AnswerText, learned_answers_of_row
+from truetune.checks.base_of_rules_on_answer_texts import (
+    NO_ANSWERS,
+    AnswerText,
+    learned_answers_of_row,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
-from truetune.generation.actual_and_expected_answer_language import RowLanguages, row_languages
+from truetune.generation.actual_and_expected_answer_language import (
+    RowLanguages,
+    languages_of_answer_and_question,
+)
 from truetune.generation.name_answer_language import LANGUAGE_NAMES
 
 FIRST_ROWS, NEXT_ROWS, STEP_FACTOR = 256, 64, 5
@@ -126,7 +133,7 @@ class SameQuestionsAnsweredInTwoLanguages(DataRule):
         self.asked: defaultdict[str, list[LookedAt]] = defaultdict(list)
         self.named: defaultdict[str, list[LookedAt]] = defaultdict(list)
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the languages of questions and answers of a sample of a batch's rows."""
         for row in batch.rows:
             exchanges = first_exchanges_of_row(row)
@@ -146,9 +153,9 @@ class SameQuestionsAnsweredInTwoLanguages(DataRule):
             )
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows have an answer in another language than their question, or than their prompt names."""
-        return count_measurement(
+        return make_count_measurement(
             "rows with an answer in another language than their question, or than their prompt names",
             self.others,
             self.known,
@@ -170,14 +177,18 @@ class SameQuestionsAnsweredInTwoLanguages(DataRule):
             and (self.examined_answers - FIRST_ROWS) % NEXT_ROWS == 0
         ):
             self.step *= STEP_FACTOR
-        tried = ((one, row_languages(*one[:2], one.answer.text)) for one in exchanges)
+        tried = (
+            (one, languages_of_answer_and_question(*one[:2], one.answer.text)) for one in exchanges
+        )
         exchange, languages = next((pair for pair in tried if pair[1] is not None), (None, None))
         if exchange is None or languages is None:
             return
         self.known += 1
         self.others += languages.answered != languages.asked
         kept = self.named if languages.is_named else self.asked
-        kept[languages.asked].append(_record_of_row(batch, row, exchange, languages))
+        kept[languages.asked].append(
+            _prompt_words_lines_and_case_of_row(batch, row, exchange, languages)
+        )
 
     def _judge_against_named_language(
         self, language: str, rows: Sequence[LookedAt]
@@ -254,7 +265,7 @@ def _exchange_in_chat(row: Conversation, answer: AnswerText) -> Exchange:
     return Exchange("\n".join((*system, *texts)), question, answer)
 
 
-def _record_of_row(
+def _prompt_words_lines_and_case_of_row(
     batch: Batch, row: Conversation, exchange: Exchange, languages: RowLanguages
 ) -> LookedAt:
     """What tells this row from others, and where it is."""

@@ -54,7 +54,7 @@ from truetune.checks.boilerplate_tokens import (
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens_against_ideal_mask import ANSWER_SOURCES
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.encoding.batch import Batch
@@ -115,7 +115,7 @@ class SharedTextIsLearned(DataRule):
         self.unit = BYTES_OF_A_TOKEN if setup.are_tokens_single_bytes else 1
         self.units = "characters" if setup.are_tokens_single_bytes else "tokens"
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep the tokens of the first different examples, to look for what they share."""
         for i in range(len(batch.examples)):
             if len(self.examples) == MAX_EXAMPLES:
@@ -148,10 +148,10 @@ class SharedTextIsLearned(DataRule):
         """Does the limit leave nearly no answer, so that the prompts are all there is?"""
         return is_nearly_all(len(self.examples) - self.answered, len(self.examples))
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How much of what is learned are prompts, and text that most rows share."""
         shared = self._shared_text()
-        return count_measurement(
+        return make_count_measurement(
             f"learned {self.units} of prompts and text that most rows share",
             shared.shared_learned,
             max(shared.learned, shared.shared_learned),

@@ -55,13 +55,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import NO_ANSWERS
+from truetune.checks.base_of_rules_on_answer_texts import NO_ANSWERS
 from truetune.checks.findings import Finding
 from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rows_made_from_one_source import SiblingGroups, SiblingRows
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.sibling_rows import SiblingGroups, SiblingRows
 from truetune.encoding.batch import Batch
 
 # As `train-eval-leak` takes it for two files: of rows that are no siblings nearly none have the same long answer.
@@ -81,7 +81,7 @@ class SiblingsOnBothSides(DataRule):
         self.size = 0.0 if setup.spec.eval_data else size
         self.siblings = SiblingRows()
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Note the answers, prompts and columns of a batch's rows, by which siblings are known."""
         if not self.size:
             return
@@ -95,11 +95,11 @@ class SiblingsOnBothSides(DataRule):
             return Unmet("it is about settings that hold out a random part of the training rows")
         return None if self.siblings.rows else NO_ANSWERS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows have a sibling: one answer, or one document."""
         groups = self.siblings.groups()
-        found = 0 if groups is None else groups.siblings
-        return count_measurement(
+        found = 0 if groups is None else groups.row_count_with_sibling
+        return make_count_measurement(
             "rows with a sibling (one answer, or one document)", found, self.siblings.rows
         )
 
@@ -108,7 +108,7 @@ class SiblingsOnBothSides(DataRule):
         if groups is None:
             return
         held_out = self._count_held_out_rows(groups)
-        share = groups.share_with_sibling(held_out)
+        share = groups.share_of_held_out_rows_with_sibling(held_out)
         if not 0 < held_out < groups.rows or share < MIN_SHARE:
             return
         by = f"`{groups.column}`" if groups.column else "the answer"
@@ -118,13 +118,13 @@ class SiblingsOnBothSides(DataRule):
             else f"have the same {by} as others"
         )
         yield self.finding(
-            f"{groups.siblings:,} of {groups.rows:,} rows {what} ({len(groups.sizes):,} groups), and"
+            f"{groups.row_count_with_sibling:,} of {groups.rows:,} rows {what} ({len(groups.sizes):,} groups), and"
             f" {held_out:,} rows are held out at random: {share:.0%} of these have a sibling that is trained."
             " The evaluation says how well answers are recalled, and nothing of new questions",
             f"split by {by}, each group whole on one side (GroupShuffleSplit), and give the held-out file as the"
             " evaluation set in place of the random share",
             severity="warning" if groups.has_same_answers else "info",
-            count=groups.siblings,
+            count=groups.row_count_with_sibling,
             total=groups.rows,
         )
 

@@ -39,13 +39,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_CHATS, NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
+from truetune.render.choose_pad_token import pad_token_if_it_encodes_text
 from truetune.render.rendering import Source
 
 IS_CONTENT = np.zeros(len(Source), dtype=np.bool_)
@@ -74,12 +75,16 @@ class SpecialTokenInContent(DataRule):
         size = max([setup.tokenizer.vocabulary - 1, *setup.tokenizer.control, 0]) + 1
         self.control = np.zeros(size, dtype=np.bool_)
         self.control[list(setup.tokenizer.control)] = True
+        pad = pad_token_if_it_encodes_text(setup.tokenizer)
+        if pad is not None:
+            # The texts are right, and the pad token is wrong: `special-id-is-ordinary-text`.
+            self.control[pad.id] = False
         self.turning = {stop.token for stop in setup.probes.stops}
         self.rows = self.chats = 0
         self.odd, self.tokens = set[int](), Counter[str]()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the control tokens inside the content of a batch's chats."""
         self.rows += len(batch.rows)
         self.chats += len({row.origin.row for row, _ in batch.examples if row.is_chat})
@@ -103,9 +108,9 @@ class SpecialTokenInContent(DataRule):
             return NO_CONTROL_TOKENS
         return None if self.chats else NO_CHATS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many chats have control tokens inside their content."""
-        return count_measurement(
+        return make_count_measurement(
             "chats with control tokens inside their content", len(self.odd), self.chats
         )
 

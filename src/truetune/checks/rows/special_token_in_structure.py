@@ -36,7 +36,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import (
@@ -44,11 +43,12 @@ from truetune.checks.make_cases_at_tokens_and_turns import (
     first_character_of_message,
     index_of_last_example,
 )
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.find_control_tokens_in_structure import find_forged_token
+from truetune.encoding.find_forged_tokens_in_keys_and_roles import find_first_forged_control_token
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 
 
@@ -68,11 +68,11 @@ class SpecialTokenInStructure(DataRule):
         self.rows = self.odd = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of a batch with control tokens in roles, keys or variables."""
         self.rows += len(batch.rows)
         for row in batch.rows:
-            forged = find_forged_token(row, self.controls)
+            forged = find_first_forged_control_token(row, self.controls)
             if forged:
                 self.odd += 1
                 if len(self.cases) < MAX_CASES:
@@ -102,9 +102,9 @@ class SpecialTokenInStructure(DataRule):
         """Unmet where the tokenizer has no control tokens."""
         return None if self.setup.tokenizer.control else NO_CONTROL_TOKENS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows have control tokens in roles, keys or variables."""
-        return count_measurement(
+        return make_count_measurement(
             "rows with control tokens in roles, keys or variables", self.odd, self.rows
         )
 

@@ -30,11 +30,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_PLAIN_ROWS
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_name_aliases import find_only_text_column
 from truetune.encoding.batch import Batch
@@ -53,7 +53,7 @@ class TextColumnGuessed(DataRule):
         self.columns: Counter[str] = Counter()
         self.first: dict[str, Case] = {}
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of plain text in a batch whose column is guessed."""
         for row in batch.rows:
             if row.text is None or not row.raw:
@@ -70,9 +70,9 @@ class TextColumnGuessed(DataRule):
         """Unmet without rows of plain text."""
         return None if self.plain else NO_PLAIN_ROWS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no row of plain text has a guessed column."""
-        return count_measurement("rows of plain text whose column is guessed", 0, self.plain)
+        return make_count_measurement("rows of plain text whose column is guessed", 0, self.plain)
 
     def findings(self) -> Iterator[Finding]:
         for column, count in self.columns.most_common():

@@ -42,7 +42,7 @@ from typing import Any
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -61,7 +61,7 @@ class ToolArgumentsDoubleEncoded(DataRule):
         self.calls, self.rows = 0, set[int]()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the tool calls of a batch, and its rows whose arguments are written as a string in JSON."""
         seen = {row.origin.row: row for row, _ in batch.examples}
         self.calls += sum(1 for row in seen.values() for _ in _call_arguments(row))
@@ -84,9 +84,9 @@ class ToolArgumentsDoubleEncoded(DataRule):
         """Unmet without tool calls."""
         return None if self.calls else Unmet("it is about tool calls, and no row has one")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many tool calls have arguments that the template writes as a string in JSON."""
-        return count_measurement(
+        return make_count_measurement(
             "tool calls whose arguments the template writes as a string in JSON",
             len(self.rows),
             self.calls,

@@ -46,19 +46,23 @@ are in `datasets`, or read the file without it (`json.loads` for each line).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rows.evidence.tool_calls import (
+    ToolCall,
+    null_keys,
+    read_function_definitions,
+    read_tool_calls,
+)
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.parsing.input_limits import ROW
-from truetune.parsing.parse_json_within_limits import parse_json
 
 MIN_FUNCTIONS = 2
 """Functions whose calls all have the same parameters, with null for those of others, from which they were made alike.
@@ -70,19 +74,6 @@ MAX_NAMED = 4
 """Parameters that a message names"""
 
 
-class ToolCall(NamedTuple):
-    """A call of a function in a row."""
-
-    turn: int
-    name: str
-    arguments: Mapping[str, Any]
-
-    @property
-    def nulls(self) -> frozenset[str]:
-        """The arguments that are null."""
-        return _null_keys(self.arguments)
-
-
 @dataclass
 class CallsOfFunction:
     """The calls of one function without a definition."""
@@ -92,6 +83,26 @@ class CallsOfFunction:
     used: set[str] = field(default_factory=set)
     """Arguments that are not null in some call"""
     cases: list[Case] = field(default_factory=list)
+
+
+@dataclass
+class AlikeCalls:
+    """Rows whose calls hold null for what only other functions use, where no definition says what is whose."""
+
+    rows: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+    """Parameter -> the rows that have it with null"""
+    functions: set[str] = field(default_factory=set)
+    """The functions that are called so"""
+
+    def add(self, nulls: Collection[tuple[str, str]], rows: int) -> None:
+        """Count rows with these pairs of a function and a parameter of others; none without a pair."""
+        if not nulls:
+            return
+        self.rows += rows
+        self.functions.update(name for name, _ in nulls)
+        for key in {key for _, key in nulls}:
+            self.names[key] += rows
 
 
 class ToolArgumentsOfOtherTools(DataRule):
@@ -106,13 +117,13 @@ class ToolArgumentsOfOtherTools(DataRule):
         self.foreign: Counter[str] = Counter()
         self.undefined: dict[str, CallsOfFunction] = {}
         self.undefined_rows: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter()
-        """Rows by their calls without a definition: the function, and its arguments that are null"""
+        """Rows by their calls with null and without a definition: the function, and its arguments that are null"""
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of a batch whose calls hold parameters of other functions."""
         for row in batch.rows:
-            calls = list(_tool_calls(row))
+            calls = list(read_tool_calls(row))
             definitions = _parameters_by_function(row)
             if not calls and not definitions:
                 continue
@@ -121,9 +132,14 @@ class ToolArgumentsOfOtherTools(DataRule):
             undefined = [call for call in calls if call.name not in definitions]
             for call in undefined:
                 self._note_undefined_call(batch, row, call)
+            nulls = frozenset(
+                (call.name, call.null_arguments)
+                for call in undefined
+                if call.null_arguments and call.name in self.undefined
+            )
             # A row counts once.
-            if undefined and not is_odd:
-                self.undefined_rows[frozenset((call.name, call.nulls) for call in undefined)] += 1
+            if nulls and not is_odd:
+                self.undefined_rows[nulls] += 1
 
     def _count_defined_calls(
         self,
@@ -137,9 +153,13 @@ class ToolArgumentsOfOtherTools(DataRule):
         Returns:
             Whether this is such a row.
         """
-        odd_calls = [call for call in calls if _foreign_nulls(call, definitions)]
-        foreign = Counter(name for call in odd_calls for name in _foreign_nulls(call, definitions))
-        empty = {name for own in definitions.values() for name in _null_keys(own)}
+        odd_calls = [call for call in calls if _null_arguments_beyond_parameters(call, definitions)]
+        foreign = Counter(
+            name
+            for call in odd_calls
+            for name in _null_arguments_beyond_parameters(call, definitions)
+        )
+        empty = {name for own in definitions.values() for name in null_keys(own)}
         names = foreign or empty
         if not names:
             return False
@@ -160,7 +180,7 @@ class ToolArgumentsOfOtherTools(DataRule):
         if call.name not in self.undefined and len(self.undefined) >= MAX_FUNCTIONS:
             return
         seen = self.undefined.setdefault(call.name, CallsOfFunction())
-        nulls = call.nulls
+        nulls = call.null_arguments
         if len(seen.keys) < MIN_FUNCTIONS:
             seen.keys.add(frozenset(call.arguments))
         seen.used |= call.arguments.keys() - nulls
@@ -173,37 +193,28 @@ class ToolArgumentsOfOtherTools(DataRule):
             return None
         return Unmet("it is about tool calls, and no row has one")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many rows with tools hold parameters of other functions."""
-        return count_measurement(
+        return make_count_measurement(
             "rows with tools whose calls or definitions hold null for parameters of other functions",
-            self.odd_rows + self._count_rows_of_alike_calls()[0],
+            self.odd_rows + self._find_alike_calls().rows,
             self.rows_with_calls,
         )
 
-    def _count_rows_of_alike_calls(self) -> tuple[int, Counter[str], list[Case]]:
-        """Rows whose calls, without a definition, have parameters of other functions; these; cases."""
-        keys = {one for seen in self.undefined.values() for one in seen.keys}
-        if len(keys) != 1:
-            return 0, Counter(), []
+    def _find_alike_calls(self) -> AlikeCalls:
+        """The rows whose calls, without a definition, were made alike: the null is another function's parameter."""
+        alike = AlikeCalls()
+        if not self._have_all_calls_the_same_keys():
+            return alike
         foreign_keys = self._keys_of_other_functions()
-        count, names, functions = 0, Counter[str](), set[str]()
         for calls, rows in self.undefined_rows.items():
-            odd = {
-                (name, key)
-                for name, nulls in calls
-                for key in nulls & foreign_keys.get(name, frozenset())
-            }
-            count += rows if odd else 0
-            functions |= {name for name, _ in odd}
-            names.update({key: rows for _, key in odd})
-        if len(functions) < MIN_FUNCTIONS:
-            return 0, Counter(), []
-        return (
-            count,
-            names,
-            [case for name in sorted(functions) for case in self.undefined[name].cases],
-        )
+            alike.add(_null_arguments_of_other_functions(foreign_keys, calls), rows)
+        return alike if len(alike.functions) >= MIN_FUNCTIONS else AlikeCalls()
+
+    def _have_all_calls_the_same_keys(self) -> bool:
+        """Do the calls of all functions without a definition have the same arguments?"""
+        keys = {one for seen in self.undefined.values() for one in seen.keys}
+        return len(keys) == 1
 
     def _keys_of_other_functions(self) -> dict[str, frozenset[str]]:
         """Function without a definition -> arguments that only other such functions use."""
@@ -211,38 +222,45 @@ class ToolArgumentsOfOtherTools(DataRule):
         return {name: frozenset(used - seen.used) for name, seen in self.undefined.items()}
 
     def findings(self) -> Iterator[Finding]:
-        alike, names, cases = self._count_rows_of_alike_calls()
-        count = self.odd_rows + alike
+        alike = self._find_alike_calls()
+        count = self.odd_rows + alike.rows
         if not count:
             return
         where = (
             "tool calls"
-            if self.odd_definitions < self.odd_rows or alike
+            if self.odd_definitions < self.odd_rows or alike.rows
             else "definitions of tools"
         )
-        foreign = _list_names(self.foreign + names)
+        foreign = _list_names(self.foreign + alike.names)
+        alike_cases = [
+            case for name in sorted(alike.functions) for case in self.undefined[name].cases
+        ]
         yield self.finding(
             f"{count:,} of {self.rows_with_calls:,} rows with tools have {where} with null for parameters"
             f" of other functions: {foreign}",
             "leave out what is null and not in the function's definition; keep arguments as JSON text"
             " while the rows are in `datasets`, which gives all rows the keys of all",
-            cases=[*self.cases, *cases][:MAX_CASES],
+            cases=[*self.cases, *alike_cases][:MAX_CASES],
             count=count,
             total=self.rows_with_calls,
         )
 
 
-def _foreign_nulls(call: ToolCall, definitions: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+def _null_arguments_beyond_parameters(
+    call: ToolCall, definitions: Mapping[str, Mapping[str, Any]]
+) -> frozenset[str]:
     """The arguments of a call that are null and no parameters of its function; none without a definition."""
     own = definitions.get(call.name)
     if own is None:
         return frozenset()
-    return call.nulls - (own.keys() - _null_keys(own))
+    return call.null_arguments - (own.keys() - null_keys(own))
 
 
-def _null_keys(entries: Mapping[str, Any]) -> frozenset[str]:
-    """The keys whose value is null."""
-    return frozenset(name for name, value in entries.items() if value is None)
+def _null_arguments_of_other_functions(
+    foreign_keys: Mapping[str, frozenset[str]], calls: Collection[tuple[str, frozenset[str]]]
+) -> set[tuple[str, str]]:
+    """The pairs of a function and an argument of its call that is null and that only other functions use."""
+    return {(name, key) for name, nulls in calls for key in nulls & foreign_keys[name]}
 
 
 def _list_names(names: Mapping[str, int] | frozenset[str] | set[str]) -> str:
@@ -256,36 +274,10 @@ def _list_names(names: Mapping[str, int] | frozenset[str] | set[str]) -> str:
     return ", ".join(ordered[:MAX_NAMED]) + more
 
 
-def _tool_calls(row: Conversation) -> Iterator[ToolCall]:
-    """The tool calls of a row whose arguments can be read; of both shapes, with `function` and without."""
-    for turn, message in enumerate(row.messages):
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function", call) if isinstance(call, dict) else None
-            if not isinstance(function, dict):
-                continue
-            arguments = _read_object(function.get("arguments"))
-            if arguments is not None:
-                yield ToolCall(turn, str(function.get("name")), arguments)
-
-
-def _read_object(value: Any) -> Mapping[str, Any] | None:
-    """An object, or one that is written as JSON text; None for anything else."""
-    if isinstance(value, str):
-        try:
-            value = parse_json(value, ROW)
-        except ValueError:
-            return None
-    return value if isinstance(value, Mapping) else None
-
-
 def _parameters_by_function(row: Conversation) -> dict[str, Mapping[str, Any]]:
     """The parameters of each function that a row defines, by its name; functions without a schema are left out."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for tool in row.tools or ():
-        function = tool.get("function", tool) if isinstance(tool, dict) else None
-        parameters = function.get("parameters") if isinstance(function, dict) else None
-        properties = parameters.get("properties") if isinstance(parameters, dict) else None
-        if isinstance(function, dict) and isinstance(properties, dict):
-            found[str(function.get("name"))] = properties
-    return found
+    return {
+        name: definition.properties
+        for name, definition in read_function_definitions(row).items()
+        if definition.properties is not None
+    }

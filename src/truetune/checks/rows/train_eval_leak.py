@@ -48,9 +48,9 @@ from numpy.typing import NDArray
 from truetune.checks.conversations_in_training_and_evaluation import SharedConversations
 from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
-from truetune.checks.hash_columns_read_into_prompts import hash_texts_beside
+from truetune.checks.hash_columns_read_into_prompts import hash_read_columns_unused_by_format
 from truetune.checks.is_wrong_column_learned import last_answer
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -133,7 +133,7 @@ class TrainEvalLeak(DataRule):
                     if value != EMPTY_TEXT_HASH and not is_short:
                         known.setdefault(value, []).append(len(self.origins) + i)
             for number, row in enumerate(batch.rows, len(self.origins)):
-                self.conversations.add_evaluation(number, row)
+                self.conversations.remember_evaluation_row(number, row)
                 if _has_long_answer(row):
                     self.keys[number] = _short_values_of_row(row)
             self.origins += [row.origin for row in batch.rows]
@@ -142,7 +142,7 @@ class TrainEvalLeak(DataRule):
         if sketches and not self.setup.are_tokens_single_bytes:
             self.sketches = np.concatenate(sketches)
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Note which evaluation rows stand among the training rows of a batch."""
         if not self.origins:
             return
@@ -158,7 +158,7 @@ class TrainEvalLeak(DataRule):
                         own = self.keys[row]
                         self.shared.update(name for name in own if own[name] == values.get(name))
         for conversation in batch.rows:
-            self.conversations.add_training(conversation)
+            self.conversations.compare_training_row(conversation)
         if len(self.sketches) and not self.has_texts_beside:
             for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)
@@ -167,13 +167,15 @@ class TrainEvalLeak(DataRule):
         """(rows,) fingerprints of one kind, with the columns that a script reads into its prompts."""
         prints: NDArray[np.uint64] = getattr(batch.fingerprints, kind)
         if kind in WITH_PROMPT:
-            prints = self._with_texts_beside(batch, prints)
+            prints = self._fingerprints_with_script_columns(batch, prints)
         hashes: list[int] = prints.tolist()
         return hashes
 
-    def _with_texts_beside(self, batch: Batch, prints: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _fingerprints_with_script_columns(
+        self, batch: Batch, prints: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
         """(rows,) fingerprints of rows with the columns that a script reads."""
-        beside = hash_texts_beside(batch.rows, self.setup.columns_read, ids=False)
+        beside = hash_read_columns_unused_by_format(batch.rows, self.setup.columns_read, ids=False)
         self.has_texts_beside = self.has_texts_beside or bool(beside.any())
         # A row without a prompt has none beside other columns either.
         return np.where(prints == EMPTY_TEXT_HASH, prints, prints ^ beside)
@@ -234,9 +236,9 @@ class TrainEvalLeak(DataRule):
                 return name
         return ""
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no row of the evaluation data stands in the training data."""
-        return count_measurement(
+        return make_count_measurement(
             "rows of the evaluation data in the training data", 0, len(self.origins)
         )
 

@@ -43,12 +43,12 @@ from itertools import islice
 
 from truetune.checks.find_unread_columns_behind_answers import AnswerWords, AnswerWordsInColumns
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_text_rows
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, TruetuneError, format_name_list, shorten_name
@@ -75,37 +75,40 @@ class UnusedColumns(DataRule):
         self.learned: Counter[str] = Counter()
         """Rows in which a column is the answer, while one that is called an answer is used for nothing"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the columns of a batch's rows that reach neither prompt nor answer."""
         self.rows += len(batch.rows)
         for row in batch.rows:
             for column in row.unused:
-                if _name_without_note(column) in self.setup.columns_read:
+                if _column_name_without_unmapped_note(column) in self.setup.columns_read:
                     continue  # a script beside the rows reads it, into its prompts perhaps
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
                 self.words.add(row, column)
-                value = (row.raw or {}).get(_name_without_note(column))
+                value = (row.raw or {}).get(_column_name_without_unmapped_note(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
-            if any(is_answer_column_name(_name_without_note(column)) for column in row.unused):
+            if any(
+                is_answer_column_name(_column_name_without_unmapped_note(column))
+                for column in row.unused
+            ):
                 learned = _answer_column_not_named_so(row)
                 self.learned[learned] += bool(learned)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no column with text reaches neither prompt nor answer; and the columns with short values that do."""
         left = (
             f"; with short values alone: {format_name_list(map(shorten_name, self.columns))}"
             if self.columns
             else ""
         )
-        return count_measurement(
+        return make_count_measurement(
             "rows whose text in some column reaches neither prompt nor answer", 0, self.rows, left
         )
 
     def findings(self) -> Iterator[Finding]:
         told = self._columns_answers_are_made_from()
         for name, words in told.items():
-            yield self._finding_on_lost_source(name, words)
+            yield self._finding_on_source_column_of_answers(name, words)
         for severity, wanted in (("warning", True), ("info", False)):
             columns = self._other_columns_worth_naming(told, is_prompt=wanted)
             if columns:
@@ -143,13 +146,13 @@ class UnusedColumns(DataRule):
             name: count
             for name, count in self.columns.items()
             if name not in told
-            and (_name_without_note(name).lower() in PROMPT_COLUMNS) is is_prompt
+            and (_column_name_without_unmapped_note(name).lower() in PROMPT_COLUMNS) is is_prompt
             and (is_prompt or self._does_column_hold_sentences(name))
         }
 
-    def _finding_on_lost_source(self, column: str, words: AnswerWords) -> Finding:
+    def _finding_on_source_column_of_answers(self, column: str, words: AnswerWords) -> Finding:
         """The finding on a column that the answers were made from, and that no prompt holds."""
-        name = _name_without_note(column)
+        name = _column_name_without_unmapped_note(column)
         quoted = repr(shorten_name(name))
         is_unread = self.spec.map.get(name) == NO_COLUMN
         reason = f"the settings map no column to {name}" if is_unread else "no prompt holds it"
@@ -170,7 +173,11 @@ class UnusedColumns(DataRule):
 
     def _column_learned_instead(self, columns: dict[str, int]) -> str:
         """The column that is learned as the answer while one of these has the name of an answer; empty: none is."""
-        answers = [name for name in columns if is_answer_column_name(_name_without_note(name))]
+        answers = [
+            name
+            for name in columns
+            if is_answer_column_name(_column_name_without_unmapped_note(name))
+        ]
         if not answers or not self.learned:
             return ""
         name, rows = self.learned.most_common(1)[0]
@@ -189,9 +196,9 @@ class UnusedColumns(DataRule):
         if not instead:
             return "map them (--map OURS=THEIRS) or write them into the messages"
         answer = next(
-            _name_without_note(name)
+            _column_name_without_unmapped_note(name)
             for name in columns
-            if is_answer_column_name(_name_without_note(name))
+            if is_answer_column_name(_column_name_without_unmapped_note(name))
         )
         return (
             f"where {shorten_name(answer)} holds the answers, map that column as the answer in place of {instead}"
@@ -201,7 +208,7 @@ class UnusedColumns(DataRule):
 
     def _does_column_hold_sentences(self, column: str) -> bool:
         """Does a column hold sentences in most of its rows, and no names of picture files?"""
-        media = _name_without_note(column).lower().startswith(tuple(MEDIA_KEYS))
+        media = _column_name_without_unmapped_note(column).lower().startswith(tuple(MEDIA_KEYS))
         return not media and self.prose[column] * 2 > self.columns[column]
 
 
@@ -229,7 +236,7 @@ def _answer_column_not_named_so(row: Conversation) -> str:
     return ""
 
 
-def _name_without_note(column: str) -> str:
+def _column_name_without_unmapped_note(column: str) -> str:
     """The name without the note that it is not mapped."""
     return column.removesuffix(" (not mapped)")
 
@@ -237,6 +244,6 @@ def _name_without_note(column: str) -> str:
 def _columns_lost_by_script(script: str) -> tuple[str, ...]:
     """The columns that a script reads, and of which nothing reaches its trainer."""
     try:
-        return read_trained_rows(script).lost_columns()
+        return read_trained_text_rows(script).columns_read_but_not_trained()
     except TruetuneError:
         return ()

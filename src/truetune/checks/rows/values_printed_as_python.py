@@ -62,7 +62,7 @@ from dataclasses import replace
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character, side_of_pair_name
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.python_values_in_renderings import PythonValueFinder
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch, Example
@@ -88,7 +88,7 @@ class ValuesPrintedAsPython(DataRule):
         self.kinds: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of a batch in which the template prints a value as Python text."""
         for side in filter(None, (batch, batch.rejected_sides)):
             for i, example in enumerate(side.examples):
@@ -119,9 +119,9 @@ class ValuesPrintedAsPython(DataRule):
             else Unmet("it is about values of chats that are no text, and there are none")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no value is printed as Python text by the template."""
-        return count_measurement(
+        return make_count_measurement(
             "values that the template prints as Python text", 0, self.values.examined_answers
         )
 
@@ -132,7 +132,7 @@ class ValuesPrintedAsPython(DataRule):
         number = example.row.origin.row
         if number in self.rows:
             return
-        value = self.values.first(example)
+        value = self.values.first_printed_python_value(example)
         if value is None:
             return
         self.rows.add(number)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -47,7 +47,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
     severity = "info"
     looks_for = "white space around an answer"
 
-    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """At which end an answer has white space that the template does not strip."""
         text = answer.text
         if (
@@ -81,7 +81,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         if self.found and self.found * NOTE_ONE_IN >= self.rows:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.faulty_rows_of_all} have an answer with white space around it: {kinds}",
+                f"{self.faulty_row_count_in_words} have an answer with white space around it: {kinds}",
                 "strip the answers, unless the space is meant",
                 cases=self.cases,
                 count=self.found,

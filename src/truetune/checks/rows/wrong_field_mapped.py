@@ -41,7 +41,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.last_question_and_answer import last_question_and_answer
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -69,7 +69,7 @@ class WrongFieldMapped(DataRule):
         self.counts: Counter[str] = Counter()
         self.cases: dict[str, list[Case]] = {"same": [], "marked": []}
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the answers of a batch that are their prompt or hold role markers."""
         for row in batch.rows:
             prompt, answer = last_question_and_answer(row)
@@ -96,9 +96,11 @@ class WrongFieldMapped(DataRule):
         """Unmet where no row has an answer in words."""
         return None if self.rows else Unmet("it is about answers in words, and no row has one")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """That no answer is its prompt or holds role markers."""
-        return count_measurement("answers that are their prompt or hold role markers", 0, self.rows)
+        return make_count_measurement(
+            "answers that are their prompt or hold role markers", 0, self.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (

@@ -47,7 +47,7 @@ from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
     explain_nan_logprobs,
-    is_not_served,
+    is_nothing_of_training_served,
 )
 
 
@@ -62,7 +62,7 @@ class AdapterIsNotServed(ServingRule):
         """Why the rule can say nothing, also where log-probabilities are no numbers; None where it can."""
         return super().unmet() or explain_nan_logprobs(self.subject.strength)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How much of what training changed is served."""
         assert self.subject.strength is not None
         return describe_strength(self.subject.strength)
@@ -70,7 +70,7 @@ class AdapterIsNotServed(ServingRule):
     def findings(self) -> Iterator[Finding]:
         """The finding on a server that answers as the base does."""
         strength = self.subject.strength
-        if strength is None or not is_not_served(strength):
+        if strength is None or not is_nothing_of_training_served(strength):
             return
         subject = "the adapter" if strength.adapter else "what training changed"
         remedy = "start the server with this model's folder"

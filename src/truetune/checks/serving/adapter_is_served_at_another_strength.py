@@ -46,7 +46,7 @@ from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
     explain_nan_logprobs,
-    is_not_served,
+    is_nothing_of_training_served,
     is_served_at_other_strength,
 )
 
@@ -73,11 +73,11 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
                 "the server tells no log-probabilities of given tokens",
                 "start it with logprobs of prompts",
             )
-        if is_not_served(strength):
+        if is_nothing_of_training_served(strength):
             return Unmet("nothing of it is served, which adapter-is-not-served is about")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How much of what training changed is served, and whether it points the same way (cosine)."""
         strength = self.subject.strength
         assert strength is not None

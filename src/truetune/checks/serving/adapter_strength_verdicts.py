@@ -29,7 +29,7 @@ FULL_STRENGTH = (0.8, 1.25)
 MIN_COSINE_OF_SAME_EFFECT = 0.8
 
 
-def is_not_served(strength: AdapterStrength) -> bool:
+def is_nothing_of_training_served(strength: AdapterStrength) -> bool:
     """Is nothing of the training served? By log-probabilities where they are known, else by greedy answers."""
     if (
         strength.factor is not None
@@ -47,7 +47,11 @@ def is_served_at_other_strength(strength: AdapterStrength) -> bool:
 
     A named scaling needs no cosine: strong ones turn the effect.
     """
-    if strength.factor is None or strength.cosine is None or is_not_served(strength):
+    if (
+        strength.factor is None
+        or strength.cosine is None
+        or is_nothing_of_training_served(strength)
+    ):
         return False
     if strength.explained:
         return True

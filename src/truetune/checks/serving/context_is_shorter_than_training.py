@@ -2,8 +2,8 @@
 
 ## What it does
 
-Compares the context length that the server tells (vLLM: `max_model_len`; llama.cpp: `n_ctx`; SGLang: `context_length`),
-or at which it refused a long prompt, with the `max_length` of the training.
+Compares the context length that the server tells (vLLM: `max_model_len`; llama.cpp: `n_ctx`; SGLang:
+`probe_server_context_limit`), or at which it refused a long prompt, with the `max_length` of the training.
 
 ## Why it is bad
 
@@ -61,7 +61,7 @@ class ContextIsShorterThanTraining(ServingRule):
             return Unmet("the server does not tell its context, and refused no prompt")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The tokens that the server takes, and those of the longest examples of the training."""
         assert self.subject.context is not None
         trained = self.subject.context.trained

@@ -62,7 +62,7 @@ class GreedyAnswersArePenalised(ServingRule):
             return Unmet("the server takes no penalties in a request")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That the greedy answer is the same with the penalties taken away."""
         return "1 greedy answer is the same with the penalties taken away"
 

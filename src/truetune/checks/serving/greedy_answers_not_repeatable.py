@@ -64,7 +64,7 @@ class GreedyAnswersNotRepeatable(ServingRule):
         requests = 0 if repeats is None else max(repeats.alone, repeats.together)
         return None if requests > 1 else Unmet("no request was sent twice", "check again")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers to the same requests at temperature 0 are the same."""
         repeats = self.subject.repeats
         assert repeats is not None

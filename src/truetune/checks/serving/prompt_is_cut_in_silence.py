@@ -65,7 +65,7 @@ class PromptIsCutInSilence(ServingRule):
             return None
         return Unmet("the server does not tell what it read of a long prompt")
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How long the long prompt was, and what shows that it was refused or read."""
         context = self.subject.context
         assert context is not None

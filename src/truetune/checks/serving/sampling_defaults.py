@@ -66,7 +66,7 @@ class SamplingDefaults(ServingRule):
             return Unmet("whether the server samples by default is not known")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers without a temperature were compared with the greedy one, whether they
         differ, and how many settings of sampling generation_config.json has.
         """

@@ -45,9 +45,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import SEEN_BY
 from truetune.checks.rule import ServingRule
 from truetune.checks.shorten_text import quote_shortened
-from truetune.checks.unmet_reasons import SEEN_BY
 from truetune.generation.server_observations import AnswerEnd, ServerStops
 
 
@@ -69,7 +69,7 @@ class ServedStopIsMissing(ServingRule):
             return None
         return Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many answers were asked for, of which none continues behind its end."""
         stopping = self.subject.stopping
         assert stopping is not None
@@ -99,7 +99,7 @@ class ServedStopIsMissing(ServingRule):
             " weights, or give them to the server as stops",
             severity="error" if is_proved else "warning",
             evidence=evidence,
-            cases=[Case(_describe_passed_end(ending)) for ending in missed_stops],
+            cases=[Case(_describe_answer_going_past_its_end(ending)) for ending in missed_stops],
             count=len(missed_stops),
             total=len(stopping.endings),
         )
@@ -112,7 +112,7 @@ def _answers_past_their_end(stopping: ServerStops | None) -> list[AnswerEnd]:
     return [ending for ending in stopping.endings if ending.runs_on or ending.leaked]
 
 
-def _describe_passed_end(ending: AnswerEnd) -> str:
+def _describe_answer_going_past_its_end(ending: AnswerEnd) -> str:
     """How an answer went past its end, in one line."""
     own = f"the model stops after {ending.expected} tokens, " if ending.runs_on else ""
     leak = f", its text contains {ending.leaked}" if ending.leaked else ""

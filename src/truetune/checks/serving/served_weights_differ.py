@@ -40,7 +40,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
-    is_not_served,
+    is_nothing_of_training_served,
     is_served_at_other_strength,
 )
 
@@ -74,11 +74,11 @@ class ServedWeightsDiffer(ServingRule):
                 "the server tells no log-probabilities of given tokens",
                 "start it with logprobs of prompts",
             )
-        if is_not_served(strength) or is_served_at_other_strength(strength):
+        if is_nothing_of_training_served(strength) or is_served_at_other_strength(strength):
             return Unmet("the strength of the adapter explains the difference")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How much of what training changed is served."""
         assert self.subject.strength is not None
         return describe_strength(self.subject.strength)
@@ -90,7 +90,7 @@ class ServedWeightsDiffer(ServingRule):
         strength = self.subject.strength
         if strength is None or strength.distance is None:
             return
-        if is_not_served(strength) or is_served_at_other_strength(strength):
+        if is_nothing_of_training_served(strength) or is_served_at_other_strength(strength):
             return
         limit = MAX_NATS_WITHOUT_BASE
         if strength.effect is not None:

@@ -70,7 +70,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
         why = "the server tells neither the ids of a prompt nor answers to both forms"
         return Unmet(why, "start it so that it tells the ids of prompts", asked=not by_length)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many of the compared prompts are the trained ones."""
         compared = self._prompts_compared_by_content()
         return (

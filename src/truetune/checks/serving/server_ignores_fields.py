@@ -43,7 +43,7 @@ class ServerIgnoresFields(ServingRule):
     severity = "info"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That no field of a request was found to be taken without effect."""
         return "0 fields of a request were found to be taken without effect"
 

@@ -67,7 +67,7 @@ class ServerPromptHasAnotherLength(ServingRule):
             else Unmet("no prompt was compared by its length alone")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many of the prompts that were compared by length have the trained length."""
         counted = self._prompts_compared_by_length()
         return (

@@ -48,7 +48,7 @@ class ServerRefusesATrainedPrompt(ServingRule):
     severity = "warning"
     since = "0.1.0"
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """How many chats were sent, of which none is refused."""
         return f"0 of {len(self.subject.prompts):,} chats are refused"
 

@@ -84,7 +84,7 @@ class AccumulatedLossNotDivided(SourceRule):
             if loop is None or count in (None, "1"):
                 continue
             backward = _first_backward_outside_step_condition(module, loop, call.node)
-            if backward is not None and not _divides_something(loop):
+            if backward is not None and not _does_loop_divide_anything(loop):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
                     f"divide the loss by {count} before backward()",
@@ -105,7 +105,9 @@ def _first_backward_outside_step_condition(
 ) -> ast.AST | None:
     """The first backward pass of a loop that does not stand under the condition of the step."""
     for node in ast.walk(loop):
-        if is_backward_call(node) and not _is_under_condition_of_step(module, node, step):
+        if is_backward_call(node) and not _are_node_and_step_under_same_condition(
+            module, node, step
+        ):
             return node
     return None
 
@@ -132,13 +134,13 @@ def _accelerator_knows_accumulation_steps(module: Module) -> bool:
     )
 
 
-def _is_under_condition_of_step(module: Module, node: ast.AST, step: ast.AST) -> bool:
+def _are_node_and_step_under_same_condition(module: Module, node: ast.AST, step: ast.AST) -> bool:
     """Do both stand under the same condition? Then nothing is accumulated."""
     guard = next((parent for parent in module.parents(step) if isinstance(parent, ast.If)), None)
     return guard is not None and guard in set(module.parents(node))
 
 
-def _divides_something(loop: ast.AST) -> bool:
+def _does_loop_divide_anything(loop: ast.AST) -> bool:
     """Is anything in the loop divided?
 
     By whatever it is: a count of tokens is as good as the number of batches, and which value is the loss is often not

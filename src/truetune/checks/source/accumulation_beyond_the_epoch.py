@@ -63,7 +63,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import OPTIMIZER_STEPS
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.gradient_accumulation_beyond_epoch import long_accumulations
+from truetune.checks.source.evidence.gradient_accumulation_beyond_epoch import (
+    accumulations_longer_than_epoch,
+)
 
 
 class AccumulationBeyondTheEpoch(SourceRule):
@@ -74,7 +76,7 @@ class AccumulationBeyondTheEpoch(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on gradients that are accumulated over more batches than an epoch has."""
-        for found in long_accumulations(self.subject):
+        for found in accumulations_longer_than_epoch(self.subject):
             batches = f"an epoch has at most {found.epoch.most:,} batches"
             what = f"{batches}, and a step of the optimizer is due at every {found.accumulation:,}"
             end = (

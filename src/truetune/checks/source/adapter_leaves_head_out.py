@@ -40,12 +40,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CLASSIFIERS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
 REWARD_TRAINERS = ("trl.RewardTrainer", "trl.*.RewardTrainer")
@@ -58,7 +58,7 @@ class AdapterLeavesHeadOut(SourceRule):
     symptoms = ("garbage-output", "dpo-without-effect")
     severity = "error"
     since = "0.1.0"
-    looks_at = calls_of("calls that put an adapter on a model", *ADAPTER_TAKERS)
+    looks_at = places_of_calls("calls that put an adapter on a model", *ADAPTER_TAKERS)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on adapters for classifiers that are declared so that the head is not saved."""
@@ -107,7 +107,7 @@ def _task_that_drops_head(module: Module, config: Call) -> str | None:
         return None
     if config.lacks("task_type"):
         return "without a task_type"
-    return "for CAUSAL_LM" if _is_for_causal_model(module, config) else None
+    return "for CAUSAL_LM" if _is_lora_config_for_causal_model(module, config) else None
 
 
 def _origin_nodes(module: Module, value: ast.expr | None) -> set[ast.AST]:
@@ -117,7 +117,7 @@ def _origin_nodes(module: Module, value: ast.expr | None) -> set[ast.AST]:
     return {origin.node for origin in module.flow.origins(value)}
 
 
-def _is_for_causal_model(module: Module, config: Call) -> bool:
+def _is_lora_config_for_causal_model(module: Module, config: Call) -> bool:
     """Does a config of LoRA name the task of a causal language model?"""
     task = config.keywords.get("task_type")
     return task is not None and (module.flow.name(task) or module.flow.value(task)) in CAUSAL_TASKS

@@ -50,10 +50,12 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_freeze_adapters
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.optimizers_holding_wrong_weights import owners_of_parameters
-from truetune.checks.source.evidence.settings_beside_script import surely_lacks_argument
+from truetune.checks.source.evidence.script_arguments_from_settings_files import (
+    surely_lacks_argument,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 KBIT_PREPARATIONS = (
     "peft.*prepare_model_for_kbit_training",
@@ -81,9 +83,9 @@ class AdapterLoadedFrozen(SourceRule):
         module = self.subject
         yield from self._findings_on_kbit_preparation()
         yield from self._findings_on_freezing_loops()
-        yield from self._findings_on_loads_in_place()
+        yield from self._findings_on_load_adapter_calls()
         yield from self._findings_on_inference_mode()
-        if not any(map(_may_unfreeze_or_add_adapter, module.with_linked)):
+        if not any(map(_may_unfreeze_or_add_adapter, module.self_and_files_run_together)):
             yield from self._findings_on_frozen_loads()
 
     def _findings_on_frozen_loads(self) -> Iterator[Finding]:
@@ -115,13 +117,15 @@ class AdapterLoadedFrozen(SourceRule):
             elif user is not None and not _may_get_merged_model_with_adapter(module, user, merges):
                 yield self._finding_on_trained_load(call, user)
 
-    def _findings_on_loads_in_place(self) -> Iterator[Finding]:
+    def _findings_on_load_adapter_calls(self) -> Iterator[Finding]:
         """Findings on adapters that `load_adapter` of transformers puts into a model which is
         trained then.
         """
         module = self.subject
-        loads = list(_frozen_loads_in_place(module))
-        if not loads or any(map(_sets_gradients_or_active_adapter, module.with_linked)):
+        loads = list(_load_adapter_calls_without_is_trainable(module))
+        if not loads or any(
+            map(_sets_gradients_or_active_adapter, module.self_and_files_run_together)
+        ):
             return
         trained = list(_trainers_and_optimizers_with_models(module))
         for call in loads:
@@ -145,7 +149,7 @@ class AdapterLoadedFrozen(SourceRule):
     def _findings_on_inference_mode(self) -> Iterator[Finding]:
         """Findings on adapters whose settings say `inference_mode=True`, and that are trained."""
         module = self.subject
-        if any(map(_sets_gradients_or_active_adapter, module.with_linked)):
+        if any(map(_sets_gradients_or_active_adapter, module.self_and_files_run_together)):
             return
         trained = list(_trainers_and_optimizers_with_models(module))
         for call in module.calls(*ADAPTER_WRAPPERS, "trl.*Trainer"):
@@ -295,7 +299,7 @@ def _sets_gradients_or_active_adapter(module: Module) -> bool:
     return any(module.methods("set_adapter", "add_adapter"))
 
 
-def _frozen_loads_in_place(module: Module) -> Iterator[Call]:
+def _load_adapter_calls_without_is_trainable(module: Module) -> Iterator[Call]:
     """Calls of `load_adapter` on a model of transformers, without `is_trainable`.
 
     On a model of peft it adds a second adapter, beside the one that is trained.
@@ -308,7 +312,7 @@ def _frozen_loads_in_place(module: Module) -> Iterator[Call]:
 
 def _trainers_and_optimizers_with_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The trainers and optimizers of the files that run together, each with its model."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         yield from _running_trainers_with_models(part)
         yield from _optimizers_with_models(part)
 

@@ -72,9 +72,11 @@ from truetune.checks.source.evidence.trained_adapters_replaced_before_use import
     new_adapters_used,
     trainer_train_calls,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 
 MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
 
@@ -84,7 +86,7 @@ def _adapter_calls_and_uses(module: Module) -> Iterator[object]:
     run that trains.
     """
     yield from _adapter_calls_with_known_order(module)
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if any(trainer_train_calls(trace)):
             yield from (one for one in trace.methods(*USES) if one.home.path == module.path)
 

@@ -53,8 +53,8 @@ from truetune.checks.source.evidence.guards_against_second_adapter import (
 from truetune.checks.source.evidence.models_loaded_from_adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.release_windows_of_removed_names import SECOND_ADAPTER_HARMLESS
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 def _calls_putting_adapter_on_model(module: Module) -> Iterator[Call]:
@@ -86,15 +86,15 @@ class AdapterRewrapped(SourceRule):
             if adapted and all(_has_adapter(module, node) for node in adapted):
                 cases = [case_of_node(module, call.node), case_of_node(module, adapted[0])]
                 if any(loads_adapter_folder(module, node) for node in adapted):
-                    yield self._finding_on_folder(cases)
+                    yield self._finding_on_model_from_adapter_folder(cases)
                 else:
                     yield (
-                        self._finding_on_trainer(cases)
+                        self._finding_on_trainer_adding_second_adapter(cases)
                         if is_trainer
                         else self._finding_on_get_peft_model(cases)
                     )
 
-    def _finding_on_trainer(self, cases: list[Case]) -> Finding:
+    def _finding_on_trainer_adding_second_adapter(self, cases: list[Case]) -> Finding:
         """The finding on a trainer that is given an adapter and a config."""
         return self.finding(
             "peft_config is given together with a model that has an adapter already",
@@ -103,7 +103,7 @@ class AdapterRewrapped(SourceRule):
             cases=cases,
         )
 
-    def _finding_on_folder(self, cases: list[Case]) -> Finding:
+    def _finding_on_model_from_adapter_folder(self, cases: list[Case]) -> Finding:
         """The finding on a model that is loaded from an adapter's folder, and given another
         adapter.
         """
@@ -134,7 +134,7 @@ def _surely_puts_adapter_on_model(
 ) -> bool:
     """Does a call certainly put an adapter on its model, under no condition that asks for one?"""
     if is_trainer:
-        if config is not None and not _is_certainly_given(module, config):
+        if config is not None and not _is_config_certainly_given(module, config):
             return False
         # Releases up to 0.26.2 of TRL leave the second adapter out, or merge the first: nothing is wrapped twice.
         if reason_for_earlier_release(module, call, SECOND_ADAPTER_HARMLESS):
@@ -145,7 +145,7 @@ def _surely_puts_adapter_on_model(
     return not any(is_guarded_against_second_adapter(module, node) for node in places)
 
 
-def _is_certainly_given(module: Module, config: ast.expr) -> bool:
+def _is_config_certainly_given(module: Module, config: ast.expr) -> bool:
     """Is a config certainly given, and not None on some way?"""
     return all(isinstance(origin.node, ast.Call) for origin in module.flow.origins(config)) and (
         "lora" in module.flow.types(config)

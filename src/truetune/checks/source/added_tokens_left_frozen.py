@@ -66,12 +66,12 @@ from truetune.checks.source.evidence.added_tokens_new_to_model import (
     added_tokens_unknown_to_model,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.settings_beside_script import (
+from truetune.checks.source.evidence.script_arguments_from_settings_files import (
     settings_spread_into_call,
     surely_lacks_argument,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SETTINGS_THAT_TRAIN_TOKENS = ("modules_to_save", "trainable_token_indices")
 MODEL_LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
@@ -87,9 +87,9 @@ class BaseWithMarks(NamedTuple):
     marks: tuple[str, ...]
 
 
-def _base_with_untrained_marks(module: Module) -> BaseWithMarks | None:
+def _base_with_untrained_chat_marks(module: Module) -> BaseWithMarks | None:
     """The base of a file whose chats have marks that it never trained; None where none is known."""
-    if module.imports_unsloth:
+    if module.this_or_linked_file_imports_unsloth:
         return None  # it gives such rows the mean of the others when training begins
     for load in module.calls(*MODEL_LOADS):
         name = module.flow.value(load.argument(0, "pretrained_model_name_or_path"))
@@ -129,7 +129,7 @@ def _tokens_added_in_run(module: Module) -> list[AddedTokens]:
     """The tokens that a file, or one that runs with it, adds to what the model has."""
     return [
         added
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for added in (
             *added_tokens_unknown_to_model(part, without_pad=True),
             *added_tokens_of_unknown_text(part),
@@ -156,7 +156,7 @@ def _lora_configs_beside_untrained_tokens(module: Module) -> Iterator[Call]:
     if (
         _tokens_added_in_run(module)
         or TOKENS_ADDED.count_in(module)
-        or _base_with_untrained_marks(module) is not None
+        or _base_with_untrained_chat_marks(module) is not None
     ):
         yield from module.calls("peft.LoraConfig")
 
@@ -174,8 +174,8 @@ class AddedTokensLeftFrozen(SourceRule):
         """
         module = self.subject
         new = _tokens_added_in_run(module)
-        base = _base_with_untrained_marks(module)
-        if any(map(_switches_embedding_gradients_on, module.with_linked)):
+        base = _base_with_untrained_chat_marks(module)
+        if any(map(_switches_embedding_gradients_on, module.self_and_files_run_together)):
             return
         for call in module.calls("peft.LoraConfig") if new or base else ():
             lacks = all(
@@ -186,7 +186,7 @@ class AddedTokensLeftFrozen(SourceRule):
             if new:
                 yield self._finding_on_added_tokens(call, new)
             elif base is not None:
-                yield self._finding_on_untrained_marks(call, base)
+                yield self._finding_on_untrained_chat_marks(call, base)
 
     def _finding_on_added_tokens(self, call: Call, new: list[AddedTokens]) -> Finding:
         """The finding on tokens that the file adds."""
@@ -206,7 +206,7 @@ class AddedTokensLeftFrozen(SourceRule):
             ],
         )
 
-    def _finding_on_untrained_marks(self, call: Call, base: BaseWithMarks) -> Finding:
+    def _finding_on_untrained_chat_marks(self, call: Call, base: BaseWithMarks) -> Finding:
         """The finding on marks of chats that the base never trained."""
         module = self.subject
         return self.finding(

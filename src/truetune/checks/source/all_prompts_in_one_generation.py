@@ -55,17 +55,17 @@ from pathlib import Path
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.names_of_row_reading_calls import READERS, TAKES_ROWS
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.text_generation_calls import (
     TEXT_GENERATION_CALLS,
     ModelQuestion,
     model_questions,
 )
 from truetune.checks.source.evidence.what_makes_code_run_again import repetitions_of
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import last_name_of_called
 
 MIN_ROWS = 64
 """Rows in one batch from which it is a warning. Chosen, not measured: 64 answers of 2,048 tokens take 17 GiB of cache

@@ -84,16 +84,16 @@ class AnswersBesideOtherReferences(SourceRule):
             return
         order = RowOrders(module)
         for pair in lists_compared_row_by_row(module):
-            finding = self._finding_on_side_reordered_alone(order, pair)
+            finding = self._first_finding_if_one_side_is_reordered(order, pair)
             if finding is not None:
                 yield finding
 
-    def _finding_on_side_reordered_alone(
+    def _first_finding_if_one_side_is_reordered(
         self, order: RowOrders, pair: ListsTakenTogether
     ) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
         traces = [order.order_trace_of(side) for side in pair.sides]
-        if not all(trace.begins_where(traces[0]) for trace in traces):
+        if not all(trace.begins_at_same_source_as(traces[0]) for trace in traces):
             return None
         changes = [trace.changes for trace in traces]
         for side, own in zip(pair.sides, changes, strict=True):

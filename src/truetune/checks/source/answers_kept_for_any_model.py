@@ -69,8 +69,8 @@ from truetune.checks.source.evidence.model_loads_and_paths import (
     constant_path,
     model_loads_and_paths,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ASKS_A_MODEL = re.compile(
     r"(?:^|\.)(?:generate|chat|batch_generate|generate_\w+|predict|pipeline)$"
@@ -138,7 +138,7 @@ def _file_tests_that_spare_the_model(module: Module) -> Iterator[KeptAnswers]:
     if not varying:
         return
     for test in module.nodes(ast.If):
-        path, is_there = _path_tested_and_body_if_there(module, test)
+        path, is_there = _tested_path_and_does_body_run_if_present(module, test)
         asked = test.orelse if is_there else test.body
         if path and _asks_a_model(module, asked) and _writes_file(module, path):
             yield KeptAnswers(path, test, varying[0])
@@ -156,7 +156,7 @@ def _is_argument_or_loop_value(module: Module, given: ast.expr) -> bool:
     )
 
 
-def _path_tested_and_body_if_there(module: Module, test: ast.If) -> tuple[str, bool]:
+def _tested_path_and_does_body_run_if_present(module: Module, test: ast.If) -> tuple[str, bool]:
     """The constant path that a branch tests for, and whether its body runs where the file is there."""
     node, is_there = test.test, True
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -184,7 +184,7 @@ def _constant_path(module: Module, given: ast.expr) -> str:
 def _asks_a_model(module: Module, body: list[ast.stmt]) -> bool:
     """Is a model asked in these statements, or in a function of the file that they call?"""
     calls = [call for part in body for call in _calls_in(part)]
-    functions = [module.flow.function(call.func) for call in calls]
+    functions = [module.flow.function_that_expression_names(call.func) for call in calls]
     inner = [call for one in functions if one is not None for call in _calls_in(one)]
     return any(ASKS_A_MODEL.search(ast.unparse(call.func)) for call in (*calls, *inner))
 

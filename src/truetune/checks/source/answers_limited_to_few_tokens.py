@@ -60,20 +60,20 @@ from truetune.checks.findings import Finding
 from truetune.checks.read_training_chats_nearby import find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_token_limits import largest_answer_limit
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.decoded_answers_with_prompt import is_scored_by_metric
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.own_or_published_model_names import (
-    is_surely_published_or_helper,
+    is_surely_published_or_helper_model,
 )
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import loaded_model_names, trains_a_model
 from truetune.checks.source.evidence.served_model_folders import model_names_in_requests
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 MIN_SHARE_CUT = 0.5
 """Trained answers that are surely cut, from which the limit is no choice. Chosen: some long answers may be meant to be
@@ -121,7 +121,7 @@ class AnswersLimitedToFewTokens(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on limits of answers that are shorter than what is looked for in them."""
         module = self.subject
-        mark = _search_for_final_answer(module)
+        mark = _call_searching_final_answer_mark(module)
         if mark is not None:
             yield from self._findings_on_limits_before_solution_mark(mark)
         yield from self._findings_on_limits_below_trained_answers()
@@ -187,7 +187,7 @@ def _client_calls_with_answer_limit(module: Module) -> Iterator[Call]:
             yield question.call
 
 
-def _search_for_final_answer(module: Module) -> ast.AST | None:
+def _call_searching_final_answer_mark(module: Module) -> ast.AST | None:
     """The call that searches a generated text for the mark of a final answer; None where none does."""
     for call in (
         *module.calls(*REGEX_SEARCHES),
@@ -237,7 +237,7 @@ def _may_ask_for_untrained_answers(module: Module) -> bool:
         text for node in model_names_in_requests(module) for text in possible_texts(module, node)
     }
     names = requested | loaded_model_names(module)
-    if names and all(map(is_surely_published_or_helper, names)):
+    if names and all(map(is_surely_published_or_helper_model, names)):
         return True
     if any(HUB_SET.fullmatch(name) for name in _data_set_names(module)):
         return True

@@ -77,7 +77,7 @@ def _answers_of_rows_made(module: Module) -> Iterator[ast.expr]:
         if not any(module.methods("to_json", "write_all")):
             return
     for node in module.nodes(ast.Dict):
-        entries = module.flow.entries(node)[0]
+        entries = module.flow.dict_entries_and_if_complete(node)[0]
         role = entries.get("role")
         if role is not None and module.flow.value(role) == "assistant" and "content" in entries:
             yield entries["content"]

@@ -37,8 +37,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 IN_PLACE_METHODS = (
     "append",
@@ -80,7 +80,7 @@ class AppendResultAsValue(SourceRule):
                     and made.method in IN_PLACE_METHODS
                     and made.receiver is not None
                 ):
-                    if module.flow.function(made.node.func) is None:
+                    if module.flow.function_that_expression_names(made.node.func) is None:
                         yield self.finding(
                             f"{name} is the result of {made.method}(), which is None",
                             f"write the list itself for {name}",

@@ -39,18 +39,18 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.examined_code_places import methods_of
+from truetune.checks.examined_code_places import places_of_method_calls
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.uses_of_chat_template_results import (
-    classified_uses_of_result,
     gives_dictionary_from_transformers_5,
+    uses_of_result_with_failure_class,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import Changes, set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OLDER = Unmet("it is about transformers 5 and later, and an older one is asked for")
 
@@ -61,13 +61,13 @@ class ApplyChatTemplateReturnsDict(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
+    looks_at = places_of_method_calls("calls of apply_chat_template", "apply_chat_template")
 
     def unmet(self) -> Unmet | None:
         """Why the rule can say nothing, also where an older transformers is pinned, which returns a
         list; None where it can.
         """
-        if self.subject.pins.before("transformers", "5.0.0"):
+        if self.subject.pins.is_release_surely_before("transformers", "5.0.0"):
             return OLDER
         return super().unmet()
 
@@ -79,10 +79,10 @@ class ApplyChatTemplateReturnsDict(SourceRule):
             for call in module.methods("apply_chat_template")
             if gives_dictionary_from_transformers_5(module, call)
         ]
-        if not calls or module.pins.before("transformers", "5.0.0"):
+        if not calls or module.pins.is_release_surely_before("transformers", "5.0.0"):
             return
         used = [
-            _TemplateResult(call, tuple(classified_uses_of_result(module, call.node)))
+            _TemplateResult(call, tuple(uses_of_result_with_failure_class(module, call.node)))
             for call in calls
         ]
         misused = [one for one in used if one.of("silent") or one.of("loud")]

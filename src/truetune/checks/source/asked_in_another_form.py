@@ -65,26 +65,21 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.read_training_chats_nearby import find_common_system_prompt, find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import (
-    call_routes_to,
-    route_runs_after,
-    training_places,
-)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.own_or_published_model_names import may_be_own_model
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     TrainedBySettings,
     asks_model_and_trains_none,
     chat_template_uses,
     describe_marks,
-    handwritten_prompts,
+    handwritten_prompts_by_answer_mark,
     imported_scripts_beside,
-    is_written_by_script,
+    is_model_in_written_folders,
     loaded_model_names,
     model_folders_written,
-    prompt_form_of_training,
+    module_and_prompt_form_of_training,
     single_prompt_form,
     training_scripts_beside,
     training_settings_beside,
@@ -104,15 +99,20 @@ from truetune.checks.source.evidence.served_model_folders import (
     vllm_servers_around,
 )
 from truetune.checks.source.evidence.serving_template_differs_from_training import (
-    asked_by_other_templates,
     served_by_other_templates,
+    templates_before_asking_unlike_training,
 )
 from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
     text_generation_calls,
 )
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
+    call_routes_to,
+    route_runs_after,
+    training_places,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
@@ -158,8 +158,8 @@ def _places_that_ask_models(module: Module) -> Iterator[object]:
     """The places at which a file asks, whatever trains the model; what the rule is about."""
     yield from _form_of_asked_prompts(module)
     yield from served_by_other_templates(module)
-    yield from asked_by_other_templates(module)
-    yield from (text for _, text in _bare_questions(module))
+    yield from templates_before_asking_unlike_training(module)
+    yield from (text for _, text in _calls_asking_with_bare_text(module))
     yield from renders_for_generation_without_header(module)
     yield from requests_without_header(module)
     yield from prompts_ending_in_untrained_space(module)
@@ -186,18 +186,18 @@ def _prompts_sharing_no_trained_mark(module: Module) -> Iterator[AskedForm]:
         # Without marks on either side, both are bare texts.
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
-                yield AskedForm(form.words, form.node, trained)
+                yield AskedForm(form.words_for_message, form.node, trained)
 
 
 def _first_bare_question_beside_training(module: Module) -> Iterator[AskedForm]:
     """The first question without any template, where a training is known beside it."""
-    text = next((text for _, text in _bare_questions(module)), None)
+    text = next((text for _, text in _calls_asking_with_bare_text(module)), None)
     trained = _form_of_training_behind_asked_model(module) if text is not None else None
     if text is not None and trained is not None:
         yield AskedForm(BARE_TEXT, text, trained)
 
 
-def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _calls_asking_with_bare_text(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask with a bare text, also with a column that a training beside makes the user's message of."""
     others = training_scripts_beside(module) if asks_model_and_trains_none(module) else ()
     columns = {name for other in others for name in _user_message_columns(other)}
@@ -207,7 +207,7 @@ def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def _user_message_columns(module: Module) -> Iterator[str]:
     """The columns that a training puts into a user's message as they are."""
     for node in module.nodes(ast.Dict):
-        entries = module.flow.entries(node)[0]
+        entries = module.flow.dict_entries_and_if_complete(node)[0]
         role, content = entries.get("role"), entries.get("content")
         if role is None or content is None or module.flow.value(role) != "user":
             continue
@@ -220,7 +220,7 @@ def _may_have_prompt_of_any_form(module: Module) -> bool:
     """Is there a prompt of any form, or what may make one elsewhere?"""
     return (
         any(chat_template_uses(module))
-        or any(handwritten_prompts(module))
+        or any(handwritten_prompts_by_answer_mark(module))
         or "chat_template" in module.text
     )
 
@@ -233,10 +233,10 @@ def _questions_unlike_training_before(module: Module) -> Iterator[AskedForm]:
     if not places:
         return
     start = min(map(_line_number, places))
-    trained = _form_trained_before(module, start)
+    trained = _prompt_form_above_line(module, start)
     if trained is None or _uses_chat_template_after(module, start):
         return
-    by_hand = _prompts_by_hand_after(module, start)
+    by_hand = _marks_and_handwritten_prompts_after(module, start)
     if not by_hand:
         yield from _first_bare_question_after(module, places, trained)
     # No marks: the training is on the chat template. By hand on both sides, the prompts may be the same.
@@ -260,9 +260,13 @@ def _uses_chat_template_after(module: Module, line: int) -> bool:
     return any(_line_number(node) > line for node in chat_template_uses(module))
 
 
-def _prompts_by_hand_after(module: Module, line: int) -> list[tuple[str, ast.AST]]:
+def _marks_and_handwritten_prompts_after(module: Module, line: int) -> list[tuple[str, ast.AST]]:
     """The prompts that a file writes by hand below a line, each with its mark."""
-    return [(mark, node) for mark, node in handwritten_prompts(module) if _line_number(node) > line]
+    return [
+        (mark, node)
+        for mark, node in handwritten_prompts_by_answer_mark(module)
+        if _line_number(node) > line
+    ]
 
 
 def _asks_model_after_training(module: Module, places: list[ast.AST]) -> bool:
@@ -272,11 +276,13 @@ def _asks_model_after_training(module: Module, places: list[ast.AST]) -> bool:
     )
 
 
-def _form_trained_before(module: Module, start: int) -> TrainedForm | None:
+def _prompt_form_above_line(module: Module, start: int) -> TrainedForm | None:
     """The form of the prompts above a line, by hand or of the chat template; None where there is none, or both."""
     by_chat = [node for node in chat_template_uses(module) if _line_number(node) < start]
     by_hand = {
-        mark: node for mark, node in handwritten_prompts(module) if _line_number(node) < start
+        mark: node
+        for mark, node in handwritten_prompts_by_answer_mark(module)
+        if _line_number(node) < start
     }
     if bool(by_chat) == bool(by_hand):
         return None
@@ -304,7 +310,7 @@ class AskedInAnotherForm(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on questions that are asked in another form than the model was trained on."""
         yield from self._findings_on_servers_by_other_template()
-        yield from self._findings_on_other_tokenizer_template()
+        yield from self._findings_on_tokenizer_given_other_template()
         yield from self._findings_on_missing_system_prompt()
         yield from self._findings_on_trailing_spaces()
         for rendered in renders_for_generation_without_header(self.subject):
@@ -316,7 +322,7 @@ class AskedInAnotherForm(SourceRule):
                 severity="warning",
                 cases=[
                     case_of_node(self.subject, node)
-                    for node in _call_and_header_setting(self.subject, rendered)
+                    for node in _render_call_and_generation_prompt_setting(self.subject, rendered)
                 ],
             )
         module = self.subject
@@ -335,7 +341,7 @@ class AskedInAnotherForm(SourceRule):
             trained = asked.trained
             yield self.finding(
                 f"the model is asked by {asked.words}, and {_describe_training(trained, module)}",
-                _remedy_for_marks(trained.marks),
+                _remedy_making_both_prompt_forms_one(trained.marks),
                 severity="warning" if trained.is_guess else None,
                 cases=[case_of_node(module, asked.node), trained.case],
             )
@@ -400,9 +406,9 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
-    def _findings_on_other_tokenizer_template(self) -> Iterator[Finding]:
+    def _findings_on_tokenizer_given_other_template(self) -> Iterator[Finding]:
         """Findings on a file that gives its tokenizer another template than the training did."""
-        for other in asked_by_other_templates(self.subject):
+        for other in templates_before_asking_unlike_training(self.subject):
             name = Path(other.training.path).name
             yield self.finding(
                 f"the model is asked by a template of another family ({other.asked}) than {name} trained it on"
@@ -428,7 +434,9 @@ def _describe_training(trained: TrainedForm, asking: Module) -> str:
     return f"{where} on {form}: another prompt than in training"
 
 
-def _call_and_header_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
+def _render_call_and_generation_prompt_setting(
+    module: Module, rendered: ast.Call
+) -> Iterator[ast.AST]:
     """A call that renders, and the entry of a file of settings by which it leaves the header out."""
     yield rendered
     given = module.flow.call(rendered).keywords.get("add_generation_prompt")
@@ -460,7 +468,7 @@ def _modelfile_adds_system_prompt(module: Module) -> bool:
         return False
 
 
-def _remedy_for_marks(marks: frozenset[str]) -> str:
+def _remedy_making_both_prompt_forms_one(marks: frozenset[str]) -> str:
     """The remedy that makes the two forms one: the cheaper way first, which is that of the
     training.
     """
@@ -511,7 +519,11 @@ def _form_of_only_training(
     """
     if len(makers) + len(files) != 1:
         return None
-    return _form_of_settings(files[0]) if files else _form_of_script(makers[0], asking)
+    return (
+        _prompt_form_trained_by_settings(files[0])
+        if files
+        else _prompt_form_trained_by_script(makers[0], asking)
+    )
 
 
 def _model_names_in_requests(module: Module) -> frozenset[str]:
@@ -543,16 +555,16 @@ def _only_settings_that_may_train(
     return settings if any(may_be_own_model(name) and name != base for name in names) else []
 
 
-def _form_of_settings(settings: TrainedBySettings) -> TrainedForm:
+def _prompt_form_trained_by_settings(settings: TrainedBySettings) -> TrainedForm:
     """The form of prompts that a settings file trains on."""
     return TrainedForm(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
 
 
-def _form_of_script(script: Module, asking: Module) -> TrainedForm | None:
+def _prompt_form_trained_by_script(script: Module, asking: Module) -> TrainedForm | None:
     """The form of prompts that a script trains on; None where it is not known, or the asking file
     has it too.
     """
-    trained = prompt_form_of_training(script)
+    trained = module_and_prompt_form_of_training(script)
     if trained is None:
         return None
     home, form = trained
@@ -563,7 +575,7 @@ def _form_of_script(script: Module, asking: Module) -> TrainedForm | None:
 
 def _is_any_name_in_written_folders(names: Iterable[str], folders: Iterable[str]) -> bool:
     """Is any of the names one of the folders that a training writes, or in one?"""
-    return any(is_written_by_script(name, frozenset(folders)) for name in names)
+    return any(is_model_in_written_folders(name, frozenset(folders)) for name in names)
 
 
 def _form_of_only_training_beside(module: Module, others: list[Module]) -> TrainedForm | None:
@@ -571,7 +583,11 @@ def _form_of_only_training_beside(module: Module, others: list[Module]) -> Train
     files = list(training_settings_beside(module))
     if len(files) + len(others) != 1:
         return None
-    return _form_of_settings(files[0]) if files else _form_of_script(others[0], module)
+    return (
+        _prompt_form_trained_by_settings(files[0])
+        if files
+        else _prompt_form_trained_by_script(others[0], module)
+    )
 
 
 def _may_be_made_by_training(name: str, training: Module) -> bool:

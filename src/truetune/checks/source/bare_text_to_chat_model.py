@@ -55,9 +55,9 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     input_ids_argument,
 )
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import variable_of_indexed_or_attribute
 
 TURN_WRITERS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")

@@ -51,23 +51,23 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.engine_requests_without_adapter import (
     adapter_engines,
     engine_whose_requests_lack_adapter,
-    first_answer_if_all_unloaded,
+    first_answer_if_all_by_unloaded_model,
+)
+from truetune.checks.source.evidence.functions_ignoring_model_or_adapter_argument import (
+    ADAPTER_NAME,
+    unread_adapter_parameters,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     asks_model_and_trains_none,
-    is_written_by_script,
+    is_model_in_written_folders,
     model_folders_written,
     training_scripts_beside,
 )
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
-from truetune.checks.source.evidence.unread_model_or_adapter_parameters import (
-    ADAPTER_NAME,
-    unread_adapter_parameters,
-)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ENGINES = ("vllm.LLM",)
 LOADS_ADAPTER = (
@@ -303,7 +303,7 @@ def _questions_all_with_adapter_off(module: Module) -> BaseInstead | None:
     """The questions of a script that are all asked under `disable_adapter()`; None where some are
     not.
     """
-    unloaded = first_answer_if_all_unloaded(module)
+    unloaded = first_answer_if_all_by_unloaded_model(module)
     if unloaded is not None:
         return BaseInstead(
             unloaded.node,
@@ -368,9 +368,9 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> BaseInstead | None:
         return None
     for training in training_scripts_beside(module):
         folders = model_folders_written(training)
-        if is_written_by_script(names[0], folders):
+        if is_model_in_written_folders(names[0], folders):
             continue
-        if all(is_written_by_script(text, folders) for text in tokenizers):
+        if all(is_model_in_written_folders(text, folders) for text in tokenizers):
             trained = tokenizers[0]
             return BaseInstead(
                 models[0][0],
@@ -386,7 +386,11 @@ def _adapter_read_for_tokenizer_alone(module: Module) -> BaseInstead | None:
     """A tokenizer from what is named an adapter, a plain model from what is named its base, and no adapter loaded."""
     if _loads_adapter_or_weights(module):
         return None
-    models = [one for part in module.with_linked for one in _plain_model_loads_with_names(part)]
+    models = [
+        one
+        for part in module.self_and_files_run_together
+        for one in _plain_model_loads_with_names(part)
+    ]
     if not models or any(_may_be_trained_model(module, given) for _, given in models):
         return None
     for given in _tokenizer_names(module):
@@ -432,7 +436,9 @@ class SettingsEntry(NamedTuple):
 def _settings_entry_of(module: Module, node: ast.AST) -> SettingsEntry | None:
     """The entry of a file of settings that a value is; None for any other value."""
     around = module.scopes.parent.get(node)
-    if module.flow.settings_files.home_of(node) is None or not isinstance(around, ast.Dict):
+    if module.flow.settings_files.settings_file_of_node(node) is None or not isinstance(
+        around, ast.Dict
+    ):
         return None
     entries = {
         key.value: value
@@ -450,7 +456,7 @@ def _loads_adapter_or_weights(module: Module) -> bool:
     """Does the file, or one that runs with it, load an adapter or weights?"""
     return any(
         any(part.calls(*ADAPTED_LOADS, *SETS_WEIGHTS)) or any(part.methods(*LOADS_ADAPTER))
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
     )
 
 

@@ -51,13 +51,13 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.models_trained_and_asked import (
     AskedModels,
     TrainedModels,
-    asked_models,
-    trainings_of_project,
+    models_loaded_without_adapter,
+    trainings_in_other_project_scripts,
 )
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ASKS = re.compile(r"\.generate\(|\.chat\(|pipeline\(|lm_eval")
 """Signs of a script that asks a model; others need no run"""
@@ -83,7 +83,7 @@ def _models_asked_without_training(module: Module) -> Iterator[AskedModels]:
     """The models that a script asks which trains none."""
     if trains_a_model(module) or not ASKS.search(module.text):
         return
-    asked = asked_models(module)
+    asked = models_loaded_without_adapter(module)
     if asked is not None and asked.names:
         yield asked
 
@@ -99,10 +99,10 @@ class BaseLoadedForEvaluation(SourceRule):
         module = self.subject
         if ABOUT_THE_BASE.search(f"{Path(module.path).name}\n{module.text}"):
             return
-        if any(map(_loads_adapter_or_weights, module.with_linked)):
+        if any(map(_loads_adapter_or_weights, module.self_and_files_run_together)):
             return
         for asked in _models_asked_without_training(module):
-            for training, trained in trainings_of_project(module):
+            for training, trained in trainings_in_other_project_scripts(module):
                 if not asked.names.keys() <= trained.bases or _training_asks_its_model(training):
                     continue
                 if _training_result_may_be_used_elsewhere(module, training, trained):
@@ -177,13 +177,13 @@ def _training_result_may_be_used_elsewhere(
             return True
     names = [Path(folder).name for folder in trained.outputs]
     return any(
-        name in command.text and not _starts_training(command.words, training)
+        name in command.text and not _does_command_start_training(command.words, training)
         for file in command_files_of_project(Path(module.path))
         for command in file.commands
         for name in names
     )
 
 
-def _starts_training(words: tuple[str, ...], training: Module) -> bool:
+def _does_command_start_training(words: tuple[str, ...], training: Module) -> bool:
     """Does a command start the training itself?"""
     return any(word.rpartition("/")[2] == Path(training.path).name for word in words)

@@ -71,8 +71,8 @@ from truetune.checks.source.evidence.process_counts import (
     refuses_several_processes,
 )
 from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 def _backward_passes_of_several_processes(module: Module) -> Iterator[Call]:

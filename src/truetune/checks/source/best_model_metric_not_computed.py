@@ -61,7 +61,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.best_metrics_not_computed import (
@@ -76,7 +76,7 @@ class BestModelMetricNotComputed(SourceRule):
     code = "SRC170"
     symptoms = ("odd-metrics",)
     severity = "error"
-    looks_at = calls_of("trainers of transformers", *TRAINERS)
+    looks_at = places_of_calls("trainers of transformers", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on trainers whose best model is picked by a metric that no evaluation gives."""

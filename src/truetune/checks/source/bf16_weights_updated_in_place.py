@@ -39,12 +39,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.half_precision_weights_updated_in_place import (
-    narrow_weights_of_optimizers,
+    optimizers_of_weights_in_dtype,
 )
 from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import (
     is_option_given_by_starts,
@@ -67,12 +67,12 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
     code = "SRC060"
     severity = "warning"
     since = "0.1.0"
-    looks_at = calls_of("Adam optimizers that are made", *ADAM_OPTIMIZERS)
+    looks_at = places_of_calls("Adam optimizers that are made", *ADAM_OPTIMIZERS)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on loops that update bfloat16 weights in place with a small learning rate."""
         module = self.subject
-        for weights in narrow_weights_of_optimizers(module, "bfloat16", *ADAM_OPTIMIZERS):
+        for weights in optimizers_of_weights_in_dtype(module, "bfloat16", *ADAM_OPTIMIZERS):
             optimizer, cause = weights
             rate = _written_or_default_rate(module, optimizer)
             if rate is None or not 0 < rate < SMALL_RATE:

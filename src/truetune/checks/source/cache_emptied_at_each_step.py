@@ -53,7 +53,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -61,9 +61,9 @@ from truetune.checks.source.evidence.code_run_in_every_training_step import (
     Loop,
     loop_or_hook_of_each_step,
 )
-from truetune.checks.source.evidence.execution_order import call_routes_to
+from truetune.checks.source.evidence.which_place_surely_runs_first import call_routes_to
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OF_GENERATION = re.compile(r"generate|\w{0,40}(?:trajector|rollout)")
 EMPTIES = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
@@ -74,7 +74,7 @@ class CacheEmptiedAtEachStep(SourceRule):
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"
-    looks_at = calls_of("calls of torch.cuda.empty_cache", *EMPTIES)
+    looks_at = places_of_calls("calls of torch.cuda.empty_cache", *EMPTIES)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on calls of `empty_cache` that run in each training step."""
@@ -107,13 +107,13 @@ def _generates_in_each_pass(module: Module, loop: Loop) -> bool:
     backward pass."""
     loops = [loop, *(one for one in module.parents(loop) if isinstance(one, Loop))]
     inside = {node for one in loops for node in ast.walk(one)}
-    if any(map(_names_generation, inside)):
+    if any(map(_does_node_name_generation, inside)):
         return True
     generating = [
         call.node
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.all_calls
-        if _names_generation(call.node.func)
+        if _does_node_name_generation(call.node.func)
     ]
     return any(
         stop.node in inside
@@ -123,7 +123,7 @@ def _generates_in_each_pass(module: Module, loop: Loop) -> bool:
     )
 
 
-def _names_generation(node: ast.AST) -> bool:
+def _does_node_name_generation(node: ast.AST) -> bool:
     """Does it name what generates, or what was generated to train on: `generate`, `trajectory`, `rollouts`?"""
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return isinstance(name, str) and OF_GENERATION.match(name) is not None

@@ -52,15 +52,15 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks_before_questions import (
     SAVED_TEMPLATES,
-    question_mark_of_chat_model,
-    question_mark_of_model,
-    question_mark_of_template,
+    mark_before_question_in_template,
+    mark_before_question_of_chat_model,
+    mark_before_question_of_model,
 )
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import text_with_placeholders, trains_a_model
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import likely_model_names
 from truetune.source.parsed_source_file import Module
@@ -106,7 +106,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
         module = self.subject
         for given in _templates_given_where_trained(module):
             names = _names_of_model_for_template(module, given)
-            marks = {question_mark_of_chat_model(name) for name in names}
+            marks = {mark_before_question_of_chat_model(name) for name in names}
             own = marks.pop() if len(marks) == 1 else None
             if own is None or own == given.mark:
                 continue
@@ -122,7 +122,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
         """Findings on prompts with the marks of one family, written for the chat model of another."""
         written = list(_handwritten_marks_before_questions(self.subject))
         names = likely_model_names(self.subject, None) if written else []
-        own_marks = {question_mark_of_chat_model(name) for name in names}
+        own_marks = {mark_before_question_of_chat_model(name) for name in names}
         own = own_marks.pop() if len(own_marks) == 1 else None
         # A script that writes the marks of the right family too knows both: one may be read, and the other written.
         if own is None or any(mark == own for mark, _ in written):
@@ -168,7 +168,7 @@ def _templates_by_unsloth(module: Module) -> Iterator[_GivenTemplate]:
         name = module.flow.value(call.argument(1, "chat_template"))
         if not isinstance(name, str) or name.lower() in SAVED_TEMPLATES:
             continue
-        mark = question_mark_of_template(name) or question_mark_of_model(name)
+        mark = mark_before_question_in_template(name) or mark_before_question_of_model(name)
         if mark is not None:
             tokenizer = call.argument(0, "tokenizer")
             yield _GivenTemplate(name, mark, tokenizer, call.node, "get_chat_template")
@@ -195,7 +195,9 @@ def _templates_by_trl(module: Module) -> Iterator[_GivenTemplate]:
     for source, tokenizer, place, setting in given:
         name = module.flow.value(source)
         mark = (
-            question_mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
+            mark_before_question_of_model(name)
+            if isinstance(name, str) and "jinja" not in name
+            else None
         )
         if mark is not None:
             yield _GivenTemplate(f"of {name}", mark, tokenizer, place, setting)
@@ -211,7 +213,7 @@ def _template_copied_from_tokenizer(
     if not isinstance(source, ast.Attribute) or source.attr != "chat_template":
         return
     names = set(_names_tokenizer_is_loaded_by(module, source.value))
-    marks = {question_mark_of_model(name) for name in names}
+    marks = {mark_before_question_of_model(name) for name in names}
     mark = marks.pop() if len(marks) == 1 else None
     if mark is not None:
         yield _GivenTemplate(f"of {min(names)}", mark, tokenizer, node, "chat_template")

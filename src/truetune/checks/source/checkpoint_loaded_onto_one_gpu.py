@@ -44,13 +44,17 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 def _tensor_file_loads_by_several_processes(module: Module) -> Iterator[Call]:
     """Files of tensors that a script of several processes loads."""
-    if any(True for part in module.with_linked for _ in part.calls("*.init_process_group")):
+    if any(
+        True
+        for part in module.self_and_files_run_together
+        for _ in part.calls("*.init_process_group")
+    ):
         yield from module.calls("torch.load")
 
 

@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import methods_of
+from truetune.checks.examined_code_places import places_of_method_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -62,12 +62,14 @@ TRAINER_SIGNS = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training"
 class CheckpointingWithoutTrainingMode(SourceRule):
     code = "SRC037"
     severity = "warning"
-    looks_at = methods_of("calls of gradient_checkpointing_enable", "gradient_checkpointing_enable")
+    looks_at = places_of_method_calls(
+        "calls of gradient_checkpointing_enable", "gradient_checkpointing_enable"
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on gradient checkpointing of models that are never put into training mode."""
         module = self.subject
-        parts = module.with_linked
+        parts = module.self_and_files_run_together
         trains = any(True for part in parts for _ in part.methods("train"))
         if trains or any(part.mentions(*TRAINER_SIGNS) for part in parts):
             return

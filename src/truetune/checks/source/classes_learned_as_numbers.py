@@ -4,6 +4,7 @@
 Inspects a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are the places
 of three classes or more in a list or a table (`LABELS.index(...)`, `label2id[...]`). Classes that have an order
 (grades, numbers, low and high), a script that measures a regression, and a `problem_type` that is set are left alone.
+With any labels it finds an argmax or a softmax over the one output: in `compute_metrics`, or on `.logits`.
 
 ## Why it is bad
 With one output transformers computes the mean squared error. The model learns that class 3 is three times class 1; it
@@ -50,8 +51,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.reductions_over_one_output import (
+    reductions_over_one_output,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADS = ("transformers.*ForSequenceClassification.from_pretrained",)
 MIN_CLASSES = 3
@@ -82,7 +86,8 @@ class ClassesLearnedAsNumbers(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on classifiers with one output that learn the numbers of their classes as amounts."""
         module = self.subject
-        if any(REGRESSION.search(part.text) for part in module.with_linked):
+        yield from self._findings_on_argmax_over_one_output()
+        if any(REGRESSION.search(part.text) for part in module.self_and_files_run_together):
             return
         calls = [
             call for call in _classifier_loads(module) if _has_one_output_and_no_loss(module, call)
@@ -97,6 +102,19 @@ class ClassesLearnedAsNumbers(SourceRule):
                 " amounts, with a mean squared error",
                 f"set num_labels={len(names)}, and give the labels as whole numbers (int, not float)",
                 cases=[case_of_node(module, call.node), case_of_node(module, place)],
+            )
+
+    def _findings_on_argmax_over_one_output(self) -> Iterator[Finding]:
+        """Findings on an argmax or a softmax over one output, which is the same for each row."""
+        module = self.subject
+        for one in reductions_over_one_output(module):
+            always = "class 0" if one.kind == "argmax" else "1.0"
+            yield self.finding(
+                f"num_labels is 1, and the {one.kind} over this one output is {always} for each row, whatever the"
+                " model learned",
+                "set num_labels to the number of classes, with whole numbers as labels; or keep the one output, and"
+                " compare it with a threshold",
+                cases=[case_of_node(module, one.call.node), case_of_node(module, one.load.node)],
             )
 
 

@@ -44,11 +44,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     normalized_model_name,
 )
@@ -85,7 +85,7 @@ class ClassifierPadsWithAnotherToken(SourceRule):
     code = "SRC294"
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
-    looks_at = calls_of("classifiers that are loaded", *CLASSIFIERS)
+    looks_at = places_of_calls("classifiers that are loaded", *CLASSIFIERS)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on classifiers that look for another pad than the tokenizer writes."""
@@ -133,7 +133,7 @@ def _pad_settings_of_tokenizer(module: Module) -> Iterator[ast.expr]:
             if is_pad and isinstance(target, ast.Attribute) and not _is_model_config(target.value):
                 yield node.value
     for call in module.methods("add_special_tokens"):
-        entries = module.flow.entries(call.args[0])[0] if call.args else {}
+        entries = module.flow.dict_entries_and_if_complete(call.args[0])[0] if call.args else {}
         if "pad_token" in entries:
             yield entries["pad_token"]
     for call in module.calls("transformers.*Tokenizer*.from_pretrained"):

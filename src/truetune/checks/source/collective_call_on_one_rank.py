@@ -71,8 +71,8 @@ from truetune.checks.source.evidence.loop_exits_by_one_process import (
     multi_process_model_preparations,
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TRAINER_METHODS = frozenset(("evaluate", "predict", "train"))
 ACCELERATOR_METHODS = frozenset(
@@ -124,7 +124,7 @@ def _collective_calls(module: Module) -> Iterator[Call]:
     return (
         call
         for call in module.all_calls
-        if _waits_for_all(module, call) or _gathers_sharded_weights(module, call)
+        if _does_call_wait_for_all_processes(module, call) or _gathers_sharded_weights(module, call)
     )
 
 
@@ -177,11 +177,11 @@ class CollectiveCallOnOneRank(SourceRule):
             if guard is None:
                 continue
             if not _gathers_sharded_weights(module, call):
-                yield self._finding_on_call(call, guard, None)
+                yield self._finding_on_conditional_collective_call(call, guard, None)
                 continue
             sharding = _sharding_of_run(module, guard)
             if sharding is not None:
-                yield self._finding_on_call(call, guard, sharding)
+                yield self._finding_on_conditional_collective_call(call, guard, sharding)
 
     def _finding_on_loop_exit(self, left: LoopExit) -> Finding:
         """The finding on a process that leaves the loop in another way than the others."""
@@ -225,7 +225,9 @@ class CollectiveCallOnOneRank(SourceRule):
             cases=[case_of_node(module, decision)],
         )
 
-    def _finding_on_call(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
+    def _finding_on_conditional_collective_call(
+        self, call: Call, guard: ast.expr, sharding: Sharding | None
+    ) -> Finding:
         """The finding on one call under a condition; `sharding` where only that makes it wait."""
         module = self.subject
         home = module.home(guard)
@@ -255,11 +257,13 @@ def _sharding_of_run(module: Module, guard: ast.expr) -> Sharding | None:
     The call may stand in a helper of another file, and the condition in the script that shards the model. Another
     script with the same helper runs apart.
     """
-    shardings = (sharding_of_script(part) for part in module.home(guard).with_linked)
+    shardings = (
+        sharding_of_script(part) for part in module.home(guard).self_and_files_run_together
+    )
     return next((one for one in shardings if one is not None), None)
 
 
-def _waits_for_all(module: Module, call: Call) -> bool:
+def _does_call_wait_for_all_processes(module: Module, call: Call) -> bool:
     """Does a call wait for all processes, however the weights are held?"""
     if call.receiver is None:
         return call.named(*TORCH_COLLECTIVES)
@@ -366,7 +370,9 @@ def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast
             and inner in parent.body
             and is_one_process_test(module, parent.test)
         ):
-            return None if _make_collective_call(module, parent.orelse) else parent.test
+            return (
+                None if _do_statements_make_collective_call(module, parent.orelse) else parent.test
+            )
         inner = parent
     return None
 
@@ -383,7 +389,9 @@ def _one_process_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> 
     )
 
 
-def _make_collective_call(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
+def _do_statements_make_collective_call(
+    module: Module, statements: list[ast.stmt], depth: int = 2
+) -> bool:
     """Do these statements make a collective call, the partner of one that other processes make?"""
     calls = [
         module.flow.call(part)
@@ -392,12 +400,13 @@ def _make_collective_call(module: Module, statements: list[ast.stmt], depth: int
         if isinstance(part, ast.Call)
     ]
     if any(
-        _waits_for_all(module, call) or _gathers_sharded_weights(module, call) for call in calls
+        _does_call_wait_for_all_processes(module, call) or _gathers_sharded_weights(module, call)
+        for call in calls
     ):
         return True
     functions = (module.flow.function_called(call.node.func) for call in calls) if depth else ()
     return any(
-        _make_collective_call(module, function.body, depth - 1)
+        _do_statements_make_collective_call(module, function.body, depth - 1)
         for function in functions
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     )
@@ -415,14 +424,14 @@ def _condition_others_leave_by(
         return None
     for before in body[: body.index(statement)]:
         if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVING_STATEMENTS):
-            if _is_met_by_all_but_one(module, before.test) and not _make_collective_call(
-                module, before.body
-            ):
+            if _is_condition_met_by_all_but_one_process(
+                module, before.test
+            ) and not _do_statements_make_collective_call(module, before.body):
                 return before.test
     return None
 
 
-def _is_met_by_all_but_one(module: Module, test: ast.expr) -> bool:
+def _is_condition_met_by_all_but_one_process(module: Module, test: ast.expr) -> bool:
     """Do all processes but the first meet the condition: `rank != 0`, `not self.is_writer`?"""
     if OTHER_PROCESSES_TEST.fullmatch(ast.unparse(test)):
         return True
@@ -439,7 +448,7 @@ def _condition_around_every_call(
     Where another call of it has none, the function may find out by itself how many processes come: it counts only
     where each call of the function reaches the place.
     """
-    callers = module.flow.calls_of(function) if depth else []
+    callers = module.flow.calls_of_function_or_class(function) if depth else []
     guards = [(caller, _one_process_condition(module, caller, depth - 1)) for caller in callers]
     if all(guard is not None for _, guard in guards):
         return next((guard for _, guard in guards), None)
@@ -448,7 +457,7 @@ def _condition_around_every_call(
         for caller, guard in guards
         if guard is not None and _names_own_function_or_method(caller)
     )
-    return next(certain, None) if _is_always_reached(module, node) else None
+    return next(certain, None) if _is_place_reached_by_each_function_call(module, node) else None
 
 
 def _names_own_function_or_method(caller: ast.Call) -> bool:
@@ -459,7 +468,7 @@ def _names_own_function_or_method(caller: ast.Call) -> bool:
     )
 
 
-def _is_always_reached(module: Module, node: ast.AST) -> bool:
+def _is_place_reached_by_each_function_call(module: Module, node: ast.AST) -> bool:
     """Does each call of the function around a place reach it: under no condition, and behind none that leaves?"""
     inner = node
     for parent in module.parents(node):

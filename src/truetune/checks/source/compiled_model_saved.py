@@ -50,8 +50,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 COMPILED_PREFIX = "_orig_mod"
 PREFIX_STRIPPERS = (
@@ -77,7 +77,7 @@ def _compile_calls(module: Module) -> Iterator[Call]:
     yield from module.methods("compile")
 
 
-def _wrapped_compilations(module: Module) -> Iterator[Call]:
+def _compile_calls_making_wrappers(module: Module) -> Iterator[Call]:
     """Models that are compiled into a wrapper."""
     for call in module.calls("torch.compile"):
         if call.args and isinstance(module.scopes.parent.get(call.node), ast.Assign | ast.Return):
@@ -92,7 +92,7 @@ class CompiledModelSaved(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on compiled models whose weights get names with `_orig_mod.` that other code does not find."""
         module = self.subject
-        compiled = {call.node: call for call in _wrapped_compilations(module)}
+        compiled = {call.node: call for call in _compile_calls_making_wrappers(module)}
         if not compiled or module.mentions(*PREFIX_STRIPPERS):
             return
         for call in module.calls("peft.get_peft_model", "trl.*Trainer"):

@@ -48,9 +48,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.is_class_decision_not_score import class_decision
+from truetune.checks.source.evidence.is_class_decision_not_score import node_deciding_class_of_value
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CURVES = (
     "sklearn.metrics.roc_auc_score",
@@ -88,7 +88,7 @@ class CurveOfHardLabels(SourceRule):
         """Findings on areas under curves that are computed from predicted classes in place of scores."""
         module = self.subject
         for call, scores in _curve_calls_and_scores(module):
-            decision = class_decision(module, scores)
+            decision = node_deciding_class_of_value(module, scores)
             if decision is None:
                 continue
             yield self.finding(

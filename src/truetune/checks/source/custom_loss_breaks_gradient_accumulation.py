@@ -66,11 +66,15 @@ from truetune.checks.source.evidence.custom_trainer_losses import (
     accumulation_is_always_one_step,
     custom_loss_methods_with_open_flag,
     divides_by_accumulation_steps,
+    does_class_mention_loss_kwargs_flag,
     given_loss_functions,
-    sets_loss_flag,
     uses_item_count,
 )
-from truetune.source.make_source_edits import Changes, insert_parameter, insert_statements_before
+from truetune.source.make_source_edits import (
+    Changes,
+    append_parameter_with_default,
+    insert_statements_before,
+)
 from truetune.source.parsed_source_file import Module
 
 COUNTS_ITEMS = "4.46.0"
@@ -99,14 +103,14 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         """Why the rule can say nothing, also where an older transformers is pinned, which counts no
         items; None where it can.
         """
-        if self.subject.pins.before("transformers", COUNTS_ITEMS):
+        if self.subject.pins.is_release_surely_before("transformers", COUNTS_ITEMS):
             return OLDER
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         """Findings on losses of one's own that break gradient accumulation."""
         module = self.subject
-        if module.pins.before("transformers", COUNTS_ITEMS):
+        if module.pins.is_release_surely_before("transformers", COUNTS_ITEMS):
             return
         for owner, method in custom_loss_methods_with_open_flag(module):
             yield from self._findings_on_class(owner, method)
@@ -117,7 +121,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         """The finding on the `compute_loss` of a class."""
         module = self.subject
         arguments = method.args
-        if sets_loss_flag(owner) or arguments.vararg is not None:
+        if does_class_mention_loss_kwargs_flag(owner) or arguments.vararg is not None:
             return
         if uses_item_count(method) or divides_by_accumulation_steps(method):
             return
@@ -165,14 +169,17 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         """
         module = self.subject
         changes: Changes = ()
-        is_before_flag = module.pins.before("transformers", KNOWS_FLAG)
+        is_before_flag = module.pins.is_release_surely_before("transformers", KNOWS_FLAG)
         # An older Trainer does not know the flag: the edit would change nothing there.
         if unscaled and not is_before_flag:
             changes = insert_statements_before(
                 module, _first_statement_after_docstring(owner), f"{LOSS_KWARGS_FLAG} = False", ""
             )
         if missing:
-            changes = (*changes, *insert_parameter(module, method, f"{ITEM_COUNT}=None"))
+            changes = (
+                *changes,
+                *append_parameter_with_default(module, method, f"{ITEM_COUNT}=None"),
+            )
         if missing:
             fault = f"compute_loss does not take {ITEM_COUNT}: the Trainer stops"
         else:

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.code_run_in_every_training_step import (
     innermost_loops_around_backward,
 )
-from truetune.checks.source.evidence.execution_order import (
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
     runs_surely_before,
     runs_unconditionally,
     training_places,
@@ -123,7 +123,7 @@ def _debugging_switches(module: Module) -> Iterator[_DebuggingSwitch]:
     trains = trains_anything(module) or any(module.methods("fit"))
     if not trains or _has_few_steps(module):
         return
-    yield from _places_switching_on_with_off(
+    yield from _debugging_switches_from_places(
         module,
         [(call.node, call.argument(0, "mode")) for call in module.calls(*SETS_ANOMALY)],
         (True, False),
@@ -137,7 +137,7 @@ def _debugging_switches(module: Module) -> Iterator[_DebuggingSwitch]:
         if module.flow.value(call.keywords.get("profiler")) in LIGHTNING_PROFILERS:
             yield _DebuggingSwitch(call.keywords["profiler"], OF_PROFILER)
     yield from _profilers_without_schedule(module)
-    yield from _places_switching_on_with_off(
+    yield from _debugging_switches_from_places(
         module,
         [
             (node, node.value)
@@ -171,7 +171,7 @@ def _profilers_without_schedule(module: Module) -> Iterator[_DebuggingSwitch]:
                 yield _DebuggingSwitch(call.node, OF_PROFILER)
 
 
-def _places_switching_on_with_off(
+def _debugging_switches_from_places(
     module: Module,
     places: Sequence[tuple[ast.AST, ast.expr | None]],
     on_and_off: tuple[object, object],

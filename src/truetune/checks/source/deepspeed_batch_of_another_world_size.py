@@ -50,8 +50,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.settings.stacks.find_config_consumer import launched_process_count_and_command
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    launched_process_count_and_command,
+)
 from truetune.source.parsed_source_file import Module
 
 KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")

@@ -51,15 +51,17 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.device_maps_spreading_model_over_gpus import (
+    SPREADING_DEVICE_MAPS,
+)
 from truetune.checks.source.evidence.process_counts import (
     command_starting_several_processes,
     is_kept_from_several_processes,
     refuses_several_processes,
     signs_of_several_processes,
 )
-from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ONE_GPU = re.compile(r"cuda:(\d+)")
 PLACING = ("accelerate.dispatch_model", "accelerate.load_checkpoint_and_dispatch")
@@ -67,9 +69,9 @@ PLACING = ("accelerate.dispatch_model", "accelerate.load_checkpoint_and_dispatch
 COUNTS_OR_RANK = re.compile(r"rank|process|world|local", re.I)
 
 
-def _mapped_models_of_several_processes(module: Module) -> Iterator[Call]:
+def _device_mapped_models_of_several_processes(module: Module) -> Iterator[Call]:
     """Models that are given a device map, in a file that runs as several processes."""
-    mapped = list(_mapped_models(module))
+    mapped = list(_models_given_device_map(module))
     # The commands of a project are read only where there is a map to judge.
     if mapped and (
         any(signs_of_several_processes(module))
@@ -78,7 +80,7 @@ def _mapped_models_of_several_processes(module: Module) -> Iterator[Call]:
         yield from mapped
 
 
-def _mapped_models(module: Module) -> Iterator[Call]:
+def _models_given_device_map(module: Module) -> Iterator[Call]:
     """Calls that load a model with a device map, or place one by it."""
     for call in module.all_calls:
         is_model = "model" in module.flow.types(call.node) or call.named(*PLACING)
@@ -93,7 +95,7 @@ def _device_map_of(call: Call) -> ast.expr | None:
     return call.keywords.get("device_map")
 
 
-def _spreading_map(module: Module, value: ast.expr) -> str | None:
+def _device_map_spreading_over_all_gpus(module: Module, value: ast.expr) -> str | None:
     """What spreads the model over all GPUs: `"auto"`, or a map that accelerate computes; None where nothing does."""
     device_map = module.flow.value(value)
     if device_map in SPREADING_DEVICE_MAPS:
@@ -116,7 +118,7 @@ class DeviceMapInADistributedScript(SourceRule):
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "device maps in scripts of several processes", _mapped_models_of_several_processes
+        "device maps in scripts of several processes", _device_mapped_models_of_several_processes
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -125,7 +127,7 @@ class DeviceMapInADistributedScript(SourceRule):
         """
         module = self.subject
         # Commands of the project are opened only where a map stands in the file.
-        if not any(_mapped_models_of_several_processes(module)):
+        if not any(_device_mapped_models_of_several_processes(module)):
             return
         sign = _sign_of_several_processes(module)
         if (
@@ -134,7 +136,7 @@ class DeviceMapInADistributedScript(SourceRule):
             or refuses_several_processes(module)
         ):
             return
-        mapped = list(_mapped_models(module))
+        mapped = list(_models_given_device_map(module))
         for call in mapped:
             value = _device_map_of(call)
             if value is None:
@@ -142,14 +144,14 @@ class DeviceMapInADistributedScript(SourceRule):
             device_map = module.flow.value(value)
             # Of several models, one may have a GPU of its own.
             is_on_one_gpu = len(mapped) == 1 and _names_one_gpu(device_map)
-            spreading = _spreading_map(module, value)
+            spreading = _device_map_spreading_over_all_gpus(module, value)
             if spreading is None and not is_on_one_gpu:
                 continue
             spellings = (call.node, *_places_naming_map(module, value))
             if not any(is_kept_from_several_processes(module, node) for node in spellings):
-                yield self._finding_on_model(call, device_map, spreading, sign)
+                yield self._finding_on_device_mapped_model(call, device_map, spreading, sign)
 
-    def _finding_on_model(
+    def _finding_on_device_mapped_model(
         self, call: Call, device_map: object, spreading: str | None, sign: str
     ) -> Finding:
         """The finding on one model; `sign` is what starts several processes."""

@@ -54,8 +54,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 FUNCTIONS, CLASSES = ("torch.nn.functional.kl_div",), ("torch.nn.KLDivLoss",)
 LANGUAGE_MODELS = (
@@ -74,7 +74,9 @@ SIZES = re.compile(r"vocab|\bV\b|\.size\(|\.shape\b|numel\(", re.I)
 
 def _divergences_beside_language_model(module: Module) -> Iterator[Call]:
     """Divergences that are computed or made beside a language model."""
-    loads_model = any(any(part.calls(*LANGUAGE_MODELS)) for part in module.with_linked)
+    loads_model = any(
+        any(part.calls(*LANGUAGE_MODELS)) for part in module.self_and_files_run_together
+    )
     if loads_model and not FEW_CLASSES.search(module.text):
         yield from module.calls(*FUNCTIONS, *CLASSES)
 
@@ -89,7 +91,7 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
         """Findings on Kullback-Leibler losses that are averaged over the vocabulary, too."""
         module = self.subject
         for call in _divergences_beside_language_model(module):
-            is_default = _is_mean_by_default_not_given(module, call)
+            is_default = _is_mean_reduction_by_default(module, call)
             if is_default is None or _is_result_rescaled(module, call):
                 continue
             mean = "no reduction is given, which is 'mean'" if is_default else "reduction is 'mean'"
@@ -102,7 +104,7 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
             )
 
 
-def _is_mean_by_default_not_given(module: Module, call: Call) -> bool | None:
+def _is_mean_reduction_by_default(module: Module, call: Call) -> bool | None:
     """True for a mean by default, False for a mean that is given; None where it is another
     reduction, or not known.
     """

@@ -49,11 +49,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import training_places
+from truetune.checks.source.evidence.which_place_surely_runs_first import training_places
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 MERGING_METHODS = ("merge_and_unload", "merge_adapter")

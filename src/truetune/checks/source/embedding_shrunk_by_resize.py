@@ -40,7 +40,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import methods_of
+from truetune.checks.examined_code_places import places_of_method_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -68,12 +68,12 @@ class EmbeddingShrunkByResize(SourceRule):
     symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"
-    looks_at = methods_of("calls of resize_token_embeddings", "resize_token_embeddings")
+    looks_at = places_of_method_calls("calls of resize_token_embeddings", "resize_token_embeddings")
 
     def findings(self) -> Iterator[Finding]:
         """Findings on embeddings that are resized to the tokenizer's length though no token was added."""
         module = self.subject
-        if any(_adds_tokens(part) for part in module.with_linked):
+        if any(_adds_tokens(part) for part in module.self_and_files_run_together):
             return
         for call in module.methods("resize_token_embeddings"):
             is_guarded = any(

@@ -43,9 +43,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 VLLM_ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
 

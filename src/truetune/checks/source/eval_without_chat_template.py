@@ -41,15 +41,17 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding, Fix
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.fold_constants import constants_among_options
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Result, options_of_choice
 
@@ -62,7 +64,7 @@ class EvalWithoutChatTemplate(SourceRule):
     code = "SRC065"
     severity = "warning"
     since = "0.1.0"
-    looks_at = calls_of("calls of simple_evaluate", *HARNESS_CALLS)
+    looks_at = places_of_calls("calls of simple_evaluate", *HARNESS_CALLS)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on chat models that are evaluated without their chat template."""
@@ -87,7 +89,7 @@ def _fix_adding_template_switch(module: Module, call: Call) -> Fix | None:
 
 def _chat_evaluations_without_template(module: Module) -> Iterator[ast.AST]:
     """The evaluations of chat models that lack the template."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.calls(*HARNESS_CALLS):
             if call.home.path == module.path and call.lacks("apply_chat_template"):
                 if any(CHAT_MODEL_NAME.search(name) for name in _names_of_asked_models(call)):

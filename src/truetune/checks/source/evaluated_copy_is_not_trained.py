@@ -149,7 +149,9 @@ def _first_pass_of_evaluated_copy(module: Module, one: CopiedModel) -> ast.AST |
         parent = module.scopes.parent.get(name)
         if isinstance(parent, ast.Attribute) and parent.attr in SWITCHES:
             continue
-        if not _is_model_pass(parent, name) or _is_beside_backward(module, name):
+        if not _is_model_pass(parent, name) or _is_pass_in_no_loop_or_one_with_backward(
+            module, name
+        ):
             return None
         first = first or parent
     return first
@@ -167,8 +169,10 @@ def _has_backward(block: ast.AST) -> bool:
     return any(map(is_backward_call, ast.walk(block)))
 
 
-def _is_beside_backward(module: Module, name: ast.AST) -> bool:
-    """Does the innermost loop around a pass make a backward pass as well, as with the reference of a loss?"""
+def _is_pass_in_no_loop_or_one_with_backward(module: Module, name: ast.AST) -> bool:
+    """Is a pass in no loop, or does the innermost loop around it make a backward pass as well, as with the reference of
+    a loss?
+    """
     loop = _innermost_loop_around(module, name)
     return loop is None or _has_backward(loop)
 
@@ -207,7 +211,11 @@ def _runs_after_backward(module: Module, used: ast.AST, training: ast.For) -> bo
     """Does a pass come behind the backward pass? One in front may compute what the loss is made of, as for DPO."""
     around = module.function_around(used)
     is_here = around is None or _is_within(training, around)
-    places = [used] if around is None or is_here else list(module.flow.calls_of(around))
+    places = (
+        [used]
+        if around is None or is_here
+        else list(module.flow.calls_of_function_or_class(around))
+    )
     passes = [part for part in ast.walk(training) if is_backward_call(part)]
     last = max(getattr(part, "lineno", 0) for part in passes)
     return bool(places) and all(getattr(place, "lineno", 0) > last for place in places)

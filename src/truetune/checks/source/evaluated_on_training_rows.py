@@ -5,7 +5,8 @@ Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or
 two slices or ranges of the same rows (`train[:90%]`, `train[80%:]`) that overlap; two sides of a division whose rows
 were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies are on both sides. In loops of one's
 own it compares the loader that is named for training with those named for validation; and it reads the commands that
-start the script, for one file in `--train_file` and `--validation_file`. A trainer that is only asked to evaluate
+start the script, for one file in `--train_file` and `--validation_file`. In a cross-validation it finds a model that is
+made before the loop over the folds and trained on in each of them. A trainer that is only asked to evaluate
 trains on nothing, whatever it is given.
 
 ## Why it is bad
@@ -42,26 +43,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import CodePlaces, calls_with
+from truetune.checks.examined_code_places import CodePlaces, places_of_calls_with_keywords
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.held_out_loaders_sharing_training_rows import (
     evaluation_file_options,
     files_given_to_train_and_evaluate,
+    held_out_loaders_of_trained_rows,
     loaders_of_held_out_rows,
-    loaders_of_the_same_rows,
+)
+from truetune.checks.source.evidence.models_trained_on_in_each_fold import (
+    fold_loops,
+    models_trained_in_each_fold,
 )
 from truetune.checks.source.evidence.shared_rows_of_data_sets import (
     RowStep,
     common_division_and_earlier_repetition,
-    share_rows,
+    do_data_sets_share_rows,
     steps_from_source_to_rows,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Mapping, Value, options_of_choice
 
@@ -72,9 +79,10 @@ DATA_SETS = ("train_dataset", "eval_dataset")
 
 def _trainers_loaders_and_file_options(module: Module) -> Iterator[object]:
     """Trainers with both data sets, loaders of held-out rows, and options of files."""
-    yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
+    yield from places_of_calls_with_keywords("", DATA_SETS, *TRAINERS).find(module)
     yield from loaders_of_held_out_rows(module)
     yield from evaluation_file_options(module)
+    yield from fold_loops(module)
 
 
 class EvaluatedOnTrainingRows(SourceRule):
@@ -90,8 +98,9 @@ class EvaluatedOnTrainingRows(SourceRule):
         """Findings on evaluation data that are part of the training data."""
         judged: set[object] = set()
         yield from self._findings_on_loaders()
-        yield from self._findings_on_one_file_for_both()
-        for trace in traces_of(self.subject):
+        yield from self._findings_on_one_file_for_train_and_eval()
+        yield from self._findings_on_one_model_in_all_folds()
+        for trace in traces_of_scripts_that_reach_file(self.subject):
             for trainer in trace.calls(*TRAINERS):
                 if trainer.home.path != self.subject.path or trainer.node in judged:
                     continue
@@ -102,7 +111,7 @@ class EvaluatedOnTrainingRows(SourceRule):
 
     def _findings_on_loaders(self) -> Iterator[Finding]:
         """Findings on loaders of a loop of one's own."""
-        pairs = {pair.held: pair for pair in loaders_of_the_same_rows(self.subject)}
+        pairs = {pair.held: pair for pair in held_out_loaders_of_trained_rows(self.subject)}
         for pair in pairs.values():
             yield self.finding(
                 f"`{pair.name}` gives the rows that are trained: its loss follows the training loss",
@@ -113,7 +122,20 @@ class EvaluatedOnTrainingRows(SourceRule):
                 ],
             )
 
-    def _findings_on_one_file_for_both(self) -> Iterator[Finding]:
+    def _findings_on_one_model_in_all_folds(self) -> Iterator[Finding]:
+        """Findings on cross-validations that train one model in all folds."""
+        for one in models_trained_in_each_fold(self.subject):
+            yield self.finding(
+                f"each fold continues with the `{one.name}` of the folds before it, which was trained on the rows"
+                " that this fold holds out: from the second fold on the figures are too good",
+                f"make a new `{one.name}` in the loop over the folds, or load its first weights there",
+                cases=[
+                    case_of_node(self.subject, place)
+                    for place in (one.training, one.made, one.loop.iter)
+                ],
+            )
+
+    def _findings_on_one_file_for_train_and_eval(self) -> Iterator[Finding]:
         """Findings on one file for both in the command that starts the script."""
         for shared in files_given_to_train_and_evaluate(self.subject):
             yield self.finding(
@@ -129,7 +151,7 @@ class EvaluatedOnTrainingRows(SourceRule):
         data_sets = list(held.entries.values()) if isinstance(held, Mapping) else [held]
         for one in data_sets:
             way, other = steps_from_source_to_rows(train), steps_from_source_to_rows(one)
-            if way is not None and other is not None and share_rows(way, other):
+            if way is not None and other is not None and do_data_sets_share_rows(way, other):
                 yield self._finding_on_shared_rows(trainer, way, other, one)
                 return
             divided = common_division_and_earlier_repetition(train, one)
@@ -170,7 +192,7 @@ def _only_evaluates(trace: Trace, trainer: CallEvent) -> bool:
         call.method
         for call in trace.all_calls
         if call.receiver is not None
-        and any(way.origin is trainer.result for way in lineages(call.receiver))
+        and any(way.origin is trainer.result for way in lineages_back_to_origins(call.receiver))
     }
     return bool(asked & EVALUATES) and "train" not in asked
 

@@ -93,14 +93,16 @@ class _SlowPlace(NamedTuple):
     why: str
 
 
-def _slow_places(module: Module) -> Iterator[_SlowPlace]:
+def _places_that_evaluate_or_save(module: Module) -> Iterator[_SlowPlace]:
     """The places of a file that evaluate or save."""
     yield from _saves_and_trainer_evaluations(module)
     for function in module.nodes(ast.FunctionDef):
-        if _evaluates_rows(function):
-            calls = module.flow.calls_of(function)
+        if _does_function_evaluate_batches(function):
+            calls = module.flow.calls_of_function_or_class(function)
             yield from (
-                _SlowPlace(one, EVALUATES) for one in calls if _names_an_evaluation(function, one)
+                _SlowPlace(one, EVALUATES)
+                for one in calls
+                if _do_names_say_evaluation(function, one)
             )
     for assignment in module.nodes(ast.Assign):
         target = assignment.targets[0]
@@ -126,16 +128,17 @@ class EvaluationAtEachTrainingStep(SourceRule):
     severity = "warning"
     stability = "preview"
     looks_at = CodePlaces(
-        "what evaluates or saves", lambda module: (one.node for one in _slow_places(module))
+        "what evaluates or saves",
+        lambda module: (one.node for one in _places_that_evaluate_or_save(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on trainings that evaluate or save at each of their steps."""
         module = self.subject
         seen: set[str] = set()
-        for slow in _slow_places(module):
+        for slow in _places_that_evaluate_or_save(module):
             place = loop_or_hook_of_each_step(module, slow.node)
-            if place is None or slow.why in seen or _may_have_few_passes(place):
+            if place is None or slow.why in seen or _may_loop_have_few_passes(place):
                 continue
             seen.add(slow.why)
             yield self.finding(
@@ -146,7 +149,7 @@ class EvaluationAtEachTrainingStep(SourceRule):
             )
 
 
-def _evaluates_rows(function: ast.FunctionDef) -> bool:
+def _does_function_evaluate_batches(function: ast.FunctionDef) -> bool:
     """Does a function go over batches without gradients, and make no backward pass?"""
     nodes = list(ast.walk(function))
     if any(is_backward_call(one) for one in nodes) or not _runs_without_gradient(function):
@@ -159,7 +162,7 @@ def _evaluates_rows(function: ast.FunctionDef) -> bool:
     )
 
 
-def _names_an_evaluation(function: ast.FunctionDef, call: ast.Call) -> bool:
+def _do_names_say_evaluation(function: ast.FunctionDef, call: ast.Call) -> bool:
     """Do names say that it evaluates? Rollouts of RL and passes of a teacher go over batches without gradients too."""
     heads = [ast.unparse(one.iter) for one in ast.walk(function) if isinstance(one, HEADS)]
     return any(HELD_OUT.search(text) for text in (ast.unparse(call), *heads))
@@ -191,7 +194,7 @@ def _is_forward_pass(call: ast.Call) -> bool:
     )
 
 
-def _may_have_few_passes(place: ast.AST) -> bool:
+def _may_loop_have_few_passes(place: ast.AST) -> bool:
     """Is a loop left by a `break`, or is each of its passes an epoch, with all rows in one batch?"""
     if not isinstance(place, Loop):
         return False

@@ -74,10 +74,14 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import Route, RouteStep, call_routes_to
 from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
+    Route,
+    RouteStep,
+    call_routes_to,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 NO_GRAPH = re.compile(r"no_grad|inference_mode|set_grad_enabled")
 WANTS_GRADIENTS = re.compile(
@@ -124,7 +128,7 @@ def _looped_route_recording_unwanted_gradients(module: Module, node: ast.Call) -
         if (
             not starts
             or not is_looped
-            or any(_is_recording_off_in_function(module, stop.node) for stop in route)
+            or any(_is_gradient_recording_off_in_function(module, stop.node) for stop in route)
         ):
             continue
         if trains_nothing or any(_is_evaluating_function(module, stop) for stop in route):
@@ -136,11 +140,11 @@ def _trains_nothing(module: Module) -> bool:
     """Do the files that run together use torch, and show no training and no gradients?"""
     if not module.mentions("import torch", "from torch") or module.mentions("TFAuto", "Flax"):
         return False
-    if any(TRACE_OF_TRAINING.search(part.text) for part in module.with_linked):
+    if any(TRACE_OF_TRAINING.search(part.text) for part in module.self_and_files_run_together):
         return False
     return not any(
         "trainer" in module.flow.types(call.node)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.calls("transformers.*Trainer", "trl.*Trainer")
     )
 
@@ -162,7 +166,7 @@ def _is_evaluating_function(module: Module, stop: RouteStep) -> bool:
     )
 
 
-def _is_recording_off_in_function(module: Module, node: ast.AST) -> bool:
+def _is_gradient_recording_off_in_function(module: Module, node: ast.AST) -> bool:
     """Is gradient recording off at a place, by a `with` or a decorator of its function?"""
     for around in module.parents(node):
         if isinstance(around, ast.With | ast.AsyncWith):
@@ -186,7 +190,7 @@ class EvaluationBuildsGraphs(SourceRule):
         module = self.subject
         if any(
             NO_GRAPH.search(part.text) and "set_grad_enabled(False)" in part.text
-            for part in module.with_linked
+            for part in module.self_and_files_run_together
         ):
             return
         seen: set[str] = set()
@@ -197,8 +201,8 @@ class EvaluationBuildsGraphs(SourceRule):
             route = _looped_route_recording_unwanted_gradients(module, node)
             if route is not None and not FREEZING_CODE.search(module.text):
                 seen.add(name)
-                yield self._finding_on_route(name, route)
-            elif _is_recording_off(module, node) or not _loops_around(module, node):
+                yield self._finding_on_evaluation_pass_by_route(name, route)
+            elif _is_gradient_recording_off(module, node) or not _loops_around(module, node):
                 continue
             elif _is_evaluation_pass(module, node):
                 seen.add(name)
@@ -217,7 +221,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     cases=[case_of_node(module, node)],
                 )
 
-    def _finding_on_route(self, name: str, route: Route) -> Finding:
+    def _finding_on_evaluation_pass_by_route(self, name: str, route: Route) -> Finding:
         """The finding on a pass that a loop of an evaluation reaches, in its function or through
         others.
         """
@@ -259,7 +263,7 @@ def _loops_around(module: Module, node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _is_recording_off(module: Module, node: ast.AST, depth: int = 4) -> bool:
+def _is_gradient_recording_off(module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Is gradient recording off at a place: by a `with`, a decorator, or at each call of its function?"""
     for around in module.parents(node):
         if isinstance(around, ast.With | ast.AsyncWith):
@@ -268,11 +272,11 @@ def _is_recording_off(module: Module, node: ast.AST, depth: int = 4) -> bool:
         if isinstance(around, FUNCTIONS):
             if any(NO_GRAPH.search(ast.unparse(one)) for one in around.decorator_list):
                 return True
-            callers = module.flow.calls_of(around)
+            callers = module.flow.calls_of_function_or_class(around)
             return (
                 depth > 0
                 and bool(callers)
-                and all(_is_recording_off(module, caller, depth - 1) for caller in callers)
+                and all(_is_gradient_recording_off(module, caller, depth - 1) for caller in callers)
             )
     return False
 

@@ -59,8 +59,8 @@ from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     argument_or_attribute_of_trainer,
     functions_seeing_logits,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TO_HOST = "eval_accumulation_steps"
 MOVED_TO_HOST = "to the machine's memory"

@@ -55,7 +55,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.examined_code_places import CodePlaces, calls_with
+from truetune.checks.examined_code_places import CodePlaces, places_of_calls_with_keywords
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -66,7 +66,9 @@ from truetune.checks.source.evidence.held_out_loaders_sharing_training_rows impo
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions_and_token_shifts import with_called_functions
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Function,
@@ -97,7 +99,7 @@ class LabelFunction(NamedTuple):
 
 def _trainers_and_held_out_loaders(module: Module) -> Iterator[object]:
     """Trainers with both data sets, and loaders of held-out rows."""
-    yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
+    yield from places_of_calls_with_keywords("", DATA_SETS, *TRAINERS).find(module)
     yield from loaders_of_held_out_rows(module)
 
 
@@ -133,7 +135,7 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
 
 def _trained_and_evaluated_rows(module: Module) -> Iterator[tuple[Value, Value]]:
     """Rows that are trained, and rows that are evaluated on beside them."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for trainer in trace.calls(*TRAINERS):
             train, held = (trainer.keywords.get(name) for name in DATA_SETS)
             if trainer.home.path == module.path and train is not None and held is not None:

@@ -67,8 +67,8 @@ from truetune.checks.source.evidence.several_process_scripts import (
     runs_in_every_process,
     sign_of_several_processes,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 DELETING_CALLS = (
     "shutil.rmtree",
@@ -127,7 +127,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         several = sign_of_several_processes(module)
         if several is None:
             return
-        raced = [call for call in calls if _is_done_by_all_to_one_path(module, call)]
+        raced = [call for call in calls if _does_every_process_change_same_path(module, call)]
         yield from self._findings_on_races(raced, several)
         for call in raced:
             is_written = _is_opened_for_writing(module, call) or _is_table_write(module, call)
@@ -197,7 +197,11 @@ class EveryProcessChangesTheSameFiles(SourceRule):
 
 def _one_process_guard_in_words(module: Module) -> str:
     """The condition that lets one process through, in the words of the script's library."""
-    if any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator")):
+    if any(
+        True
+        for part in module.self_and_files_run_together
+        for _ in part.calls("accelerate.Accelerator")
+    ):
         return "if accelerator.is_main_process: ... and accelerator.wait_for_everyone()"
     return "if torch.distributed.get_rank() == 0: ... and torch.distributed.barrier()"
 
@@ -255,7 +259,11 @@ def _is_file_write_under_accelerate(module: Module, call: Call) -> bool:
         return True
     if not call.named("torch.save") or module.mentions(*OTHER_SAVERS):
         return False
-    return any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator"))
+    return any(
+        True
+        for part in module.self_and_files_run_together
+        for _ in part.calls("accelerate.Accelerator")
+    )
 
 
 def _is_opened_for_writing(module: Module, call: Call) -> bool:
@@ -282,7 +290,9 @@ def _table_of_write(call: Call) -> ast.expr | None:
 def _writes_own_rows_of_process(module: Module, call: Call) -> bool:
     """Does the call write what is made of the rows that one process has?"""
     # Processes that gather write all rows each.
-    if any("gather" in part.text or "merge" in part.text for part in module.with_linked):
+    if any(
+        "gather" in part.text or "merge" in part.text for part in module.self_and_files_run_together
+    ):
         return False
     return any(
         _is_divided_by_process(module, part) for part in _names_written_to_file(module, call)
@@ -326,13 +336,13 @@ def _takes_rows_of_one_process(module: Module, part: ast.AST) -> bool:
         case ast.Call():
             return _datasets_call_gives_process_rows(module, part)
         case ast.Name():
-            return _is_picked_by_process(module, part)
+            return _is_name_of_rows_of_one_process(module, part)
         case ast.comprehension():
             return any(depends_on_process_number_or_count(module, test) for test in part.ifs)
     return False
 
 
-def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
+def _is_name_of_rows_of_one_process(module: Module, name: ast.Name) -> bool:
     """Is a name what `with state.split_between_processes(rows) as mine` gives, or a list with rows of one process?"""
     splits = (
         around
@@ -380,7 +390,7 @@ def _is_error_caught(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _is_done_by_all_to_one_path(module: Module, call: Call) -> bool:
+def _does_every_process_change_same_path(module: Module, call: Call) -> bool:
     """Does every process do it, to the same path?"""
     paths = [*call.args, *call.keywords.values()]
     # Before the dot of a table's method stand the rows, and not the path.

@@ -53,8 +53,8 @@ from truetune.checks.source.evidence.multi_process_loops import (
     models_wrapped_by_own_loops,
     runs_in_some_processes_only,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SHARDING_SIGNS = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
 """Where each process writes a part of its own"""
@@ -80,7 +80,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
         places = [
             call
             for call in _weight_writes_by_several_processes(module)
-            if _is_done_by_all_under_one_name(module, call)
+            if _does_every_process_write_same_name(module, call)
         ]
         if places:
             yield self.finding(
@@ -90,7 +90,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
             )
 
 
-def _is_done_by_all_under_one_name(module: Module, call: Call) -> bool:
+def _does_every_process_write_same_name(module: Module, call: Call) -> bool:
     """Is it done by every process, under one name?"""
     target = (
         call.argument(1, "f") if call.named("torch.save") else call.argument(0, "save_directory")

@@ -204,7 +204,7 @@ def _first_request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
         if REQUEST.search(ast.unparse(call.func)):
             return call
     for call in calls:
-        function = module.flow.function(call.func)
+        function = module.flow.function_that_expression_names(call.func)
         inner = ast.walk(function) if function is not None else ()
         if any(
             isinstance(one, ast.Call) and REQUEST.search(ast.unparse(one.func)) for one in inner
@@ -256,7 +256,7 @@ def _constant_given_by_handler(
     guarded: ast.Try, handler: ast.ExceptHandler, function: Function | None
 ) -> ast.stmt | None:
     """`return 5`, or `score = 5` of a name that the block sets; None where the handler keeps the failure."""
-    if any(_keeps_failure(part) for part in handler.body):
+    if any(_failure_is_raised_counted_or_listed(part) for part in handler.body):
         return None
     assigned = {
         ast.unparse(target)
@@ -277,7 +277,10 @@ def _constant_after_retry_loop(
     function: Function | None, guarded: ast.Try, handler: ast.ExceptHandler
 ) -> ast.stmt | None:
     """`return 5` after a loop of attempts, whose handler waits and continues."""
-    ends = any(_keeps_failure(part) or isinstance(part, ast.Return) for part in handler.body)
+    ends = any(
+        _failure_is_raised_counted_or_listed(part) or isinstance(part, ast.Return)
+        for part in handler.body
+    )
     if function is None or ends or not _is_in_retry_loop(function, guarded):
         return None
     last = function.body[-1]
@@ -296,7 +299,7 @@ def _is_in_retry_loop(function: Function, guarded: ast.Try) -> bool:
     return is_repeated and any(isinstance(node, ast.Return) for node in ast.walk(guarded))
 
 
-def _keeps_failure(statement: ast.stmt) -> bool:
+def _failure_is_raised_counted_or_listed(statement: ast.stmt) -> bool:
     """Is a failure raised, counted or put on a list?"""
     return any(
         isinstance(node, ast.Raise | ast.AugAssign)

@@ -3,7 +3,7 @@
 ## What it does
 Follows the data of a trainer, or of a loop that calls `backward`, back to where they are loaded, and looks for a plain
 number that leaves at most 200 rows (500 of a stream): `select(range(100))`, `take(100)`, `rows[:100]`,
-`split="train[:100]"`; and for `limit_train_batches` of Lightning with at most 200 steps in all. Limits set by an option
+`split="train[:100]"`; and for `limit_train_batches` of Lightning with at most 200 steps in all. Limits under an option
 or a test, evaluation sets, and runs that save no model are left alone. It is only information in a notebook, which may
 show how a training is done.
 
@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -59,7 +59,7 @@ class FewRowsReachTheTrainer(SourceRule):
     code = "SRC149"
     symptoms = ("nothing-is-learned",)
     severity = "warning"
-    looks_at = calls_of("trainers that are made", *TRAINERS, *LIGHTNING)
+    looks_at = places_of_calls("trainers that are made", *TRAINERS, *LIGHTNING)
 
     def findings(self) -> Iterator[Finding]:
         for limit in small_row_limits_of_saved_trainings(self.subject):

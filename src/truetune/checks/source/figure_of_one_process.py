@@ -77,8 +77,8 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.evaluation_figures_not_gathered_over_processes import (
     LoggedFigure,
     PartialEvaluation,
-    partial_evaluations,
-    unreduced_lightning_figures,
+    lightning_metrics_logged_without_reduction,
+    loops_evaluating_part_of_rows,
     validation_log_calls,
 )
 from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
@@ -87,7 +87,7 @@ from truetune.source.parsed_source_file import Module
 
 def _logged_figures_of_several_processes(module: Module) -> Iterator[ast.AST]:
     """The places that log figures of evaluations which run as several processes."""
-    yield from (one.loop for one in partial_evaluations(module))
+    yield from (one.loop for one in loops_evaluating_part_of_rows(module))
     yield from (call.node for call in validation_log_calls(module))
 
 
@@ -102,10 +102,10 @@ class FigureOfOneProcess(SourceRule):
         module = self.subject
         several = sign_of_several_processes(module)
         is_certain = several is not None and several.is_certain
-        for evaluation in partial_evaluations(module):
+        for evaluation in loops_evaluating_part_of_rows(module):
             if evaluation.logged is not None:
                 yield self._finding_on_loop(evaluation, evaluation.logged, is_certain=is_certain)
-        for figure in unreduced_lightning_figures(module):
+        for figure in lightning_metrics_logged_without_reduction(module):
             yield self._finding_on_lightning(figure)
 
     def _finding_on_loop(

@@ -40,16 +40,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.half_precision_weights_updated_in_place import (
     TRAINERS,
     NarrowWeights,
-    narrow_weights_of_optimizers,
-    narrow_weights_of_trainers,
+    optimizers_of_weights_in_dtype,
     trainer_settings,
+    trainers_of_weights_in_dtype,
 )
 from truetune.settings.run_spec import Severity
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -67,18 +67,20 @@ class Float16WeightsUnderAdam(SourceRule):
     code = "SRC038"
     symptoms = ("loss-does-not-fall",)
     severity = "error"
-    looks_at = calls_of("Adam optimizers that are made, and trainers", *ADAM_OPTIMIZERS, *TRAINERS)
+    looks_at = places_of_calls(
+        "Adam optimizers that are made, and trainers", *ADAM_OPTIMIZERS, *TRAINERS
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for weights in narrow_weights_of_optimizers(module, "float16", *ADAM_OPTIMIZERS):
+        for weights in optimizers_of_weights_in_dtype(module, "float16", *ADAM_OPTIMIZERS):
             if _rounds_eps_to_zero_unfused(weights.optimizer):
                 yield self._finding_on_weights(
                     weights,
                     "float16 weights are updated by Adam, whose eps is 0 in float16: NaN after the"
                     " first step",
                 )
-        for weights in narrow_weights_of_trainers(module, "float16"):
+        for weights in trainers_of_weights_in_dtype(module, "float16"):
             settings = trainer_settings(weights.optimizer)
             if constant_of(settings.get("fp16")) is True:
                 yield self._finding_on_weights(

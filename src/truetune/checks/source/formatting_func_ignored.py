@@ -46,12 +46,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_with
+from truetune.checks.examined_code_places import places_of_calls_with_keywords
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 class FormattingFuncIgnored(SourceRule):
@@ -60,7 +60,7 @@ class FormattingFuncIgnored(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = calls_with(
+    looks_at = places_of_calls_with_keywords(
         "SFTTrainers with formatting_func", ("formatting_func",), "trl.SFTTrainer"
     )
 
@@ -70,7 +70,7 @@ class FormattingFuncIgnored(SourceRule):
             given = call.keywords.get("formatting_func")
             if given is None or module.flow.value(given) is None:
                 continue
-            function = module.flow.function(given)
+            function = module.flow.function_that_expression_names(given)
             seen = _read_of_messages(function) if function is not None else None
             if seen is None and (data := call.keywords.get("train_dataset")) is not None:
                 seen = _origin_of_messages_column(module, data)
@@ -117,7 +117,7 @@ def _only_renders_messages_by_template(module: Module, function: ast.AST) -> boo
     returned = (
         [function.body]
         if isinstance(function, ast.Lambda)
-        else module.flow.returns.get(function, [])
+        else module.flow.returned_expressions_by_function.get(function, [])
     )
     nodes = [origin.node for value in returned for origin in module.flow.origins(value)]
     return bool(nodes) and all(
@@ -157,7 +157,9 @@ def _messages_returned_by_map(module: Module, call: Call) -> ast.AST | None:
     given = call.argument(0, "function")
     if given is None:
         return None
-    for value in module.flow.returns.get(module.flow.function(given) or given, []):
-        if "messages" in module.flow.entries(value)[0]:
+    for value in module.flow.returned_expressions_by_function.get(
+        module.flow.function_that_expression_names(given) or given, []
+    ):
+        if "messages" in module.flow.dict_entries_and_if_complete(value)[0]:
             return value
     return None

@@ -66,17 +66,22 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     backward_calls,
     possible_losses,
 )
-from truetune.checks.source.evidence.backward_slices import backward_slice, may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.gradients_not_averaged_over_processes import unaveraged_passes
 from truetune.checks.source.evidence.model_calls_bypassing_ddp_or_fsdp import (
     constructions_of_model,
-    model_called_around_wrapper,
+    model_called_without_its_wrapper,
     models_given_to_wrappers,
 )
-from truetune.checks.source.evidence.unaveraged_gradients import unaveraged_passes
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import (
+    backward_slice,
+    may_record_gradients,
+)
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 
 GRADIENT_AVERAGING = re.compile(
@@ -110,7 +115,7 @@ def _is_given_optimizer(module: Module, call: Call) -> bool:
 def _models_wrapped_here_or_nearby(module: Module) -> Iterator[ast.expr]:
     """Models that a file wraps, or that a file it runs with wraps for its loop."""
     has_loop = any(True for _ in backward_calls(module))
-    for part in module.with_linked if has_loop else (module,):
+    for part in module.self_and_files_run_together if has_loop else (module,):
         yield from models_given_to_wrappers(part)
 
 
@@ -133,10 +138,12 @@ class ForwardAroundTheWrapper(SourceRule):
         yield from self._findings_on_unwrapped_model()
         wrapped = _models_wrapped_here_or_nearby(module)
         bare = [made for model in wrapped for made in constructions_of_model(module, model)]
-        if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
+        if not bare or any(
+            GRADIENT_AVERAGING.search(part.text) for part in module.self_and_files_run_together
+        ):
             return
         for backward, part in _backward_and_loss_calls(module):
-            inside = model_called_around_wrapper(module, part, bare)
+            inside = model_called_without_its_wrapper(module, part, bare)
             if inside is not None and may_record_gradients(module, part):
                 yield self._finding_on_forward(part, backward, *inside)
 
@@ -145,7 +152,9 @@ class ForwardAroundTheWrapper(SourceRule):
         pass outside of it.
         """
         module = self.subject
-        passes = [call for part in module.with_linked for call in part.methods("backward")]
+        passes = [
+            call for part in module.self_and_files_run_together for call in part.methods("backward")
+        ]
         around = [_no_sync_around(module.home(call.node), call.node) for call in passes]
         if passes and any(models_given_to_wrappers(module)) and all(around):
             yield self.finding(
@@ -181,7 +190,7 @@ class ForwardAroundTheWrapper(SourceRule):
         nothing wraps the model.
         """
         module = self.subject
-        if any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
+        if any(GRADIENT_AVERAGING.search(part.text) for part in module.self_and_files_run_together):
             return
         found = next(unaveraged_passes(module), None)
         if found is not None:

@@ -41,13 +41,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_quantization_configs_and_readers import (
     BITSANDBYTES_CONFIG,
     quantization_configs_that_are_read,
 )
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 DTYPE = "bnb_4bit_compute_dtype"
@@ -63,7 +63,9 @@ def _loads_in_4bit(module: Module) -> Iterator[Call]:
 
 def _is_dtype_set_as_attribute(module: Module) -> bool:
     """Is the dtype set as an attribute: `quantization.bnb_4bit_compute_dtype = torch.bfloat16`?"""
-    attributes = (node for part in module.with_linked for node in part.nodes(ast.Attribute))
+    attributes = (
+        node for part in module.self_and_files_run_together for node in part.nodes(ast.Attribute)
+    )
     return any(node.attr == DTYPE and isinstance(node.ctx, ast.Store) for node in attributes)
 
 
@@ -74,7 +76,7 @@ class FourBitComputedInFloat32(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.imports_unsloth or _is_dtype_set_as_attribute(module):
+        if module.this_or_linked_file_imports_unsloth or _is_dtype_set_as_attribute(module):
             return
         for call in _loads_in_4bit(module):
             given = call.argument(6 if call.named(BITSANDBYTES_CONFIG) else -1, DTYPE)

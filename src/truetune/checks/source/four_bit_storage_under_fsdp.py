@@ -60,10 +60,10 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.errors import SpecError
 from truetune.settings import located_document
-from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import commands_that_launch
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_quantization_configs_and_readers import quantization_configs_that_are_read
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.settings_of_script_as_configs import extract_configs
 
 FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")

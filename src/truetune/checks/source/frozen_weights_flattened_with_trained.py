@@ -43,12 +43,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import CodePlaces, calls_of
+from truetune.checks.examined_code_places import CodePlaces, places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 WRAPPER = "torch.*.FullyShardedDataParallel"
 OWN_POLICY = re.compile(
@@ -56,7 +56,7 @@ OWN_POLICY = re.compile(
     r"|requires_grad_\(True\)"
 )
 """Signs that trained layers are wrapped by themselves, or that none is frozen"""
-WRAPS: CodePlaces = calls_of("models that FSDP wraps", WRAPPER)
+WRAPS: CodePlaces = places_of_calls("models that FSDP wraps", WRAPPER)
 
 
 class FrozenWeightsFlattenedWithTrained(SourceRule):
@@ -67,7 +67,7 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(OWN_POLICY.search(part.text) for part in module.with_linked):
+        if any(OWN_POLICY.search(part.text) for part in module.self_and_files_run_together):
             return
         for call in module.calls(WRAPPER):
             model = call.argument(0, "module")

@@ -51,9 +51,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.trace_answering_models_to_load import billions_of_name
+from truetune.checks.source.evidence.trace_answering_models_to_load import (
+    billions_of_parameters_in_name,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 FIRST_VERSION = "torch.*.FullyShardedDataParallel"
 SECOND_VERSION = "torch.*.fully_shard"
@@ -117,7 +119,9 @@ def _wraps_large_model_outside_loops(module: Module, call: Call) -> bool:
         return False
     loads = module.calls("*.from_pretrained")
     names = [load.argument(0, "pretrained_model_name_or_path") for load in loads]
-    sizes = [size for name in names if (size := billions_of_name(module, name)) is not None]
+    sizes = [
+        size for name in names if (size := billions_of_parameters_in_name(module, name)) is not None
+    ]
     return not sizes or max(sizes) >= MIN_BILLIONS
 
 

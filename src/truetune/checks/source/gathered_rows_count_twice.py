@@ -50,8 +50,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LABEL_WORDS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
 PREDICTION_WORDS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)
@@ -75,12 +75,12 @@ class GatheredRowsCountTwice(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(CUTTING_CODE.search(part.text) for part in module.with_linked):
+        if any(CUTTING_CODE.search(part.text) for part in module.self_and_files_run_together):
             return
         for call in _accelerator_gather_calls(module):
             if call.method != "gather":
                 continue
-            given = _gathered_code(module, call)
+            given = _source_text_of_gathered_values(module, call)
             if (
                 PREDICTION_WORDS.search(given)
                 and LABEL_WORDS.search(given)
@@ -93,7 +93,7 @@ class GatheredRowsCountTwice(SourceRule):
                 )
 
 
-def _gathered_code(module: Module, call: Call) -> str:
+def _source_text_of_gathered_values(module: Module, call: Call) -> str:
     """What is gathered: the arguments as they stand, and what their names were set to."""
     texts = [module.text_of(one) for one in call.args]
     names = (

@@ -59,8 +59,8 @@ from truetune.checks.source.evidence.rows_divided_by_process import (
     backward_slice_through_loops,
     depends_on_process_number_or_count,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 GATHERS = (
     "torch.distributed.all_gather_object",
@@ -94,7 +94,7 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(PUTS_BACK.search(part.text) for part in module.with_linked):
+        if any(PUTS_BACK.search(part.text) for part in module.self_and_files_run_together):
             return
         if not SETS_BESIDE.search(module.text) and not _flattens_into_column(module):
             return

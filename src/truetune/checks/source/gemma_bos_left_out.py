@@ -46,14 +46,14 @@ from collections.abc import Iterable, Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     likely_model_names,
     normalized_model_name,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OPENS = re.compile(r"\s*<start_of_turn>\s*(?:user|system|\{|$)")
 """How the first turn of a text begins; a piece that begins with the model's turn stands after others"""

@@ -56,8 +56,8 @@ from truetune.checks.source.evidence.code_run_in_every_training_step import (
     Function,
     loop_or_hook_of_each_step,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 KEEPING_METHODS = frozenset(("append", "extend", "add", "put", "push", "update", "store"))
 """Methods that keep what is generated, as a buffer of rollouts does"""
@@ -98,7 +98,7 @@ def _hook_or_loop_showing_answers(module: Module, call: Call) -> ast.AST | None:
     # With the loop itself in the function (`main`), the loss beside it may take the answers.
     if function in module.parents(place):
         return None
-    calls = module.flow.calls_of(function)
+    calls = module.flow.calls_of_function_or_class(function)
     return place if all(_is_statement_of_its_own(module, one) for one in calls) else None
 
 

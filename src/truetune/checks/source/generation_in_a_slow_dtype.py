@@ -50,21 +50,21 @@ from truetune.checks.find_gpus_in_files_beside import GB, GIB, GpuBeside, find_g
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.may_weights_have_float32_copy import WIDE
 from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
 from truetune.checks.source.evidence.trace_answering_models_to_load import (
     EIGHT_BIT_OPTION,
     ModelChain,
-    billions_of_model,
+    billions_of_parameters_of_model,
     is_float32_by_default,
     load_dtypes,
     model_chains,
 )
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 BYTES_OF_BFLOAT16 = 2
 """Of a weight in bfloat16"""
@@ -115,7 +115,10 @@ class GenerationInASlowDtype(SourceRule):
     def _finding_on_load(self, load: Call, asking: Call, why: str) -> Finding:
         """The finding on a load in a slow dtype, with the room that a card beside has."""
         module = self.subject
-        billions, room = billions_of_model(module, load), _gpu_beside(module)
+        billions, room = (
+            billions_of_parameters_of_model(module, load),
+            _gpu_named_by_nearby_files(module),
+        )
         fits = _fits_in_bfloat16(room, billions)
         size = f" ({BYTES_OF_BFLOAT16 * billions:.0f} GB of weights)" if billions else ""
         where = f"it fits the {room.name}{size}" if fits and room else f"that fits the GPU{size}"
@@ -127,7 +130,7 @@ class GenerationInASlowDtype(SourceRule):
             else f"set dtype=torch.bfloat16 in from_pretrained where {where}; 4 bits with"
             " bnb_4bit_compute_dtype=torch.bfloat16 take less",
             severity="warning" if is_certain else "info",
-            evidence=_evidence_of_room(room) if fits and room else [],
+            evidence=_gpu_memory_evidence_lines(room) if fits and room else [],
             cases=[case_of_node(module, load.node), case_of_node(module, asking.node)],
         )
 
@@ -140,7 +143,7 @@ def _only_8_bit_load_and_question(module: Module) -> tuple[Call, Call] | None:
     made = [*loads, *whole]
     if len(made) != 1 or not _is_in_8_bits(module, made[0]):
         return None
-    billions = billions_of_model(module, made[0])
+    billions = billions_of_parameters_of_model(module, made[0])
     asking = [*module.methods("generate", "stream_generate"), *pipelines]
     if not asking or (billions is not None and billions < MIN_BILLIONS):
         return None
@@ -155,7 +158,7 @@ def _pipeline_gets_loaded_model(module: Module, pipeline: Call, loads: list[Call
     return not isinstance(module.flow.value(model), str)
 
 
-def _gpu_beside(module: Module) -> GpuBeside | None:
+def _gpu_named_by_nearby_files(module: Module) -> GpuBeside | None:
     """The GPU that the files beside name or measure; None where they name none, or several sizes."""
     gpus = find_gpus_beside(module.path, module.text)
     return gpus[0] if len({one.memory for one in gpus}) == 1 else None
@@ -172,7 +175,7 @@ def _fits_in_bfloat16(gpu: GpuBeside | None, billions: float | None) -> bool:
     return used is not None and MIN_USED <= used <= MAX_WEIGHTS / 2 * gpu.memory
 
 
-def _evidence_of_room(gpu: GpuBeside) -> list[str]:
+def _gpu_memory_evidence_lines(gpu: GpuBeside) -> list[str]:
     """What the file says of the card."""
     place = f"{Path(gpu.file).name}:{gpu.line}"
     if gpu.reading is None:
@@ -184,7 +187,7 @@ def _evidence_of_room(gpu: GpuBeside) -> list[str]:
 
 def _cause_of_slow_tokens(module: Module, chain: ModelChain) -> str | None:
     """What makes each token slow; None where nothing is seen to."""
-    billions = billions_of_model(module, chain.load)
+    billions = billions_of_parameters_of_model(module, chain.load)
     if billions is not None and billions < MIN_BILLIONS:
         return None
     if _is_in_8_bits(module, chain.load):
@@ -212,7 +215,7 @@ def _is_in_8_bits(module: Module, load: Call) -> bool:
     """Does a call load a model by LLM.int8?"""
     given = dict(load.keywords)
     if "model_kwargs" in given:
-        entries, _ = module.flow.entries(given["model_kwargs"])
+        entries, _ = module.flow.dict_entries_and_if_complete(given["model_kwargs"])
         given |= {str(name): node for name, node in entries.items()}
     if module.flow.value(given.get(EIGHT_BIT_OPTION)) is True:
         return True

@@ -65,9 +65,9 @@ from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts_of_clients,
     engine_prompts,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.name_bindings_in_scopes import Scope
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 REPEATED_CODE = (
     ast.FunctionDef,
@@ -199,7 +199,7 @@ def _completion_ends_after_16_tokens(module: Module, call: Call) -> bool:
         return False
     body = call.keywords.get("json")
     if body is not None:
-        entries, is_whole = module.flow.entries(body)
+        entries, is_whole = module.flow.dict_entries_and_if_complete(body)
         return is_whole and "prompt" in entries
     return not call.open and "extra_body" not in call.keywords
 

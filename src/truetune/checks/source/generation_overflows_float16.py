@@ -49,7 +49,6 @@ from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.may_weights_have_float32_copy import FLOAT16
 from truetune.checks.source.evidence.model_dtypes import (
@@ -58,11 +57,12 @@ from truetune.checks.source.evidence.model_dtypes import (
     model_name_argument,
     model_type_of_folder,
 )
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.checks.source.evidence.trace_answering_models_to_load import load_dtypes, model_chains
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OVERFLOWING_BY_SIZE = "gemma3"
 """Beginning of the families that overflow however they are loaded, without signs between"""

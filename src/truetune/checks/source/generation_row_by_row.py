@@ -58,10 +58,10 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generations_repeated_row_by_row import generations_per_row
 from truetune.checks.source.evidence.names_of_row_reading_calls import READERS, TAKES_ROWS
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.requests_awaited_one_by_one import (
     is_request_asynchronous,
     waits_for_each_answer,
@@ -80,8 +80,8 @@ from truetune.checks.source.evidence.what_makes_code_run_again import (
     repetitions_of,
     uses_repeated_element,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.values_of_run import Value
 
@@ -148,7 +148,7 @@ class GenerationRowByRow(SourceRule):
                     f"{asks} on one row at a time, in a loop",
                     instead,
                     severity="warning"
-                    if asks == OF_ENGINE or _is_over_many_rows(module, repeat)
+                    if asks == OF_ENGINE or _loop_goes_over_many_rows(module, repeat)
                     else "info",
                     cases=[
                         case_of_node(module, question.call.node),
@@ -212,7 +212,7 @@ def _loop_over_rows(module: Module, question: ModelQuestion) -> CodeRepetition |
         return None
     for repeat in repetitions_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
-            _is_over_a_handful(module, iterated) or _is_range_of_repetitions(iterated)
+            _loop_goes_over_a_handful(module, iterated) or _is_range_of_repetitions(iterated)
             for iterated in repeat.iterated
         )
         if is_of_rows and uses_repeated_element(module, question.text, repeat):
@@ -227,7 +227,7 @@ def _may_overlap_other_requests(module: Module, call: Call) -> bool:
     return module.mentions(*CONCURRENCY_SIGNS)
 
 
-def _is_over_many_rows(module: Module, repeat: CodeRepetition) -> bool:
+def _loop_goes_over_many_rows(module: Module, repeat: CodeRepetition) -> bool:
     """Does a loop go over the rows of a file or data set, of which there are many more than a person would type?"""
     sources = repeat.iterated or _iterables_of_map(module, repeat)
     return any(
@@ -264,7 +264,7 @@ def _traced_value_is_batch(value: Value | None) -> bool:
     return isinstance(count, int) and count >= MIN_SAMPLES
 
 
-def _takes_few_rows(module: Module, iterated: ast.AST) -> bool:
+def _loop_goes_over_few_first_rows(module: Module, iterated: ast.AST) -> bool:
     """Does a loop go over the first rows alone: `rows.head(5)`, `rows[:3]`, `rows.select(range(4))`?"""
     for part in backward_slice(module, iterated):
         count = _count_of_first_rows(part)
@@ -286,9 +286,9 @@ def _count_of_first_rows(part: ast.AST) -> ast.expr | None:
     return count
 
 
-def _is_over_a_handful(module: Module, iterated: ast.AST) -> bool:
+def _loop_goes_over_a_handful(module: Module, iterated: ast.AST) -> bool:
     """Does a loop go over a handful of things that stand in the code, or of the rows?"""
-    if _takes_few_rows(module, iterated):
+    if _loop_goes_over_few_first_rows(module, iterated):
         return True
     lists = [
         origin.node
@@ -307,7 +307,11 @@ def _is_range_of_repetitions(iterated: ast.AST) -> bool:
 def _question_is_growing_chat(module: Module, question: ModelQuestion) -> bool:
     """Is the question a chat to which turns are added?"""
     names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
-    return any(_is_chat_turn(added) for name in names for added in module.additions_to(name))
+    return any(
+        _is_chat_turn(added)
+        for name in names
+        for added in module.expressions_added_to_variable(name)
+    )
 
 
 def _is_chat_turn(added: ast.expr) -> bool:

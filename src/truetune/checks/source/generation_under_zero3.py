@@ -3,7 +3,7 @@
 ## What it does
 Looks at `generate` and `predict_with_generate=True` in scripts that train under ZeRO-3, by the code or by the command
 that starts it, outside of what gathers the weights first (`GatheredParameters`, TRL's `unwrap_model_for_generation`).
-Files of settings are recognised by `generation-gathers-weights`.
+Files of settings are judged by `generation-gathers-weights`.
 
 ## Why it is bad
 Each GPU holds a part of every layer. For each token, every layer is sent to all GPUs again: an evaluation of some
@@ -56,8 +56,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.does_script_train_sharded_weights import sharding_of_script
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 GATHERS = ("GatheredParameters", "unwrap_model_for_generation", "summon_full_params")
 ENGINES = ("vllm", "LLM(", "sglang")

@@ -44,9 +44,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
-    encoded_ids,
     generate_calls,
     input_ids_argument,
+    tokenizer_call_of_input_ids,
 )
 from truetune.source.make_source_edits import set_keyword
 
@@ -63,7 +63,7 @@ class GenerationWithoutAttentionMask(SourceRule):
         module = self.subject
         for call in generate_calls(module):
             ids = input_ids_argument(call)
-            encoding = encoded_ids(module, ids) if ids is not None else None
+            encoding = tokenizer_call_of_input_ids(module, ids) if ids is not None else None
             if (
                 ids is None
                 or encoding is None

@@ -52,13 +52,13 @@ from pathlib import PurePath
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.double_accumulation import (
+from truetune.checks.source.evidence.accumulation_by_hand_and_by_engine import (
     DoubleAccumulation,
     EngineAccumulation,
-    accumulating_engine_calls,
+    calls_that_may_accumulate_gradients,
     find_double_accumulation,
 )
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module
 
 
@@ -66,7 +66,9 @@ class GradientsAccumulatedTwice(SourceRule):
     code = "SRC268"
     symptoms = ("loss-does-not-fall", "several-gpus", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("steps of engines that accumulate gradients", accumulating_engine_calls)
+    looks_at = CodePlaces(
+        "steps of engines that accumulate gradients", calls_that_may_accumulate_gradients
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

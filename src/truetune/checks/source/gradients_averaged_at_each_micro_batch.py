@@ -67,7 +67,9 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     optimizer_steps_with_optimizers,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
 from truetune.source.parsed_source_file import Module
 
 SPARES_TRANSFERS = re.compile(
@@ -79,7 +81,9 @@ DDP = "torch.*.DistributedDataParallel"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _optimizer_steps_by_batch_count(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
+def _counted_steps_with_condition_and_backward(
+    module: Module,
+) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
     """Steps of an optimizer that a count of batches allows, with the condition and the backward pass before it."""
     for step, _ in optimizer_steps_with_optimizers(module):
         branch = next((one for one in module.parents(step.node) if isinstance(one, ast.If)), None)
@@ -126,12 +130,12 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(SPARES_TRANSFERS.search(part.text) for part in module.with_linked):
+        if any(SPARES_TRANSFERS.search(part.text) for part in module.self_and_files_run_together):
             return
         wrapper = _advice_to_postpone_averaging(module)
         if wrapper is None:
             return
-        for step, branch, backward in _optimizer_steps_by_batch_count(module):
+        for step, branch, backward in _counted_steps_with_condition_and_backward(module):
             yield self.finding(
                 "gradients are averaged between the processes at every micro-batch, though the optimizer steps at some"
                 " of them: accumulation saves no communication, which costs most between nodes and without NVLink",
@@ -146,7 +150,7 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
 
 def _advice_to_postpone_averaging(module: Module) -> str | None:
     """How the averaging is put off for the wrapper that the script uses; None where it runs as one process."""
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(True for part in parts for _ in part.calls(DDP)):
         return "model.no_sync()"
     by_accelerate = any(True for part in parts for _ in part.calls("accelerate.Accelerator"))

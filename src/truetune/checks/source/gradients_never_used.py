@@ -69,10 +69,9 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     optimizer_steps_with_optimizers,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
 from truetune.checks.source.evidence.faulty_gradient_accumulation_conditions import (
-    clearings_at_each_batch_of_accumulation,
     counters_raised_only_when_stepping,
+    zero_grads_at_each_batch_with_their_step,
 )
 from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
 from truetune.checks.source.evidence.gradients_cleared_before_steps import (
@@ -90,12 +89,16 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     optimizers_before_adapters,
 )
 from truetune.checks.source.evidence.optimizers_holding_wrong_weights import (
+    difference_of_held_and_trained_weights,
     owners_of_parameters,
-    weights_not_trained,
+)
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
+    FUNCTIONS,
+    runs_surely_before,
 )
 from truetune.settings.run_spec import Severity
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ADAPTER_WRAPPERS = (
     "peft.get_peft_model",
@@ -214,10 +217,10 @@ class GradientsNeverUsed(SourceRule):
         yield from self._findings_on_lightning()
         yield from self._findings_on_trainer_steps()
         yield from self._findings_on_accumulation()
-        yield from self._findings_on_clearings()
-        wrapped_later = list(self._findings_on_order_of_run())
+        yield from self._findings_on_gradients_cleared_before_step()
+        wrapped_later = list(self._findings_on_optimizers_made_before_adapter())
         yield from wrapped_later
-        yield from self._findings_on_later_changes()
+        yield from self._findings_on_weights_changed_after_optimizer()
         made = list(_optimizers_beside_own_backward(module))
         if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
@@ -237,7 +240,7 @@ class GradientsNeverUsed(SourceRule):
                 f"make the optimizer after {ast.unparse(wrapped.node.func)}",
                 cases=[case_of_node(module, made[0].node), case_of_node(module, wrapped.node)],
             )
-        other = weights_not_trained(module, made[0])
+        other = difference_of_held_and_trained_weights(module, made[0])
         if other is not None and wrapped is None and not wrapped_later:
             yield self.finding(
                 other.text,
@@ -254,7 +257,7 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_of_node(module, made[0].node)],
             )
 
-    def _findings_on_clearings(self) -> Iterator[Finding]:
+    def _findings_on_gradients_cleared_before_step(self) -> Iterator[Finding]:
         """Findings on gradients that are cleared between the backward pass and the step that should
         use them.
         """
@@ -283,7 +286,7 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_of_node(module, call)],
             )
 
-    def _findings_on_order_of_run(self) -> Iterator[Finding]:
+    def _findings_on_optimizers_made_before_adapter(self) -> Iterator[Finding]:
         """Findings on optimizers that hold the base's weights when the adapter is trained, by the
         order of what the script does.
         """
@@ -303,7 +306,7 @@ class GradientsNeverUsed(SourceRule):
                 ],
             )
 
-    def _findings_on_later_changes(self) -> Iterator[Finding]:
+    def _findings_on_weights_changed_after_optimizer(self) -> Iterator[Finding]:
         """Findings on optimizers that lack weights which were made or unfrozen after them."""
         for found in model_changes_after_optimizers(self.subject):
             text, fix, severity = CHANGES[found.kind]
@@ -323,7 +326,7 @@ class GradientsNeverUsed(SourceRule):
         and never again.
         """
         module = self.subject
-        for clearing, step in clearings_at_each_batch_of_accumulation(module):
+        for clearing, step in zero_grads_at_each_batch_with_their_step(module):
             yield self.finding(
                 "zero_grad() comes at every batch and step() only at some: each step sees the gradients of one batch,"
                 " the others are cleared unused",
@@ -351,7 +354,7 @@ class GradientsNeverUsed(SourceRule):
             steps = any(
                 call.receiver is None
                 or _is_engine_of_call(module, call.receiver, engine) is not False
-                for part in module.with_linked
+                for part in module.self_and_files_run_together
                 for call in part.methods("step", "train_batch")
             )
             if passes and not steps:
@@ -370,7 +373,7 @@ class GradientsNeverUsed(SourceRule):
         """
         module = self.subject
         switched = list(_manual_optimization_settings(module))
-        parts = module.with_linked
+        parts = module.self_and_files_run_together
         if switched and not any(part.mentions("backward(") for part in parts):
             yield self.finding(
                 "automatic_optimization is off, and nothing calls manual_backward: no weight moves",
@@ -408,7 +411,7 @@ class GradientsNeverUsed(SourceRule):
 
 def _possible_lightning_steps(module: Module) -> Iterator[Call]:
     """Calls of a Lightning module's files that may step an optimizer; those of its schedules do not."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.methods("step", "optimizer_step"):
             made = module.flow.producing_call(call.receiver)
             if made is None or made.method != "lr_schedulers":
@@ -512,10 +515,10 @@ def _head_optimized_alone(module: Module, optimizer: Call) -> str | None:
 
 def _possible_optimizer_steps(module: Module) -> Iterator[Call]:
     """Calls that may step an optimizer: any `step` that is not known to be a schedule's."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.methods("step", "optimizer_step", "train_batch"):
             made = module.flow.producing_call(call.receiver)
-            if module.flow.function(call.node.func) is not None:
+            if module.flow.function_that_expression_names(call.node.func) is not None:
                 continue  # a function of the files, whose own calls are looked at
             if made is None or not made.named("torch.optim.lr_scheduler.*", "transformers.get_*"):
                 yield call
@@ -523,7 +526,7 @@ def _possible_optimizer_steps(module: Module) -> Iterator[Call]:
 
 def _adapter_after_optimizer(module: Module, optimizer: Call) -> Call | None:
     """What puts an adapter on the model behind an optimizer over its weights; None where nothing surely does."""
-    if any(any(part.methods("add_param_group")) for part in module.with_linked):
+    if any(any(part.methods("add_param_group")) for part in module.self_and_files_run_together):
         return None
     owners = [
         origin.node
@@ -540,13 +543,15 @@ def _adapter_after_optimizer(module: Module, optimizer: Call) -> Call | None:
 
 def _backward_runs_before(module: Module, node: ast.AST) -> bool:
     """Does a backward pass of the files run before a place?"""
-    passes = (call.node for part in module.with_linked for call in backward_calls(part))
+    passes = (
+        call.node for part in module.self_and_files_run_together for call in backward_calls(part)
+    )
     return any(runs_surely_before(module, one, node) for one in passes)
 
 
 def _adapter_calls_and_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that put an adapter on a model, in any file that runs with this one, and the model."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.calls(*ADAPTER_WRAPPERS):
             model = call.argument(0, "model")
             if model is not None:
@@ -595,7 +600,7 @@ def _call_surely_steps_no_optimizer(module: Module, call: Call) -> bool:
     return (
         call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
         or call.method in ("prepare", "unscale_")
-        or module.flow.function(call.node.func) is not None
+        or module.flow.function_that_expression_names(call.node.func) is not None
     )
 
 

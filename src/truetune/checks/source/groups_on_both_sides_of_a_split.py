@@ -108,14 +108,14 @@ from typing import Any, NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.rule import SourceRule
-from truetune.checks.sibling_rows import (
+from truetune.checks.rows_made_from_one_source import (
     GROUP_COLUMN,
     MAX_GROUP_SHARE,
     MIN_GROUPS,
     MIN_ROWS_PER_GROUP,
     SiblingRows,
 )
+from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import rows_in_script_or_named_files
 from truetune.data.column_name_aliases import COLUMN_ALIASES
@@ -248,10 +248,12 @@ def _groups_by_long_answer(
     groups = siblings.groups()
     if groups is None or not groups.has_same_answers:
         return None
-    if groups.siblings < MIN_SHARED * groups.rows or (groups.column and groups.column in named):
+    if groups.row_count_with_sibling < MIN_SHARED * groups.rows or (
+        groups.column and groups.column in named
+    ):
         return None
     evidence = (
-        f"{groups.siblings:,} of {groups.rows:,} rows of {name} have the same answer as others, to other"
+        f"{groups.row_count_with_sibling:,} of {groups.rows:,} rows of {name} have the same answer as others, to other"
         f" questions ({len(groups.sizes):,} groups)"
     )
     return RowGroups(groups.column or ANSWERS, evidence)

@@ -116,11 +116,11 @@ DRAWS = frozenset(
 )
 
 
-def _pair_prompts(module: Module) -> Iterator[ast.expr]:
+def _pairwise_comparison_prompts(module: Module) -> Iterator[ast.expr]:
     """Texts that ask a model for the better of two answers, in files that send something to a model."""
     if not any(
         SENDERS.search(ast.unparse(call.node.func))
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.all_calls
     ):
         return
@@ -148,12 +148,12 @@ class JudgeSeesOneOrder(SourceRule):
     code = "SRC228"
     symptoms = ("odd-metrics", "dpo-without-effect")
     severity = "warning"
-    looks_at = CodePlaces("prompts that compare two answers", _pair_prompts)
+    looks_at = CodePlaces("prompts that compare two answers", _pairwise_comparison_prompts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        prompts = list(_pair_prompts(module))
-        if not prompts or any(_changes_order(part) for part in module.with_linked):
+        prompts = list(_pairwise_comparison_prompts(module))
+        if not prompts or any(_changes_order(part) for part in module.self_and_files_run_together):
             return
         yield self.finding(
             "the judge sees each pair of answers in one order only: what it prefers by place counts as a win",
@@ -214,7 +214,9 @@ def _changes_order(module: Module) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             if ast.unparse(node.func).rpartition(".")[2] in DRAWS:
                 return True
-    return _has_exchanged_calls(module) or _swaps_or_loops_over_both_orders(module)
+    return _calls_function_with_arguments_swapped(module) or _swaps_or_loops_over_both_orders(
+        module
+    )
 
 
 def _name_read_set_or_defined(node: ast.AST) -> str:
@@ -226,7 +228,7 @@ def _name_read_set_or_defined(node: ast.AST) -> str:
     return ""
 
 
-def _has_exchanged_calls(module: Module) -> bool:
+def _calls_function_with_arguments_swapped(module: Module) -> bool:
     """Is one function called twice, with the same arguments in another order?"""
     seen: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
     for call in module.all_calls:

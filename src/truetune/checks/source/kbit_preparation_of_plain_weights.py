@@ -45,12 +45,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 KBIT_PREPARATIONS = (
     "peft.*prepare_model_for_kbit_training",
@@ -67,7 +67,7 @@ FLOAT32_NAMES = ("float32", "float", "fp32")
 class KbitPreparationOfPlainWeights(SourceRule):
     code = "SRC088"
     severity = "error"
-    looks_at = calls_of("models that are prepared for k-bit training", *KBIT_PREPARATIONS)
+    looks_at = places_of_calls("models that are prepared for k-bit training", *KBIT_PREPARATIONS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

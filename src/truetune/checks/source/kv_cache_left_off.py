@@ -54,12 +54,6 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.execution_order import (
-    Route,
-    call_routes_to,
-    route_runs_after,
-    training_places,
-)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.generations_in_hooks_in_training_mode import (
     generations_in_training_hooks,
@@ -69,9 +63,15 @@ from truetune.checks.source.evidence.generations_with_cache_off_at_load import (
 )
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.what_makes_code_run_again import repetitions_of
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
+    Route,
+    call_routes_to,
+    route_runs_after,
+    training_places,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CHECKPOINTING = (
     "gradient_checkpointing",
@@ -253,9 +253,14 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[GenerationInTraining
     At `on_evaluate`, and in Lightning's hooks of the validation, the evaluation has just put the model into eval mode.
     """
     switch = next(
-        (found for part in module.with_linked for found in _checkpointing_switches(part)), None
+        (
+            found
+            for part in module.self_and_files_run_together
+            for found in _checkpointing_switches(part)
+        ),
+        None,
     )
-    if switch is None or module.imports_unsloth:
+    if switch is None or module.this_or_linked_file_imports_unsloth:
         return
     for call in generations_in_training_hooks(module, ENDS_TRAINING_MODE):
         yield GenerationInTrainingMode(call, switch)
@@ -294,7 +299,7 @@ def _generation_after_checkpointed_training(module: Module) -> GenerationInTrain
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
     switch = next(_checkpointing_switches(module), None)
     # Unsloth's generate puts the model into eval mode itself.
-    if switch is None or module.imports_unsloth:
+    if switch is None or module.this_or_linked_file_imports_unsloth:
         return None
     places = list(training_places(module))
     if not places or _may_end_in_eval_mode(module):
@@ -302,10 +307,10 @@ def _generation_after_checkpointed_training(module: Module) -> GenerationInTrain
     start = min(getattr(place, "lineno", 0) for place in places)
     if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
         return None  # what generates may be loaded again
-    return _generation_while_training(module, places, switch)
+    return _generation_after_or_amid_training_steps(module, places, switch)
 
 
-def _generation_while_training(
+def _generation_after_or_amid_training_steps(
     module: Module, places: list[ast.AST], switch: ast.AST
 ) -> GenerationInTrainingMode | None:
     """The first generation after a training, or between the steps of a loop that switched the model to training."""
@@ -348,7 +353,7 @@ def _route_passes_training_loop(module: Module, route: Route, places: list[ast.A
 
 def _may_end_in_eval_mode(module: Module) -> bool:
     """May anything in the file, or in one that is judged with it, put the model into eval mode?"""
-    if any(any(part.methods(*ENDS_TRAINING_MODE)) for part in module.with_linked):
+    if any(any(part.methods(*ENDS_TRAINING_MODE)) for part in module.self_and_files_run_together):
         return True
     if any(call.method == "train" and call.args for call in module.all_calls):
         return True  # model.train(False)

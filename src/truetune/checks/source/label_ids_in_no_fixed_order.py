@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.label_numberings_without_fixed_order import
     SORTED,
     DifferentOrders,
     LabelNumbering,
-    different_orders,
+    first_number_with_different_labels,
     label_numberings,
     numberings_beside,
     set_holds_numbers_only,
@@ -108,7 +108,9 @@ class LabelIdsInNoFixedOrder(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        classifies = any(any(part.calls(*CLASSIFIERS)) for part in module.with_linked)
+        classifies = any(
+            any(part.calls(*CLASSIFIERS)) for part in module.self_and_files_run_together
+        )
         if not any(_possible_label_numberings(module)) or not classifies:
             return
         numberings = list(label_numberings(module))
@@ -116,7 +118,7 @@ class LabelIdsInNoFixedOrder(SourceRule):
         unfixed = [
             one for one in numberings if one.kind in ORDERS and not set_holds_numbers_only(one)
         ]
-        effect = _effect_of_lasting_ids(module) if unfixed else ""
+        effect = _effect_of_ids_outliving_process(module) if unfixed else ""
         if effect and not project_fixes_hash_seed(module):
             yield self._finding_on_unfixed_order(unfixed[0], effect)
 
@@ -140,7 +142,7 @@ class LabelIdsInNoFixedOrder(SourceRule):
         others = [one for one in numberings_beside(self.subject) if own and one.kind in OF_FILES]
         for place, here in enumerate(own):
             for other in (*own[:place], *others):
-                found = different_orders(here, other)
+                found = first_number_with_different_labels(here, other)
                 if found is not None:
                     yield self._finding_on_different_files(found)
                     return
@@ -160,11 +162,11 @@ class LabelIdsInNoFixedOrder(SourceRule):
         )
 
 
-def _effect_of_lasting_ids(module: Module) -> str:
+def _effect_of_ids_outliving_process(module: Module) -> str:
     """What becomes of ids that outlive their process; empty where they do not."""
     # A helper that makes no model numbers labels for the scripts that import it.
     is_helper = not any(module.calls(*CLASSIFIERS))
-    parts = module.with_linked if is_helper else (module,)
+    parts = module.self_and_files_run_together if is_helper else (module,)
     trainings = [part for part in parts if trains_a_model(part)]
     if any(map(_training_keeps_label_names, trainings)) or (
         is_helper and any(map(_training_keeps_label_names, parts))

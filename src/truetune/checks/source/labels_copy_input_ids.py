@@ -69,29 +69,29 @@ from truetune.checks.source.evidence.enclosing_function_and_evaluation_only_file
 from truetune.checks.source.evidence.exponentials_of_mean_losses import CROSS_ENTROPIES
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
+    does_tokenizer_call_pad,
     encoding_calls_of_dictionary,
-    encoding_pads,
 )
-from truetune.checks.source.evidence.hand_masked_labels import label_values
+from truetune.checks.source.evidence.hand_masked_labels import label_writers_and_values
 from truetune.checks.source.evidence.label_masking_and_padding import (
-    column_and_owner_read,
     holds_ignored_label,
     maskings_of_pad_id,
+    owner_and_column_read,
     writes_ignored_label,
 )
 from truetune.checks.source.evidence.labels_copied_from_padded_ids import (
     CopiedIds,
     copied_padded_ids,
     hand_padding_of_labels,
-    masks_by_attention_elsewhere,
+    masks_labels_by_attention_mask_elsewhere,
     masks_more_than_prompt,
     may_labels_be_changed,
     padded_ids_as_loss_targets,
     without_copying_calls,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import Changes, replace_expression
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LABEL_MAKERS = (
     "transformers.DataCollatorForLanguageModeling",
@@ -107,13 +107,15 @@ class LabelsCopyInputIds(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("labels that are set", lambda module: _labels_and_targets_set(module))
+    looks_at = CodePlaces(
+        "labels that are set", lambda module: _label_settings_and_id_target_entropies(module)
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(
             any(part.calls(*LABEL_MAKERS)) or any(maskings_of_pad_id(part))
-            for part in module.with_linked
+            for part in module.self_and_files_run_together
         ):
             return
         if _only_evaluates_or_collates(module):
@@ -121,16 +123,16 @@ class LabelsCopyInputIds(SourceRule):
             return
         # Several lines may set labels of one batch: the call that pads is one fault.
         reported: set[ast.AST] = set()
-        yield from self._findings_on_labels(reported)
+        yield from self._findings_on_labels_set_to_padded_ids(reported)
         yield from self._findings_on_targets(reported)
         yield from self._findings_on_own_padding()
 
-    def _findings_on_labels(self, reported: set[ast.AST]) -> Iterator[Finding]:
+    def _findings_on_labels_set_to_padded_ids(self, reported: set[ast.AST]) -> Iterator[Finding]:
         """Findings on labels that the file sets to padded ids; `reported` gets the calls that pad
         them.
         """
         module = self.subject
-        for node, value in _labels_set(module):
+        for node, value in _nodes_and_values_setting_labels(module):
             copied = copied_padded_ids(module, value)
             around = function_around(module, node)
             if copied is None or copied.call.node in reported:
@@ -144,12 +146,12 @@ class LabelsCopyInputIds(SourceRule):
         nothing leaves pads out.
         """
         module = self.subject
-        linked = module.with_linked
+        linked = module.self_and_files_run_together
         if module.mentions("ignore_index") or any(
             holds_ignored_label(one, one.tree) for one in linked
         ):
             return
-        for node, value in _labels_set(module):
+        for node, value in _nodes_and_values_setting_labels(module):
             pads = hand_padding_of_labels(module, value)
             if pads is not None and _makes_trainer_or_optimizer(module):
                 yield self.finding(
@@ -202,9 +204,11 @@ class LabelsCopyInputIds(SourceRule):
         """
         module = self.subject
         # A script that counts the labels which are not -100 masks none by that.
-        if any(writes_ignored_label(part, part.tree) for part in module.with_linked):
+        if any(
+            writes_ignored_label(part, part.tree) for part in module.self_and_files_run_together
+        ):
             return
-        if _loads_single_rows(module):
+        if _do_all_loaders_give_single_rows(module):
             return
         for call in module.all_calls:
             labels = call.keywords.get("labels")
@@ -219,16 +223,18 @@ class LabelsCopyInputIds(SourceRule):
                     evidence=[f"line {module.place(padding.node)[0]} pads"],
                     cases=[case_of_node(module, labels), case_of_node(module, padding.node)],
                 )
-        yield from self._findings_on_evaluated_copies()
+        yield from self._findings_on_batch_labels_and_loss_targets()
 
-    def _findings_on_evaluated_copies(self) -> Iterator[Finding]:
+    def _findings_on_batch_labels_and_loss_targets(self) -> Iterator[Finding]:
         """Findings on labels of a column that the batch brings along, and targets of a
         cross-entropy by hand.
         """
         module = self.subject
         # A script that only generates may carry labels along, and takes no loss of them.
         values = (
-            (value for _, value in label_values(module)) if _reads_or_evaluates_loss(module) else ()
+            (value for _, value in label_writers_and_values(module))
+            if _reads_or_evaluates_loss(module)
+            else ()
         )
         places = [(value, copied_padded_ids(module, value)) for value in values]
         entropies = (
@@ -257,19 +263,21 @@ def _only_evaluates_or_collates(module: Module) -> bool:
     """Does a file evaluate alone, or hold the collator of files that all do no more than that?"""
     if only_evaluates(module):
         return True
-    others = module.with_linked[1:]
+    others = module.self_and_files_run_together[1:]
     return (
         not _makes_trainer_or_optimizer(module)
         and any(only_evaluates(part) for part in others)
-        and not any(any(part.methods("backward", "fit")) for part in module.with_linked)
+        and not any(
+            any(part.methods("backward", "fit")) for part in module.self_and_files_run_together
+        )
     )
 
 
-def _loads_single_rows(module: Module) -> bool:
+def _do_all_loaders_give_single_rows(module: Module) -> bool:
     """Do all loaders with a collator give batches of one row, which `padding=True` pads to its own length?"""
     loaders = [
         call
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.calls(*DATA_LOADERS)
         if call.argument(6, "collate_fn") is not None
     ]
@@ -280,9 +288,13 @@ def _loads_single_rows(module: Module) -> bool:
 def _reads_or_evaluates_loss(module: Module) -> bool:
     """Does a script read the loss that a model gives, or let a trainer evaluate?"""
     reads = any(
-        node.attr == "loss" for part in module.with_linked for node in part.nodes(ast.Attribute)
+        node.attr == "loss"
+        for part in module.self_and_files_run_together
+        for node in part.nodes(ast.Attribute)
     )
-    return reads or any(True for part in module.with_linked for _ in part.methods("evaluate"))
+    return reads or any(
+        True for part in module.self_and_files_run_together for _ in part.methods("evaluate")
+    )
 
 
 def _may_loss_be_masked_later(module: Module, call: Call) -> bool:
@@ -295,10 +307,10 @@ def _may_loss_be_masked_later(module: Module, call: Call) -> bool:
 
 def _padding_call_of_labels(module: Module, labels: ast.expr) -> Call | None:
     """The call of a tokenizer that padded the ids which labels are a copy of; through devices and loaders."""
-    place = column_and_owner_read(module, without_copying_calls(module, labels))
+    place = owner_and_column_read(module, without_copying_calls(module, labels))
     for origin in module.flow.origins(labels) if place is None else ():
         if isinstance(origin.node, ast.expr):
-            place = place or column_and_owner_read(
+            place = place or owner_and_column_read(
                 module, without_copying_calls(module, origin.node)
             )
     if place is None or place[1] != "input_ids":
@@ -307,7 +319,7 @@ def _padding_call_of_labels(module: Module, labels: ast.expr) -> Call | None:
         (
             call
             for call in encoding_calls_of_dictionary(module, place[0])
-            if encoding_pads(module, call)
+            if does_tokenizer_call_pad(module, call)
         ),
         None,
     )
@@ -319,23 +331,23 @@ def _may_mask_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
         return True
     if around is module.tree or not writes_ignored_label(module, around):
         return False
-    return masks_more_than_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
-        module, around
-    )
+    return masks_more_than_prompt(
+        module, around, copied.encoding
+    ) or masks_labels_by_attention_mask_elsewhere(module, around)
 
 
 def _makes_trainer_or_optimizer(module: Module) -> bool:
     """Does the file, or one that is judged with it, make a trainer or an optimizer?"""
     return any(
         {"trainer", "optimizer"} & module.flow.types(call.node)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.all_calls
     )
 
 
-def _labels_and_targets_set(module: Module) -> Iterator[object]:
+def _label_settings_and_id_target_entropies(module: Module) -> Iterator[object]:
     """The labels that are set, and the cross-entropies that take ids for targets."""
-    yield from _labels_set(module)
+    yield from _nodes_and_values_setting_labels(module)
     yield from (
         call
         for call in module.calls(*CROSS_ENTROPIES)
@@ -343,9 +355,9 @@ def _labels_and_targets_set(module: Module) -> Iterator[object]:
     )
 
 
-def _labels_set(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _nodes_and_values_setting_labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """Values of a `labels` column, and `labels=value` given to a model."""
-    yield from label_values(module)
+    yield from label_writers_and_values(module)
     for call in module.all_calls:
         if "labels" in call.keywords and "model" in module.flow.types(call.node.func):
             yield call.keywords["labels"], call.keywords["labels"]
@@ -366,7 +378,7 @@ def _edits_that_mask_pads(
         module.flow.value(c.keywords.get("batched")) is True
         for c in module.methods("map")
         if (given := c.argument(0, "function")) is not None
-        and module.flow.function(given) is function
+        and module.flow.function_that_expression_names(given) is function
     ]
     if (kind is not None and "return_tensors" in copied.call.keywords) or len(set(batched)) != 1:
         return ()

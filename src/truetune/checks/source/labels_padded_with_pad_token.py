@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for `pad_sequence(labels, padding_value=tokenizer.pad_token_id)` and the like: labels padded with something else
-than -100.
+than -100. `pad_sequence` without a value pads with 0, which is a token or a class of its own: what it pads is followed
+to the `labels=` of a model. Scripts that write -100 or `ignore_index` anywhere are left alone.
 
 ## Why it is bad
 Pads are then supervised: the loss falls with every pad, and the model learns to write pads.
@@ -49,6 +50,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.labels_padded_with_zero import labels_padded_with_zero
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
 
@@ -73,17 +75,34 @@ def _padded_labels_and_fillers(module: Module) -> Iterator[tuple[ast.expr, ast.e
             yield call.node, filler
 
 
+def _fillers_of_labels(module: Module) -> Iterator[ast.AST]:
+    """What pads labels, and what pads rows without a value."""
+    yield from (node for node, _ in _padded_labels_and_fillers(module))
+    for call in module.calls("torch.nn.utils.rnn.pad_sequence"):
+        if call.lacks("padding_value", 2):
+            yield call.node
+
+
 class LabelsPaddedWithPadToken(SourceRule):
     code = "SRC058"
     symptoms = ("never-stops", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("fillers of labels", _padded_labels_and_fillers)
+    looks_at = CodePlaces("fillers of labels", _fillers_of_labels)
 
     def findings(self) -> Iterator[Finding]:
-        for node, filler in _padded_labels_and_fillers(self.subject):
+        module = self.subject
+        for node, filler in _padded_labels_and_fillers(module):
             yield from self._findings_on_filler(node, filler)
+        if module.mentions(*MASK_SIGNS):
+            return
+        for padding in labels_padded_with_zero(module):
+            yield self.finding(
+                "labels are padded with 0, which is a token or a class of its own: pads are supervised",
+                "pad labels with -100 (padding_value=-100)",
+                cases=[case_of_node(module, padding)],
+            )
 
     def _findings_on_filler(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
         """The finding on labels that are filled up with the pad token's id."""

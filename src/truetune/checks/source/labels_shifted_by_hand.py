@@ -67,8 +67,8 @@ from truetune.checks.source.evidence.shifts_of_model_loss_labels import (
     labels_of_model_losses,
     model_calls_read_without_loss,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OTHER_LOSSES = (
     "torch.nn.functional.cross_entropy",
@@ -206,7 +206,7 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
         ids = written.get((row, "input_ids"))
         if ids is not None:
             yield GivenLabels(labels.value, ids.value, False)
-        elif _are_made_of_kept_ids(module, labels.value, row):
+        elif _are_labels_made_of_ids_staying_in_row(module, labels.value, row):
             yield GivenLabels(labels.value, None, False)
 
 
@@ -223,7 +223,7 @@ def _entries_of_mapping(node: ast.AST) -> dict[str, ast.expr]:
     return {}
 
 
-def _are_made_of_kept_ids(module: Module, labels: ast.expr, row: str) -> bool:
+def _are_labels_made_of_ids_staying_in_row(module: Module, labels: ast.expr, row: str) -> bool:
     """Are labels made of the ids of the same row, which stay in it: `row["labels"] = row["input_ids"][1:]`?
 
     A speech model is given sound, and its labels are cut where their first token is one that the decoder begins with.
@@ -261,12 +261,12 @@ def _file_makes_trainer(module: Module) -> bool:
 
 def _makes_trainer_in_run(module: Module) -> bool:
     """Does this file make a trainer, or one that runs with it?"""
-    return any(_file_makes_trainer(part) for part in module.with_linked)
+    return any(_file_makes_trainer(part) for part in module.self_and_files_run_together)
 
 
 def _backpropagates_models_own_loss(module: Module) -> bool:
     """Does a loop backpropagate the loss that a model computes of a batch (`model(**batch).loss`), and no other?"""
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(True for part in parts for _ in part.calls(*OTHER_LOSSES)):
         return False
     return module.mentions(".backward(", "def training_step") and any(

@@ -50,8 +50,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
+    literal_or_default_text_of_expression,
     written_name_of_loaded_model,
-    written_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.layer_numbers_named_and_model_depth import (
@@ -108,7 +108,7 @@ class _ChosenLayers(NamedTuple):
     """The numbers behind the last layer, in order"""
 
     @property
-    def is_unbroken(self) -> bool:
+    def is_consecutive(self) -> bool:
         """Does each number follow the one before, so that a range of layers is meant?"""
         numbers = [*self.inside, *self.beyond]
         return numbers == list(range(numbers[0], numbers[-1] + 1))
@@ -124,9 +124,9 @@ class _NameTest(NamedTuple):
 
 def _layer_choices(module: Module) -> Iterator[_LayerChoice]:
     """The places of a file that choose layers by number, of a model that has as many as it was published with."""
-    if _changes_depth(module):
+    if _changes_number_of_layers(module):
         return
-    yield from _tests_of_names(module)
+    yield from _tests_of_weight_names(module)
     yield from _comparisons_of_layer_number(module)
     yield from _layer_slices(module)
     yield from _adapter_layer_settings(module)
@@ -149,7 +149,7 @@ class LayerNumbersBeyondTheModel(SourceRule):
             reported.add(choice.node)
             if not chosen.inside:
                 yield self._finding_on_no_layer(choice, chosen)
-            elif chosen.is_unbroken:
+            elif chosen.is_consecutive:
                 yield self._finding_on_missing_layers(choice, chosen)
 
     def _finding_on_no_layer(self, choice: _LayerChoice, chosen: _ChosenLayers) -> Finding:
@@ -221,7 +221,7 @@ def _cases_of_choice(module: Module, choice: _LayerChoice) -> list[Case]:
 def _name_of_chosen_or_loaded_model(module: Module, model: ast.expr | None) -> str | None:
     """The name of the model whose layers are chosen: what the place says, else the one that the file loads."""
     name = written_name_of_loaded_model(module, model) if model is not None else None
-    if name is not None or (model is not None and _may_be_other_model(module, model)):
+    if name is not None or (model is not None and _may_be_submodel_or_other_model(module, model)):
         return name
     loads = list(module.calls(*CAUSAL_LOADS))
     given = [load.argument(0, "pretrained_model_name_or_path") for load in loads]
@@ -229,11 +229,11 @@ def _name_of_chosen_or_loaded_model(module: Module, model: ast.expr | None) -> s
         load.keywords.get("model_name") if one is None else one
         for load, one in zip(loads, given, strict=True)
     ]
-    names = {written_text(module, one) for one in named}
+    names = {literal_or_default_text_of_expression(module, one) for one in named}
     return names.pop() if len(names) == 1 else None
 
 
-def _may_be_other_model(module: Module, model: ast.expr) -> bool:
+def _may_be_submodel_or_other_model(module: Module, model: ast.expr) -> bool:
     """Is the expression a part of a model, or made by code that may return any model?"""
     if isinstance(model, ast.Attribute) and model.attr not in WHOLE_MODELS:
         return True
@@ -241,7 +241,7 @@ def _may_be_other_model(module: Module, model: ast.expr) -> bool:
     return any(isinstance(one, ast.Call) and not module.flow.call(one).names for one in made)
 
 
-def _changes_depth(module: Module) -> bool:
+def _changes_number_of_layers(module: Module) -> bool:
     """Does a script give its model other layers than the published one has?"""
     if _appends_to_layers(module) or _sets_layers_or_count(module):
         return True
@@ -262,7 +262,7 @@ def _sets_layers_or_count(module: Module) -> bool:
     return any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets)
 
 
-def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
+def _named_parameters_call_iterated(module: Module, node: ast.expr | None) -> ast.Call | None:
     """The `named_parameters()` whose names an expression goes through; None for any other text."""
     if not isinstance(node, ast.Name):
         return None
@@ -286,22 +286,22 @@ def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
     return None
 
 
-def _model_of_naming_call(naming: ast.Call) -> ast.expr | None:
+def _model_of_named_parameters_call(naming: ast.Call) -> ast.expr | None:
     """The model whose `named_parameters()` are called; None for a plain function."""
     return naming.func.value if isinstance(naming.func, ast.Attribute) else None
 
 
-def _tests_of_names(module: Module) -> Iterator[_LayerChoice]:
+def _tests_of_weight_names(module: Module) -> Iterator[_LayerChoice]:
     """Tests whether the name of a weight begins with, holds or matches a text."""
     for test in (
         *_tests_by_prefix_or_suffix(module),
         *_tests_by_pattern(module),
         *_tests_by_in_operator(module),
     ):
-        naming = _naming_call(module, test.name)
+        naming = _named_parameters_call_iterated(module, test.name)
         texts = possible_texts_of_expression(module, test.text) if naming is not None else []
         if naming is not None and texts:
-            model = _model_of_naming_call(naming)
+            model = _model_of_named_parameters_call(naming)
             yield _LayerChoice(test.node, tuple(texts), (), model, "the names ask for layers")
 
 
@@ -339,7 +339,7 @@ def _comparisons_of_layer_number(module: Module) -> Iterator[_LayerChoice]:
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], AT_LEAST):
             continue
-        if _guards_an_error(module, compare):
+        if _is_condition_of_raise(module, compare):
             continue
         found = _model_of_layer_number(module, compare.left)
         if found is None:
@@ -354,7 +354,7 @@ def _comparisons_of_layer_number(module: Module) -> Iterator[_LayerChoice]:
             )
 
 
-def _guards_an_error(module: Module, compare: ast.Compare) -> bool:
+def _is_condition_of_raise(module: Module, compare: ast.Compare) -> bool:
     """Is the comparison the condition of a `raise`? Then no layer is to have such a number."""
     around = next((one for one in module.parents(compare) if isinstance(one, ast.stmt)), None)
     return isinstance(around, ast.If) and any(isinstance(one, ast.Raise) for one in around.body)
@@ -368,9 +368,9 @@ def _model_of_layer_number(module: Module, node: ast.expr) -> ast.expr | None:
             if listed is not None:
                 return listed
         if isinstance(origin.node, ast.Call) and not origin.element:
-            naming = _naming_call_of_parsed_number(module, origin.node)
+            naming = _named_parameters_call_of_layer_number(module, origin.node)
             if naming is not None:
-                return _model_of_naming_call(naming)
+                return _model_of_named_parameters_call(naming)
     return None
 
 
@@ -390,7 +390,7 @@ def _model_of_enumerated_layers(node: ast.AST) -> ast.expr | None:
     return _root_of_attribute(listed) if is_layers else None
 
 
-def _naming_call_of_parsed_number(module: Module, node: ast.Call) -> ast.Call | None:
+def _named_parameters_call_of_layer_number(module: Module, node: ast.Call) -> ast.Call | None:
     """The `named_parameters()` of `int(name.split(".")[2])`, whose names hold the number."""
     if not isinstance(node.func, ast.Name) or node.func.id != "int" or len(node.args) != 1:
         return None
@@ -400,7 +400,7 @@ def _naming_call_of_parsed_number(module: Module, node: ast.Call) -> ast.Call | 
     split = module.flow.producing_call(part.value)
     if split is None or split.method != "split" or split.receiver is None:
         return None
-    return _naming_call(module, split.receiver)
+    return _named_parameters_call_iterated(module, split.receiver)
 
 
 def _layer_slices(module: Module) -> Iterator[_LayerChoice]:

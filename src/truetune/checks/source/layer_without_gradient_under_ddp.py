@@ -77,7 +77,9 @@ from truetune.checks.source.evidence.model_calls_bypassing_ddp_or_fsdp import (
     constructions_of_model,
     models_given_to_wrappers,
 )
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
 from truetune.source.parsed_source_file import Module
 
 LAYERS = re.compile(
@@ -103,7 +105,7 @@ MAX_CLASSES = 20
 """Classes of one file that are judged. Chosen, not measured: files of models have fewer"""
 
 
-def _wrapped_classes(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
+def _wrapped_classes_and_wrapping_places(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
     """The classes of which an object is wrapped, with the place that wraps it."""
     for model in models_given_to_wrappers(module):
         for made in constructions_of_model(module, model):
@@ -116,11 +118,11 @@ def _wrapped_classes(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
         if module.flow.value(call.argument(-1, "strategy")) == "ddp" and devices != 1:
             for class_node in module.nodes(ast.ClassDef):
                 yield class_node, call.node
-            for class_node in _lightning_modules_beside(module):
+            for class_node in _lightning_modules_of_other_files_trained_here(module):
                 yield class_node, call.node
 
 
-def _lightning_modules_beside(module: Module) -> Iterator[ast.ClassDef]:
+def _lightning_modules_of_other_files_trained_here(module: Module) -> Iterator[ast.ClassDef]:
     """The classes of other files that a script's `trainer.fit(...)` trains."""
     for call in module.methods("fit"):
         model = call.argument(0, "model")
@@ -136,15 +138,16 @@ class LayerWithoutGradientUnderDdp(SourceRule):
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces(
-        "classes of models that are wrapped for several processes", _wrapped_classes
+        "classes of models that are wrapped for several processes",
+        _wrapped_classes_and_wrapping_places,
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        parts = module.with_linked
+        parts = module.self_and_files_run_together
         if any(REACHED_OTHERWISE.search(part.text) for part in parts):
             return
-        wrapped = list(_wrapped_classes(module))[:MAX_CLASSES]
+        wrapped = list(_wrapped_classes_and_wrapping_places(module))[:MAX_CLASSES]
         if not _is_meant_for_several_processes(module):
             return
         known: set[ast.AST] = set()
@@ -153,7 +156,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
                 if layer in known:
                     continue
                 known.add(layer)
-                yield self._finding_on_layer(class_node, layer, place)
+                yield self._finding_on_unread_layer(class_node, layer, place)
             for layer, branch in _layers_read_conditionally(module, class_node):
                 if layer not in known:
                     known.add(layer)
@@ -182,7 +185,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
             ],
         )
 
-    def _finding_on_layer(
+    def _finding_on_unread_layer(
         self, class_node: ast.ClassDef, layer: ast.Assign, place: ast.AST
     ) -> Finding:
         """The finding on one layer that nothing reads."""
@@ -200,7 +203,7 @@ def _unread_layers(module: Module, class_node: ast.ClassDef) -> Iterator[ast.Ass
     """The layers that the constructor makes and nothing in the project reads."""
     bases = module.flow.bases(class_node)
     # Another base may read the layers that a class of its own makes.
-    if len(class_node.bases) != 1 or not bases or not _base_calls_no_named_layer(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _base_class_calls_no_named_layer(bases[0]):
         return
     for statement in _unconditional_assignments_of_constructor(class_node):
         target = _attribute_set_to_single_layer(module, statement)
@@ -213,14 +216,14 @@ def _layers_read_conditionally(
 ) -> Iterator[tuple[ast.Assign, ast.If]]:
     """The layers that training reads only behind a condition on a batch, with the condition."""
     bases = module.flow.bases(class_node)
-    if len(class_node.bases) != 1 or not bases or not _base_calls_no_named_layer(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _base_class_calls_no_named_layer(bases[0]):
         return
     for statement in _unconditional_assignments_of_constructor(class_node):
         target = _attribute_set_to_single_layer(
             module, statement
         ) or _attribute_set_to_layer_container(module, statement)
-        reads = _reads_in_training(module, target.attr) if target is not None else []
-        branches = [_branch_on_batch(module, read, class_node) for read in reads]
+        reads = _attribute_reads_in_training(module, target.attr) if target is not None else []
+        branches = [_enclosing_condition_on_batch(module, read, class_node) for read in reads]
         first = branches[0] if branches else None
         if first is not None and None not in branches:
             yield statement, first
@@ -242,10 +245,10 @@ def _attribute_set_to_layer_container(
     return target if has_weights else None
 
 
-def _reads_in_training(module: Module, name: str) -> list[ast.Attribute]:
+def _attribute_reads_in_training(module: Module, name: str) -> list[ast.Attribute]:
     """Where code reads an attribute of this name, but for evaluation, saving and the optimizer."""
     reads = []
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Attribute):
             if node.attr != name or not isinstance(node.ctx, ast.Load):
                 continue
@@ -255,7 +258,9 @@ def _reads_in_training(module: Module, name: str) -> list[ast.Attribute]:
     return reads
 
 
-def _branch_on_batch(module: Module, read: ast.AST, class_node: ast.ClassDef) -> ast.If | None:
+def _enclosing_condition_on_batch(
+    module: Module, read: ast.AST, class_node: ast.ClassDef
+) -> ast.If | None:
     """The condition on a batch around a place in a method of the class; None where there is none."""
     inner = read
     branch = None
@@ -286,14 +291,14 @@ def _attribute_set_to_single_layer(module: Module, statement: ast.Assign) -> ast
     return target if LAYERS.fullmatch(called or "") else None
 
 
-def _base_calls_no_named_layer(name: str) -> bool:
+def _base_class_calls_no_named_layer(name: str) -> bool:
     """Does a base class of this name call no layer by a name of its own?"""
     return name.endswith(("nn.Module", "module.Module", ".LightningModule"))
 
 
 def _is_attribute_read_or_named(module: Module, name: str) -> bool:
     """Does any code read an attribute of this name, or name it in a text?"""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         attributes = (one for one in part.nodes(ast.Attribute) if one.attr == name)
         if any(isinstance(one.ctx, ast.Load) for one in attributes):
             return True
@@ -305,7 +310,9 @@ def _is_attribute_read_or_named(module: Module, name: str) -> bool:
 def _is_meant_for_several_processes(module: Module) -> bool:
     """Is the script meant for several processes? One of accelerate alone may be meant for one GPU."""
     if any(
-        True for part in module.with_linked for _ in part.calls("torch.*.DistributedDataParallel")
+        True
+        for part in module.self_and_files_run_together
+        for _ in part.calls("torch.*.DistributedDataParallel")
     ):
         return True
     return module.mentions("ightning") or any(

@@ -48,10 +48,13 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.source.find_command_line_option_values import GivenOption, option_given_by_commands
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
+from truetune.source.call_with_resolved_names_and_arguments import Call
+from truetune.source.find_command_line_option_values import (
+    GivenOption,
+    option_value_from_commands_by_attribute,
+)
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ADAM_NAMES = (
     "Adam",
@@ -138,7 +141,7 @@ class LearningRateBeyondReason(SourceRule):
         made = next(iter(_soft_prompt_settings(module)), None)
         if made is None or any(module.calls("peft.Lora*Config")):
             return
-        for call, rate in _rates_given(module):
+        for call, rate in _calls_and_learning_rates_given(module):
             rates = possible_numbers(module, rate)
             if len(rates) == 1 and 0 < rates[0] < MIN_PROMPT_RATE:
                 yield self.finding(
@@ -159,7 +162,7 @@ def _rate_of_command(module: Module, rate: ast.expr | None) -> GivenOption | Non
         [rate, *(origin.node for origin in module.flow.origins(rate))] if rate is not None else []
     )
     given = (
-        option_given_by_commands(module.home(node), node)
+        option_value_from_commands_by_attribute(module.home(node), node)
         for node in nodes
         if isinstance(node, ast.expr)
     )
@@ -174,7 +177,7 @@ def _soft_prompt_settings(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _rates_given(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _calls_and_learning_rates_given(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The learning rates that trainers' arguments and optimizers are given."""
     for call in module.calls("transformers.*TrainingArguments", "trl.*Config"):
         if "learning_rate" in call.keywords:

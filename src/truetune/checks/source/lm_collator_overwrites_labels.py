@@ -66,6 +66,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     LM_COLLATOR_CALLS,
     lm_collators_masking_by_id,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import (
     Change,
     Changes,
@@ -73,7 +74,6 @@ from truetune.source.make_source_edits import (
     replace_expression,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 """Settings that both collators have, or that go"""

@@ -75,7 +75,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
+from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer import (
+    lengths_of_script_rows,
+)
 from truetune.checks.estimate_padding_share_of_batches import (
     CHARACTERS_PER_TOKEN,
     LARGE_SHARE,
@@ -84,7 +86,7 @@ from truetune.checks.estimate_padding_share_of_batches import (
     estimate_padded_batches,
     estimate_tokens,
 )
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,7 +96,9 @@ from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Instance, Value
 
@@ -126,15 +130,15 @@ class LoaderPadsUnevenRows(SourceRule):
     code = "SRC276"
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
-    looks_at = calls_of("data loaders that are made", *LOADERS)
+    looks_at = places_of_calls("data loaders that are made", *LOADERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        text = "\n".join(part.text for part in module.with_linked)
+        text = "\n".join(part.text for part in module.self_and_files_run_together)
         if not PADS.search(text) or JOINS_ROWS.search(text):
             return
         seen: set[object] = set()
-        for trace in traces_of(module):
+        for trace in traces_of_scripts_that_reach_file(module):
             if any(trace.calls(*TRAINERS)) or not _trains_in_a_loop(trace):
                 continue
             for loader in _shuffled_batch_loaders(module, trace):

@@ -60,9 +60,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import for_loops_of_linked_files
 from truetune.checks.source.evidence.rows_divided_by_process import are_divided_by_process
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 PROCESS_WRAPPERS = (
@@ -104,7 +106,7 @@ def _wraps_model_for_processes(module: Module) -> bool:
 
     DeepSpeed divides the rows that `initialize` is given (`training_data`), and no loader of the script's own.
     """
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(True for part in parts for _ in part.calls(DEEPSPEED)):
         return True
     wraps = any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS))
@@ -124,7 +126,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
         yield from self._findings_on_unprepared_loaders()
         if not _wraps_model_for_processes(module):
             return
-        if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
+        if any(DIVIDING_CODE.search(part.text) for part in module.self_and_files_run_together):
             return
         yield from self._findings_on_manual_batches()
         for call in _loaders_of_multi_process_script(module):
@@ -148,11 +150,13 @@ class LoaderWithoutDistributedSampler(SourceRule):
         loader.
         """
         module = self.subject
-        if any(True for part in module.with_linked for _ in part.calls(*DATA_LOADERS)):
+        if any(
+            True for part in module.self_and_files_run_together for _ in part.calls(*DATA_LOADERS)
+        ):
             return
-        if any(DIVIDED_BY_HAND.search(part.text) for part in module.with_linked):
+        if any(DIVIDED_BY_HAND.search(part.text) for part in module.self_and_files_run_together):
             return
-        for loop in _loops_over_batches(module):
+        for loop in _training_loops_stepping_through_rows(module):
             yield self.finding(
                 "every process trains on all rows: the loop cuts its batches out of all of them",
                 "give each process its part before the batches are made (rows[rank::world_size]), or use a DataLoader"
@@ -166,7 +170,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
         given other things.
         """
         module = self.subject
-        prepared = _prepare_calls_if_all_seen(module)
+        prepared = _prepare_calls_if_all_arguments_known(module)
         if not prepared:
             return
         is_several = (
@@ -185,7 +189,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 )
 
 
-def _loops_over_batches(module: Module) -> Iterator[ast.For]:
+def _training_loops_stepping_through_rows(module: Module) -> Iterator[ast.For]:
     """The innermost loops with a backward pass that step through rows: `range(0, len(rows), 8)`, or a generator."""
     for loop in module.nodes(ast.For):
         inner = [part for one in loop.body for part in ast.walk(one)]
@@ -200,7 +204,7 @@ def _steps_through_rows(module: Module, iterated: ast.expr) -> bool:
     for part in ast.walk(iterated):
         if not isinstance(part, ast.Call):
             continue
-        function = module.flow.function(part.func)
+        function = module.flow.function_that_expression_names(part.func)
         bodies: list[ast.AST] = [part]
         if isinstance(function, ast.FunctionDef) and _is_generator(function):
             bodies.append(function)
@@ -224,7 +228,7 @@ def _is_range_in_steps(node: ast.AST) -> bool:
 
 def _runs_as_several_processes(module: Module) -> bool:
     """Is the script made for several processes? DeepSpeed is used on a single GPU too."""
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS)):
         return True
     return any(
@@ -233,7 +237,7 @@ def _runs_as_several_processes(module: Module) -> bool:
     )
 
 
-def _prepare_calls_if_all_seen(module: Module) -> list[Call]:
+def _prepare_calls_if_all_arguments_known(module: Module) -> list[Call]:
     """What Accelerate is given, call by call; none where a call gives it what is not seen."""
     if next(module.calls("accelerate.Accelerator"), None) is None:
         return []

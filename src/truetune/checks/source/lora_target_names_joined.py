@@ -39,9 +39,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import Change, Changes
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 NAME_LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
 

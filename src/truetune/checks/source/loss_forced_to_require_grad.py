@@ -56,12 +56,14 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     backward_calls,
     possible_losses,
 )
-from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.losses_off_the_graph import (
+from truetune.checks.source.evidence.losses_without_autograd_graph import (
     TAKES_GRADIENTS_ITSELF,
     GraphlessLossSearch,
     losses_returned_to_trainers,
+)
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import (
+    may_record_gradients,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -88,13 +90,13 @@ class LossForcedToRequireGrad(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         losses = {
-            (_function_around(module, loss), ast.unparse(loss))
+            (_enclosing_function(module, loss), ast.unparse(loss))
             for call in backward_calls(module)
             for loss in possible_losses(call)
         }
         told: set[ast.AST] = set()
         for forced in _forced_gradients(module):
-            if (_function_around(module, forced.node), ast.unparse(forced.target)) in losses:
+            if (_enclosing_function(module, forced.node), ast.unparse(forced.target)) in losses:
                 told.add(forced.value)
                 is_cut = forced.is_leaf or _is_made_without_gradients(module, forced.target)
                 yield self.finding(
@@ -109,9 +111,13 @@ class LossForcedToRequireGrad(SourceRule):
     def _findings_on_new_leaves(self, told: set[ast.AST]) -> Iterator[Finding]:
         """Findings on losses that are made of a new leaf alone, wherever it is made."""
         module = self.subject
-        if any(TAKES_GRADIENTS_ITSELF.search(part.text) for part in module.with_linked):
+        if any(
+            TAKES_GRADIENTS_ITSELF.search(part.text) for part in module.self_and_files_run_together
+        ):
             return
-        forced = [one for part in module.with_linked for one in _forced_gradients(part)]
+        forced = [
+            one for part in module.self_and_files_run_together for one in _forced_gradients(part)
+        ]
         leaves = {one.value for one in forced if one.is_leaf} | _leaves_made_of_computed_values(
             module
         )
@@ -172,7 +178,7 @@ def _leaves_made_of_computed_values(module: Module) -> set[ast.expr]:
     """The calls of the files that make a leaf with requires_grad of something that was computed."""
     return {
         node
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for node in part.nodes(ast.Call)
         if _makes_leaf_of_computed_value(part, node)
     }
@@ -200,6 +206,6 @@ def _is_made_without_gradients(module: Module, loss: ast.expr) -> bool:
     return all(one is not loss and not may_record_gradients(module, one) for one in made)
 
 
-def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
+def _enclosing_function(module: Module, node: ast.AST) -> ast.AST | None:
     """The function in which a node stands; None at the top of the file."""
     return next((parent for parent in module.parents(node) if isinstance(parent, FUNCTIONS)), None)

@@ -57,7 +57,9 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.is_value_logit_or_probability import ScoreScale, score_scale_of
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Result, Value
 
@@ -96,9 +98,9 @@ class LossOfProbabilities(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         seen: set[ast.AST] = set()
-        for trace in traces_of(module):
+        for trace in traces_of_scripts_that_reach_file(module):
             for call in trace.all_calls:
-                if call.home.path != module.path or call.node in seen or call.is_repeated:
+                if call.home.path != module.path or call.node in seen or call.is_in_later_loop_pass:
                     continue
                 found = _wrong_scale(call)
                 if found is None:
@@ -132,7 +134,7 @@ def _wrong_scale(call: CallEvent) -> _WrongScale | None:
     if loss is None or given is None:
         return None
     if loss.named(*DIVERGENCES):
-        return _wrong_divergence(call, loss, given)
+        return _wrong_input_or_target_of_divergence(call, loss, given)
     found = score_scale_of(given)
     if found is None:
         return None
@@ -178,7 +180,9 @@ def _wrong_input_of_nll_loss(call: CallEvent, found: ScoreScale) -> _WrongScale 
     )
 
 
-def _wrong_divergence(call: CallEvent, loss: CallEvent, given: Value) -> _WrongScale | None:
+def _wrong_input_or_target_of_divergence(
+    call: CallEvent, loss: CallEvent, given: Value
+) -> _WrongScale | None:
     """What is wrong with the input or the target of a Kullback-Leibler divergence."""
     found = score_scale_of(given)
     if found is not None and found.scale != "log-probabilities":
@@ -190,7 +194,7 @@ def _wrong_divergence(call: CallEvent, loss: CallEvent, given: Value) -> _WrongS
             "give it F.log_softmax(student_logits, dim=-1) as input, and F.softmax(teacher_logits, dim=-1) as target",
         )
     target = call.argument(1, "target")
-    wanted = _scale_of_target(loss)
+    wanted = _target_scale_expected_by_divergence(loss)
     found = None if target is None else score_scale_of(target)
     if found is None or wanted is None or found.scale == wanted:
         return None
@@ -202,7 +206,7 @@ def _wrong_divergence(call: CallEvent, loss: CallEvent, given: Value) -> _WrongS
     )
 
 
-def _scale_of_target(loss: CallEvent) -> str | None:
+def _target_scale_expected_by_divergence(loss: CallEvent) -> str | None:
     """What a divergence takes as its target; None where it is not known."""
     is_function = loss.named("torch.nn.functional.*")
     given = loss.argument(5 if is_function else 3, "log_target")

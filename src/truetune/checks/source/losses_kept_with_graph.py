@@ -63,10 +63,10 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.losses_kept_with_autograd_graph import (
     KeptLoss,
     backward_on_kept_loss,
-    is_renewed_or_bounded,
-    keeps_graph,
+    does_kept_loss_hold_autograd_graph,
+    does_kept_sum_or_list_reach_backward,
+    is_kept_list_renewed_or_bounded,
     kept_losses,
-    reaches_backward,
 )
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
@@ -84,7 +84,7 @@ class LossesKeptWithGraph(SourceRule):
                 continue
             backward = backward_on_kept_loss(module, kept)
             retains = backward is not None and _retains_graph(backward)
-            whole = (backward is None and not kept.of_trainer) or retains
+            whole = (backward is None and not kept.is_loop_run_by_trainer) or retains
             detached = _code_without_graph(module, kept.value)
             also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(
@@ -103,9 +103,11 @@ class LossesKeptWithGraph(SourceRule):
 
 def _keeps_graph_no_backward_uses(module: Module, kept: KeptLoss) -> bool:
     """Does a kept loss hold a graph from step to step that no backward pass is still to use?"""
-    if not keeps_graph(module, kept) or is_renewed_or_bounded(module, kept):
+    if not does_kept_loss_hold_autograd_graph(module, kept) or is_kept_list_renewed_or_bounded(
+        module, kept
+    ):
         return False
-    return not reaches_backward(module, kept.holder)
+    return not does_kept_sum_or_list_reach_backward(module, kept.holder)
 
 
 def _retains_graph(backward: ast.Call) -> bool:

@@ -46,17 +46,17 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.learning_rate_schedules import (
     SCHEDULES,
     expressions_of_number,
-    length_calls,
+    len_calls_in_expression,
     schedules_with_length,
 )
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 class LrSchedulerSteppedPerProcess(SourceRule):
@@ -79,7 +79,7 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                     "leave the number of processes out of the length, or do not prepare the scheduler",
                     cases=[case_of_node(module, total), case_of_node(module, accelerator)],
                 )
-            elif not _is_length_by_processes(module, total):
+            elif not _does_length_depend_on_process_count(module, total):
                 yield from self._findings_on_prepared_length(total, accelerator)
 
     def _findings_on_prepared_length(
@@ -89,7 +89,7 @@ class LrSchedulerSteppedPerProcess(SourceRule):
         module = self.subject
         prepared = [
             node
-            for node in length_calls(module, total)
+            for node in len_calls_in_expression(module, total)
             if _is_returned_by_prepare(module, node.args[0])
         ]
         if not prepared:
@@ -151,7 +151,7 @@ def _depends_on_processes(module: Module, expression: ast.expr) -> bool:
     return any(map(_names_number_of_processes, backward_slice(module, expression)))
 
 
-def _is_length_by_processes(module: Module, total: ast.expr) -> bool:
+def _does_length_depend_on_process_count(module: Module, total: ast.expr) -> bool:
     """Does a number of steps depend on the number of processes?"""
     return any(
         _names_number_of_processes(part)

@@ -43,9 +43,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import LIBRARIES_WITH_SHORT_NAMES
 
 LIBRARIES = frozenset(
@@ -64,7 +64,7 @@ LIBRARIES = frozenset(
 )
 
 
-def _map_and_filter_calls(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _map_and_filter_calls_with_functions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of a data set's `map` and `filter`, with the function that each is given."""
     for call in module.methods("map", "filter"):
         function = call.argument(0, "function")
@@ -82,12 +82,12 @@ class MappedFunctionImported(SourceRule):
     severity = "info"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "functions that a data set is mapped or filtered by", _map_and_filter_calls
+        "functions that a data set is mapped or filtered by", _map_and_filter_calls_with_functions
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, function in _map_and_filter_calls(module):
+        for call, function in _map_and_filter_calls_with_functions(module):
             name = module.flow.imported_name(function)
             first = (name or "").lstrip(".").partition(".")[0]
             known = (

@@ -47,8 +47,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid",)
 SOFTPLUS = ("torch.nn.functional.softplus",)
@@ -73,14 +73,14 @@ class MarginTerm(NamedTuple):
 def _minimized_log_sigmoids_and_signs(module: Module) -> Iterator[tuple[Call, int]]:
     """The log sigmoids that a loss makes small by a minus, and the softplus of the same meaning, which has a sign."""
     for call in module.calls(*LOG_SIGMOIDS):
-        if call.args and _is_negated_around(module, call.node):
+        if call.args and _is_negated_by_enclosing_minus(module, call.node):
             yield call, 1
     for call in module.calls(*SOFTPLUS):
         if call.args:
             yield call, -1
 
 
-def _written_preference_losses(module: Module) -> Iterator[object]:
+def _hand_written_preference_losses(module: Module) -> Iterator[object]:
     """Losses of preferences that a script writes out."""
     return iter(list(_minimized_log_sigmoids_and_signs(module)))
 
@@ -89,7 +89,9 @@ class MarginPrefersTheRejected(SourceRule):
     code = "SRC293"
     symptoms = ("dpo-without-effect",)
     severity = "error"
-    looks_at = CodePlaces("losses of preferences that are written out", _written_preference_losses)
+    looks_at = CodePlaces(
+        "losses of preferences that are written out", _hand_written_preference_losses
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -114,7 +116,7 @@ class MarginPrefersTheRejected(SourceRule):
                 )
 
 
-def _is_negated_around(module: Module, node: ast.AST) -> bool:
+def _is_negated_by_enclosing_minus(module: Module, node: ast.AST) -> bool:
     """Does a minus stand before an expression, or before a product or a mean of it?"""
     for parent in module.parents(node):
         if isinstance(parent, ast.UnaryOp):
@@ -133,8 +135,8 @@ def _chosen_and_rejected_terms(
         return _chosen_and_rejected_terms(module, node.operand, -sign, steps)
     if isinstance(node, ast.BinOp):
         return _terms_of_operation(module, node, sign, steps)
-    words = _words_of_expression(node)
-    side = _side_named(words)
+    words = _names_attributes_and_texts_in_expression(node)
+    side = _chosen_or_rejected_named_in_words(words)
     if side:
         return [MarginTerm(sign, side, any(map(REFERENCE.search, words)))]
     if isinstance(node, ast.Name) and steps > 0:
@@ -182,8 +184,8 @@ def _terms_of_name(module: Module, node: ast.Name, sign: int, steps: int) -> lis
 
 def _terms_of_call(module: Module, node: ast.Call, sign: int, steps: int) -> list[MarginTerm]:
     """The one term of a call, such as `logps(model, batch)`, by what its arguments are made of."""
-    words = _words_of_expression_and_origins(module, node, steps)
-    side = _side_named(words)
+    words = _names_and_keys_in_expression_and_origins(module, node, steps)
+    side = _chosen_or_rejected_named_in_words(words)
     return [MarginTerm(sign, side, any(map(REFERENCE.search, words)))] if side else []
 
 
@@ -200,21 +202,23 @@ def _value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
     return value
 
 
-def _words_of_expression_and_origins(module: Module, node: ast.AST, steps: int) -> list[str]:
+def _names_and_keys_in_expression_and_origins(
+    module: Module, node: ast.AST, steps: int
+) -> list[str]:
     """The names and keys in an expression, and in those that its names are set to."""
-    words = _words_of_expression(node)
+    words = _names_attributes_and_texts_in_expression(node)
     if steps <= 0:
         return words
     for name in (one for one in ast.walk(node) if isinstance(one, ast.Name)):
         value = _value_of_name(module, name)
         if value is not None:
-            words += _words_of_expression_and_origins(
+            words += _names_and_keys_in_expression_and_origins(
                 module, value, min(steps - 1, MAX_STEPS_OF_ARGUMENTS)
             )
     return words
 
 
-def _words_of_expression(node: ast.AST) -> list[str]:
+def _names_attributes_and_texts_in_expression(node: ast.AST) -> list[str]:
     """The names, attributes and texts in an expression."""
     words = []
     for one in ast.walk(node):
@@ -227,7 +231,7 @@ def _words_of_expression(node: ast.AST) -> list[str]:
     return words
 
 
-def _side_named(words: list[str]) -> str:
+def _chosen_or_rejected_named_in_words(words: list[str]) -> str:
     """The one side that words name; empty where they name none, or both."""
     parts = {part for word in words for part in word.lower().split("_")}
     is_chosen, is_rejected = bool(parts & CHOSEN), bool(parts & REJECTED)

@@ -5,7 +5,9 @@ Follows, in a script that trains a decoder, each mask over pairs of positions th
 with one another (`seg[:, :, None] == seg[:, None, :]`), an outer product of the padding mask, blocks along the
 diagonal, a `mask_mod` of FlexAttention. It speaks where such a mask reaches the model, a collator's `attention_mask`
 or PyTorch's attention, and no condition on the order of positions is part of it (`tril`, `triu`, `q >= kv`,
-`is_causal`). Encoders and models that are trained to look both ways are left alone.
+`is_causal`). Encoders and models that are trained to look both ways are left alone. A mask of own attention that tells
+later positions from earlier ones (`tril`, `triu`, comparisons of positions) is computed for some pairs, in the sense
+that the place has which takes it: it has to hide the later ones.
 
 ## Why it is bad
 transformers takes a mask of four dimensions as it is, and adds no causal part. Each token sees the one that it is to
@@ -44,6 +46,8 @@ There is no automatic fix. The training has to be repeated from the base: nothin
 
 ## References
 - https://huggingface.co/blog/poedator/4d-masks
+- harvard-edge/cs249r_book#1785 (a mask in the sense of another function)
+- paiml/entrenar#310
 - PyTorch documentation, "FlexAttention": `and_masks(causal, document)`
 """
 
@@ -60,6 +64,10 @@ from truetune.checks.source.evidence.masks_without_causality import (
     MASK_NAMES,
     masks_without_causality,
 )
+from truetune.checks.source.evidence.own_attention_masks_showing_later_tokens import (
+    attention_places,
+    leaky_masks,
+)
 from truetune.source.parsed_source_file import Module
 
 
@@ -67,6 +75,18 @@ def _attention_mask_places(module: Module) -> Iterator[ast.AST]:
     """Places that name an attention mask."""
     yield from (one for one in module.nodes(ast.keyword) if one.arg in MASK_NAMES)
     yield from (one for one in module.nodes(ast.Constant) if one.value in MASK_NAMES)
+    yield from attention_places(module)
+
+
+LEAKS = {
+    "later": "the mask leaves later positions visible: each token sees what it is to predict",
+    "reversed": "the mask has the sense of another function: True is visible for scaled_dot_product_attention, and"
+    " hidden for nn.MultiheadAttention and masked_fill; here each token sees the later ones alone",
+    "added": "the mask holds numbers that are added to the scores, and 0 and 1 hide nothing: each token sees what it"
+    " is to predict",
+    "none": "the layers are called without a mask and learn the next token: each token sees what it is to predict",
+}
+"""What is wrong with a mask of own attention"""
 
 
 class MaskWithoutCausality(SourceRule):
@@ -83,4 +103,11 @@ class MaskWithoutCausality(SourceRule):
                 "combine it with & torch.ones_like(mask).tril() (FlexAttention: q_idx >= kv_idx in the mask_mod), and"
                 " train again from the base",
                 cases=[case_of_node(self.subject, mask.node)],
+            )
+        for leak in leaky_masks(self.subject):
+            yield self.finding(
+                LEAKS[leak.how],
+                "hide the later positions: is_causal=True, or a mask of torch.ones(t, t).tril() in the sense that this"
+                " place takes, and train again",
+                cases=[case_of_node(self.subject, leak.node)],
             )

@@ -59,7 +59,9 @@ class MergeResultDropped(SourceRule):
         for call in module.methods("merge_and_unload"):
             if not isinstance(module.scopes.parent[call.node], ast.Expr) or call.receiver is None:
                 continue
-            if isinstance(call.receiver, ast.Name) and not _is_used_after(module, call.receiver):
+            if isinstance(call.receiver, ast.Name) and not _is_wrapper_used_after_merge(
+                module, call.receiver
+            ):
                 continue
             name = module.text_of(call.receiver)
             kept = f"{name} = {module.text_of(call.node)}"
@@ -90,7 +92,11 @@ def _merge_of_own_load_returned(module: Module, node: ast.expr) -> ast.Call | No
 
     The weights of a model that it is given are merged in place.
     """
-    function = module.flow.function(node.func) if isinstance(node, ast.Call) else None
+    function = (
+        module.flow.function_that_expression_names(node.func)
+        if isinstance(node, ast.Call)
+        else None
+    )
     if function is None or _saves_model(function):
         return None
     merge = module.flow.producing_call(node)
@@ -115,7 +121,7 @@ def _is_parameter_and_no_load(module: Module, base: ast.expr) -> bool:
     )
 
 
-def _is_used_after(module: Module, name: ast.Name) -> bool:
+def _is_wrapper_used_after_merge(module: Module, name: ast.Name) -> bool:
     """Is the wrapper used again? The base under it is merged in place, and may be what is saved."""
     line = module.place(name)[0]
     return any(

@@ -6,7 +6,8 @@ answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(load
 batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
 where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts again, so
 that the last batch alone is left after the loop, and rows without a readable answer that are skipped before they are
-counted.
+counted. So are sums that no epoch begins again, and last rows that a loader drops or a loop of whole batches never
+reaches.
 
 ## Why it is bad
 The figure is wrong by the rows of a batch: an accuracy of 11.9, or a validation loss eight times below the training
@@ -61,16 +62,24 @@ from typing import Literal
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.exponentials_of_mean_losses import is_unweighted_loss
-from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import (
+    may_record_gradients,
+)
+from truetune.checks.source.evidence.terms_and_counts_of_means import (
+    Mean,
+    mean_expressions,
+    terms_of_mean,
+)
 from truetune.checks.source.evidence.wrong_score_counts_in_loops import (
     equality_counts_of_last_batch,
+    loops_over_whole_batches_only,
+    sums_of_all_epochs_over_batches_of_one,
     uncounted_skipped_rows,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 Unit = Literal["rows", "batches"]
 CASTS = ("item", "cpu", "detach", "float", "tolist", "numpy")
@@ -81,7 +90,9 @@ def _divided_sums_and_counts(module: Module) -> Iterator[ast.AST]:
     """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
     yield from (one.assigned for one in equality_counts_of_last_batch(module))
     yield from (one.counting for one in uncounted_skipped_rows(module))
-    if not module.calls_anywhere(*LOADERS):
+    yield from (one.quotient for one in sums_of_all_epochs_over_batches_of_one(module))
+    yield from (one.quotient for one in loops_over_whole_batches_only(module))
+    if not module.is_called_here_or_in_linked_files(*LOADERS):
         return
     for mean in mean_expressions(module):
         if _divisor_unit_and_batch_size(module, mean) is not None:
@@ -97,7 +108,9 @@ class MetricDividedByAnotherCount(SourceRule):
         module = self.subject
         yield from self._findings_on_restarted_counts()
         yield from self._findings_on_skipped_rows()
-        if not module.calls_anywhere(*LOADERS):
+        yield from self._findings_on_sums_of_all_epochs()
+        yield from self._findings_on_last_rows_never_reached()
+        if not module.is_called_here_or_in_linked_files(*LOADERS):
             return
         for mean in mean_expressions(module):
             counted = _divisor_unit_and_batch_size(module, mean)
@@ -107,7 +120,17 @@ class MetricDividedByAnotherCount(SourceRule):
                 or _is_scaled_by_other_than_100(module, mean)
             ):
                 continue
-            yield from self._findings_on_mean(mean, module.text_of(mean.counted), *counted)
+            yield from self._findings_on_divisor_of_other_unit(
+                mean, module.text_of(mean.counted), *counted
+            )
+            loader = _loader_that_drops_rows(module, mean)
+            if loader is not None and counted[0] == "rows":
+                yield self.finding(
+                    f"the loader leaves its last rows out, and the figure is divided by {module.text_of(mean.counted)},"
+                    " the number of all: what was left out counts as wrong",
+                    "make the loader of an evaluation without drop_last=True",
+                    cases=[case_of_node(module, loader.node), case_of_node(module, mean.node)],
+                )
 
     def _findings_on_restarted_counts(self) -> Iterator[Finding]:
         """Findings on counts that each batch restarts, and that are read after the loop."""
@@ -120,6 +143,32 @@ class MetricDividedByAnotherCount(SourceRule):
                 cases=[
                     case_of_node(module, counted_alone.assigned),
                     case_of_node(module, counted_alone.read),
+                ],
+            )
+
+    def _findings_on_sums_of_all_epochs(self) -> Iterator[Finding]:
+        """Findings on sums that no epoch begins again."""
+        module = self.subject
+        for total in sums_of_all_epochs_over_batches_of_one(module):
+            yield self.finding(
+                f"`{total.name}` is never set back and divided by the batches of one epoch: the figure of the third"
+                " epoch is that of three together",
+                f"set {total.name} = 0.0 at the beginning of each epoch",
+                severity="warning",
+                cases=[case_of_node(module, total.quotient), case_of_node(module, total.added)],
+            )
+
+    def _findings_on_last_rows_never_reached(self) -> Iterator[Finding]:
+        """Findings on loops that never reach the last rows."""
+        module = self.subject
+        for missed in loops_over_whole_batches_only(module):
+            yield self.finding(
+                f"the loop takes whole batches of {missed.rows} alone, and the figure is divided by all of them: the"
+                " last rows are never asked and count as wrong",
+                f"step through the rows: for start in range(0, len({missed.rows}), size)",
+                cases=[
+                    case_of_node(module, missed.loop.iter),
+                    case_of_node(module, missed.quotient),
                 ],
             )
 
@@ -143,7 +192,7 @@ class MetricDividedByAnotherCount(SourceRule):
                 cases=[case_of_node(module, skipped.skip), case_of_node(module, skipped.counting)],
             )
 
-    def _findings_on_mean(
+    def _findings_on_divisor_of_other_unit(
         self, mean: Mean, divisor: str, unit: Unit, size: int
     ) -> Iterator[Finding]:
         """Findings on sums of one unit that are divided by the number of another."""
@@ -185,6 +234,21 @@ def _divisor_unit_and_batch_size(module: Module, mean: Mean) -> tuple[Unit, int]
         return _unit_and_batch_size("batches", module, loader)
     loader = _loader_of_rows(module, counted)
     return None if loader is None else _unit_and_batch_size("rows", module, loader)
+
+
+def _loader_that_drops_rows(module: Module, mean: Mean) -> Call | None:
+    """The loader of a figure's rows, where it leaves out the last ones that fill no batch."""
+    counted = _argument_of_len(module, mean.counted)
+    if counted is None:
+        return None
+    is_dataset = isinstance(counted, ast.Attribute) and counted.attr == "dataset"
+    loader = (
+        _only_loader_of(module, counted.value)
+        if is_dataset and isinstance(counted, ast.Attribute)
+        else _loader_of_rows(module, counted)
+    )
+    drops = None if loader is None else loader.keywords.get("drop_last")
+    return loader if module.flow.value(drops) is True else None
 
 
 def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:

@@ -45,8 +45,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import scripts_beside
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 AVERAGES = ("macro", "micro", "weighted")
 FIGURES = re.compile(r"f1|fbeta|precision|recall|jaccard", re.I)
@@ -100,9 +100,11 @@ class MetricNamedAsAnother(SourceRule):
                     cases=[case_of_node(module, one.call.node)],
                 )
         if not named:
-            yield from self._findings_on_two_files(averages)
+            yield from self._findings_on_files_averaging_differently(averages)
 
-    def _findings_on_two_files(self, averages: list[AveragedFigure]) -> Iterator[Finding]:
+    def _findings_on_files_averaging_differently(
+        self, averages: list[AveragedFigure]
+    ) -> Iterator[Finding]:
         """Findings on one figure that this file and one beside it average in two ways, each in one
         way alone.
         """

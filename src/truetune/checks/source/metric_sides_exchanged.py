@@ -47,8 +47,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.row_field_reads import field_name_read
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import spelling_of_variable
 
 SCORES = (
@@ -83,7 +83,7 @@ class MetricSides(NamedTuple):
     predicted: ast.expr
 
 
-def _asymmetric_scores(module: Module) -> Iterator[MetricSides]:
+def _sides_of_asymmetric_scores(module: Module) -> Iterator[MetricSides]:
     """The scores whose sides are not alike."""
     weighted = (
         call
@@ -107,19 +107,19 @@ def _is_symmetric(module: Module, call: Call) -> bool:
     return name in SYMMETRIC
 
 
-def _score_calls(module: Module) -> Iterator[ast.AST]:
+def _asymmetric_score_calls(module: Module) -> Iterator[ast.AST]:
     """The calls that compute a score whose sides are not alike."""
-    return (sides.call.node for sides in _asymmetric_scores(module))
+    return (sides.call.node for sides in _sides_of_asymmetric_scores(module))
 
 
 class MetricSidesExchanged(SourceRule):
     code = "SRC410"
     severity = "warning"
-    looks_at = CodePlaces("scores of true labels and predictions", _score_calls)
+    looks_at = CodePlaces("scores of true labels and predictions", _asymmetric_score_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for sides in _asymmetric_scores(module):
+        for sides in _sides_of_asymmetric_scores(module):
             if not _names_wanted_side_only(module, sides.true, PREDICTED, TRUE):
                 continue
             if not _names_wanted_side_only(module, sides.predicted, TRUE, PREDICTED):
@@ -139,11 +139,11 @@ def _names_wanted_side_only(
     name = spelling_of_variable(side)
     if name is None:
         return False
-    texts = [name, *_fields_of_list(module, side)]
+    texts = [name, *_row_fields_read_into_list(module, side)]
     return wanted.search(name) is not None and not any(other.search(text) for text in texts)
 
 
-def _fields_of_list(module: Module, side: ast.expr) -> Iterator[str]:
+def _row_fields_read_into_list(module: Module, side: ast.expr) -> Iterator[str]:
     """The fields of rows that a list is made of."""
     for origin in module.flow.origins(side):
         if isinstance(origin.node, ast.expr):

@@ -78,12 +78,12 @@ from truetune.checks.source.evidence.causal_predictions_compared_with_labels imp
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     functions_seeing_logits,
-    picks_tokens,
+    picks_one_token_per_position,
     unshifted_label_comparisons,
     with_called_functions,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 WRITES_ON_PADS = ("transformers.DataCollatorForSeq2Seq", "trl.DataCollatorForCompletionOnlyLM")
 """Collators whose labels hold -100 wherever rows differ in length"""
@@ -138,7 +138,7 @@ def _decoded_expressions(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
         if not isinstance(ids, ast.Name) or ids.id not in names or ids not in ast.walk(function):
             continue
         for call in module.all_calls:
-            if module.flow.function(call.node.func) is function:
+            if module.flow.function_that_expression_names(call.node.func) is function:
                 argument = call.argument(names.index(ids.id), ids.id)
                 if argument is not None:
                     yield argument
@@ -207,7 +207,7 @@ class MetricsCountIgnoredLabels(SourceRule):
         """Findings on labels that a collator pads with -100, and that are decoded as they are."""
         module = self.subject
         collators = list(module.calls(*WRITES_ON_PADS))
-        kept = [one for one in collators if _pads_with_ignored(module, one)]
+        kept = [one for one in collators if _pads_labels_with_ignore_index(module, one)]
         # Anything that looks like a replacement anywhere in the file: a helper may do it before the labels come here.
         if not kept or REPLACES.search(module.text):
             return
@@ -245,7 +245,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                 )
 
 
-def _pads_with_ignored(module: Module, collator: Call) -> bool:
+def _pads_labels_with_ignore_index(module: Module, collator: Call) -> bool:
     """Does a collator pad labels with -100, which is its default?"""
     ignored_label = collator.keywords.get("label_pad_token_id")
     return ignored_label is None or module.flow.value(ignored_label) == -100
@@ -259,7 +259,7 @@ def _may_leave_any_labels_out(module: Module, functions: Sequence[ast.AST]) -> b
         if holds_ignored_label(module, function):
             return True
         words = MASKS.finditer(_code_without_comments(function))
-        if any(_word_around(match) not in names for match in words):
+        if any(_whole_name_around_match(match) not in names for match in words):
             return True
     return False
 
@@ -272,7 +272,7 @@ def _code_without_comments(function: ast.AST) -> str:
     return "\n".join(ast.unparse(part) for part in (function.args, *body))
 
 
-def _word_around(match: re.Match[str]) -> str:
+def _whole_name_around_match(match: re.Match[str]) -> str:
     """The whole name in which a sign was found."""
     before = re.search(r"\w*$", match.string[: match.start()])
     behind = re.match(r"\w*", match.string[match.end() :])
@@ -281,7 +281,9 @@ def _word_around(match: re.Match[str]) -> str:
 
 def _first_argmax_label_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
-    if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
+    if not any(
+        picks_one_token_per_position(node) for function in functions for node in ast.walk(function)
+    ):
         return None
     return next(
         (node for function in functions for node in unshifted_label_comparisons(module, function)),
@@ -310,7 +312,7 @@ def _origin_of_ignored_labels(
 
 def _import_that_ignores_labels(module: Module, inside: set[ast.AST]) -> str | None:
     """Where an imported file writes -100 into labels, outside of these functions; None where none does."""
-    for other in module.with_linked:
+    for other in module.self_and_files_run_together:
         for node in other.nodes(ast.UnaryOp) if other is not module else ():
             # What is imported may name -100 for many purposes: only a statement on labels counts.
             statement = module.statement(node)

@@ -68,11 +68,13 @@ from truetune.checks.source.evidence.causal_predictions_compared_with_labels imp
     causal_trainers_with_metrics,
     token_picking_scopes,
 )
-from truetune.checks.source.evidence.label_shifts_in_token_accuracies import token_accuracies
+from truetune.checks.source.evidence.label_shifts_in_token_accuracies import (
+    token_accuracies_with_known_label_shift,
+)
 from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     functions_seeing_logits,
     may_shift_tokens,
-    picks_tokens,
+    picks_one_token_per_position,
     unshifted_label_comparisons,
     with_called_functions,
 )
@@ -85,7 +87,10 @@ class MetricsUnshifted(SourceRule):
     since = "0.1.0"
     looks_at = CodePlaces(
         "comparisons of a causal model's tokens with labels",
-        lambda module: (*TOKEN_COMPARISONS.find(module), *token_accuracies(module)),
+        lambda module: (
+            *TOKEN_COMPARISONS.find(module),
+            *token_accuracies_with_known_label_shift(module),
+        ),
     )
 
     def unmet(self) -> Unmet | None:
@@ -113,17 +118,17 @@ class MetricsUnshifted(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        followed = list(token_accuracies(module))
+        followed = list(token_accuracies_with_known_label_shift(module))
         for one in followed:
             if one.ahead == 0:
-                yield self._finding_on_step(one.node)
+                yield self._finding_on_comparison_in_step(one.node)
         # What the run follows is judged by it, and not once more by its text.
         lines = {module.place(one.node)[0] for one in followed}
         for finding in self._findings_in_text():
             if not any(case.line in lines for case in finding.cases):
                 yield finding
 
-    def _finding_on_step(self, node: ast.AST) -> Finding:
+    def _finding_on_comparison_in_step(self, node: ast.AST) -> Finding:
         """The finding on a comparison in a step or a loop."""
         return self.finding(
             "predictions are compared with the labels of their own position, not of the next",
@@ -150,7 +155,7 @@ class MetricsUnshifted(SourceRule):
         for step in token_picking_scopes(module):
             compared = _argmax_label_comparison_of_step(module, step)
             if compared is not None and not may_shift_tokens(with_called_functions(module, [step])):
-                yield self._finding_on_step(compared)
+                yield self._finding_on_comparison_in_step(compared)
 
 
 def _argmax_label_comparison_of_step(module: Module, step: ast.AST) -> ast.AST | None:
@@ -160,7 +165,9 @@ def _argmax_label_comparison_of_step(module: Module, step: ast.AST) -> ast.AST |
 
 def _argmax_label_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
-    if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
+    if not any(
+        picks_one_token_per_position(node) for function in functions for node in ast.walk(function)
+    ):
         return None
     return next(
         (node for function in functions for node in unshifted_label_comparisons(module, function)),

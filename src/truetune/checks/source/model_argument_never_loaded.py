@@ -59,8 +59,8 @@ from truetune.checks.source.evidence.model_loads_and_paths import (
     constant_path,
     model_loads_and_paths,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 NAMES_A_MODEL = re.compile(
     r"(?:the_?|eval_)?(?:base_?)?(?:model|ckpt|checkpoint|adapter|weights|lora|peft)"
@@ -89,7 +89,9 @@ def _argparse_options(module: Module) -> Iterator[Call]:
     yield from module.methods("add_argument")
 
 
-def _functions_that_load(module: Module) -> Iterator[tuple[ast.FunctionDef, ast.arg]]:
+def _loading_functions_and_model_parameters(
+    module: Module,
+) -> Iterator[tuple[ast.FunctionDef, ast.arg]]:
     """The functions that load a model in their own body, with each parameter that names a model."""
     loads = {id(call.node) for call, _ in model_loads_and_paths(module)}
     for function in module.nodes(ast.FunctionDef):
@@ -102,7 +104,7 @@ def _functions_that_load(module: Module) -> Iterator[tuple[ast.FunctionDef, ast.
 def _options_and_model_parameters(module: Module) -> Iterator[ast.AST]:
     """Options of the command line, and parameters that name a model."""
     yield from (one.node for one in _argparse_options(module))
-    yield from (parameter for _, parameter in _functions_that_load(module))
+    yield from (parameter for _, parameter in _loading_functions_and_model_parameters(module))
 
 
 class ModelArgumentNeverLoaded(SourceRule):
@@ -137,12 +139,14 @@ class ModelArgumentNeverLoaded(SourceRule):
                     f"if {option.name}: model = PeftModel.from_pretrained(model, {option.name})",
                     cases=[case_of_node(module, loads[0][1]), case_of_node(module, option.node)],
                 )
-        yield from self._findings_on_parameters(loads)
+        yield from self._findings_on_unused_model_parameters(loads)
 
-    def _findings_on_parameters(self, loads: list[tuple[Call, ast.expr]]) -> Iterator[Finding]:
+    def _findings_on_unused_model_parameters(
+        self, loads: list[tuple[Call, ast.expr]]
+    ) -> Iterator[Finding]:
         """Findings on parameters of functions that load a constant path in their place."""
         module = self.subject
-        for function, parameter in _functions_that_load(module):
+        for function, parameter in _loading_functions_and_model_parameters(module):
             inside = {id(node) for node in ast.walk(function)}
             given = [path for call, path in loads if id(call.node) in inside]
             if not all(constant_path(module, path) for path in given):
@@ -173,7 +177,7 @@ def _is_parameter_used_beyond_output(
 
 def _is_called_repeatedly(module: Module, function: ast.FunctionDef) -> bool:
     """Is a function called more than once, or in a loop?"""
-    calls = module.flow.calls_of(function)
+    calls = module.flow.calls_of_function_or_class(function)
     loops = (ast.For, ast.While, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
     return len(calls) > 1 or any(
         isinstance(around, loops) for call in calls for around in module.parents(call)
@@ -182,11 +186,11 @@ def _is_called_repeatedly(module: Module, function: ast.FunctionDef) -> bool:
 
 def _unread_model_options(module: Module) -> Iterator[UnusedOption]:
     """The options that name a model and reach nothing but messages."""
-    parsed = _parsed_names(module)
+    parsed = _names_of_parsed_arguments(module)
     if not parsed or _are_options_passed_whole(module, parsed):
         return
     for call in _argparse_options(module):
-        name = _attribute_of(call)
+        name = _attribute_name_of_option(call)
         if not NAMES_A_MODEL.fullmatch(name):
             continue
         reads = tuple(
@@ -198,7 +202,7 @@ def _unread_model_options(module: Module) -> Iterator[UnusedOption]:
             yield UnusedOption(f"{parsed[0]}.{name}", call.node, reads)
 
 
-def _attribute_of(call: Call) -> str:
+def _attribute_name_of_option(call: Call) -> str:
     """The attribute that an option becomes: `model_path` of `--model-path`."""
     given = call.keywords.get("dest")
     texts = [
@@ -212,7 +216,7 @@ def _attribute_of(call: Call) -> str:
     return long.lstrip("-").replace("-", "_")
 
 
-def _parsed_names(module: Module) -> list[str]:
+def _names_of_parsed_arguments(module: Module) -> list[str]:
     """The names that hold what argparse parsed."""
     names = []
     for node in module.nodes(ast.Assign):

@@ -55,8 +55,8 @@ from truetune.checks.source.evidence.models_evaluated_in_training_mode import (
     TRAINABLE_LOAD,
     uses_in_training_mode,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OTHER_SWITCH = re.compile(r"\.training = |\.eval\b(?!\()")
 """Ways to switch the mode that are not followed: the attribute, and the method that is handed on"""
@@ -65,16 +65,20 @@ HOOKS_IN_TRAINING = frozenset(("on_step_end", "on_substep_end", "on_epoch_end"))
 """Methods of a TrainerCallback that run behind a training step, which switched the mode on; `on_evaluate` is none"""
 
 
-def _mode_switches(module: Module) -> Iterator[Call]:
+def _switches_to_training_mode(module: Module) -> Iterator[Call]:
     """Calls that switch a model to training: `model.train()`, Unsloth's, and a load of an adapter to be trained."""
-    yield from (call for call in module.methods("train") if _is_train_of_model(module, call))
+    yield from (
+        call
+        for call in module.methods("train")
+        if _is_train_call_on_model_without_mode(module, call)
+    )
     yield from module.calls(FOR_TRAINING)
     for call in module.calls(TRAINABLE_LOAD):
         if module.flow.value(call.keywords.get("is_trainable")) is True:
             yield call
 
 
-def _generations_in_hooks(module: Module) -> Iterator[Call]:
+def _generations_in_trainer_callbacks(module: Module) -> Iterator[Call]:
     """Calls of `generate` on the model that a trainer gives to a callback behind a training step."""
     for call in module.methods("generate"):
         hook = next(
@@ -82,11 +86,11 @@ def _generations_in_hooks(module: Module) -> Iterator[Call]:
         )
         if hook is None or hook.name not in HOOKS_IN_TRAINING or call.receiver is None:
             continue
-        if _is_model_of_hook(module, hook, call.receiver):
+        if _is_model_given_to_callback(module, hook, call.receiver):
             yield call
 
 
-def _is_model_of_hook(module: Module, hook: ast.FunctionDef, model: ast.expr) -> bool:
+def _is_model_given_to_callback(module: Module, hook: ast.FunctionDef, model: ast.expr) -> bool:
     """Is it the model that the trainer hands to a callback: its parameter, or `kwargs["model"]`?"""
     parameters = [part.arg for part in (*hook.args.args, *hook.args.kwonlyargs)]
     if ast.unparse(model) == "model" and "model" in parameters:
@@ -102,17 +106,17 @@ class ModelLeftInTrainingMode(SourceRule):
     looks_at = CodePlaces(
         "models that are switched to training, or generate",
         lambda module: (
-            *_mode_switches(module),
+            *_switches_to_training_mode(module),
             *generate_calls(module),
-            *_generations_in_hooks(module),
+            *_generations_in_trainer_callbacks(module),
         ),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
+        if any(OTHER_SWITCH.search(part.text) for part in module.self_and_files_run_together):
             return
-        yield from self._findings_on_hooks()
+        yield from self._findings_on_generation_in_callbacks()
         for one in uses_in_training_mode(module):
             places = [
                 case_of_node(one.use.home, one.use.node),
@@ -125,14 +129,14 @@ class ModelLeftInTrainingMode(SourceRule):
             )
             return
 
-    def _findings_on_hooks(self) -> Iterator[Finding]:
+    def _findings_on_generation_in_callbacks(self) -> Iterator[Finding]:
         """Findings on callbacks that generate behind a training step; any switch to eval() in the
         program silences it.
         """
         module = self.subject
-        if any(True for part in module.with_linked for _ in part.methods("eval")):
+        if any(True for part in module.self_and_files_run_together for _ in part.methods("eval")):
             return
-        for call in _generations_in_hooks(module):
+        for call in _generations_in_trainer_callbacks(module):
             yield self.finding(
                 f"the callback generates while the model is in training mode: {_effects_of_training_mode(module)}",
                 "call model.eval() before, and model.train() after",
@@ -153,7 +157,7 @@ def _effects_of_training_mode(module: Module) -> str:
     return "dropout is on, if the model has any"
 
 
-def _is_train_of_model(module: Module, call: Call) -> bool:
+def _is_train_call_on_model_without_mode(module: Module, call: Call) -> bool:
     """Is the receiver a model, and the call without a mode?"""
     return (
         call.receiver is not None and "model" in module.flow.types(call.receiver) and not call.args

@@ -62,8 +62,8 @@ from truetune.checks.source.evidence.models_used_on_cpu_despite_gpu import (
     CpuUse,
     models_used_on_cpu,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OTHER_DEVICES = ("intel_extension", "torch_xla", "spaces.GPU", "deepspeed", "cpu_offload")
 """What puts a model on a device in a way that is not followed, or is another device"""
@@ -85,14 +85,14 @@ class ModelLeftOnTheCpu(SourceRule):
         lambda module: (
             *generate_calls(module),
             *module.calls(*LLAMA_CPP, PIPELINE, *TRAINERS),
-            *_optimizers_of_loops(module),
+            *_optimizers_in_files_with_backward(module),
         ),
     )
 
     def findings(self) -> Iterator[Finding]:
         yield from self._findings_on_llama_cpp()
         module = self.subject
-        if any(part.mentions(*OTHER_DEVICES) for part in module.with_linked):
+        if any(part.mentions(*OTHER_DEVICES) for part in module.self_and_files_run_together):
             return
         for use in models_used_on_cpu(module):
             message, remedy = _message_and_advice(use)
@@ -103,7 +103,10 @@ class ModelLeftOnTheCpu(SourceRule):
         """Findings on loads of llama.cpp, whose default leaves all layers on the CPU."""
         module = self.subject
         # Who writes "cpu" in the file means it.
-        if any(NAMES_CPU.search(OTHERWISE_CPU.sub("", part.text)) for part in module.with_linked):
+        if any(
+            NAMES_CPU.search(OTHERWISE_CPU.sub("", part.text))
+            for part in module.self_and_files_run_together
+        ):
             return
         for call in module.calls(*LLAMA_CPP):
             if call.lacks(LAYERS, 1):
@@ -135,7 +138,7 @@ def _message_and_advice(use: CpuUse) -> tuple[str, str]:
     )
 
 
-def _optimizers_of_loops(module: Module) -> Iterator[Call]:
+def _optimizers_in_files_with_backward(module: Module) -> Iterator[Call]:
     """The optimizers that are made in a file with a backward pass of its own."""
     if any(True for _ in backward_calls(module)):
         yield from module.calls("torch.optim.Adam*", "torch.optim.SGD", "bitsandbytes.optim.*")

@@ -78,8 +78,8 @@ from truetune.errors import TruetuneError
 from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.run_spec import Severity
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 MIN_GB, MIN_LARGE_GB = 3.0, 8.0
 """GB of a second model's weights from which it is a note, and a warning. Chosen, not measured: a third of a card of 24
@@ -135,11 +135,11 @@ class ModelLoadedBesideAnother(SourceRule):
 
 def _callback_model_gb(module: Module, call: Call) -> float | None:
     """GB of the model that a callback loads; that of the largest other one where its name is a folder's."""
-    own = _parameters_of_loaded_model(module, call)
+    own = _parameter_count_of_loaded_model(module, call)
     sizes = [
         one
         for load in whole_language_model_loads(module)
-        if (one := _parameters_of_loaded_model(module, load))
+        if (one := _parameter_count_of_loaded_model(module, load))
     ]
     parameters = own if own is not None else max(sizes, default=None)
     return None if parameters is None else parameters * BYTES_OF_WEIGHT / 1e9
@@ -171,10 +171,10 @@ def _message(module: Module, one: SecondLoad) -> str:
 
 def place_in_file(module: Module, node: ast.AST, line: int) -> str:
     """The place of a node in words: its cell of a notebook, else its line."""
-    return module.cell_of(node) or f"line {line}"
+    return module.describe_cell_and_line_of_node(node) or f"line {line}"
 
 
-def _first_names_in_order(names: tuple[str, ...]) -> list[str]:
+def _sorted_distinct_names_for_message(names: tuple[str, ...]) -> list[str]:
     """Names in the order of the alphabet, each once, no more than a message lists."""
     return sorted(set(names))[:MAX_NAMES]
 
@@ -183,13 +183,13 @@ def join_names(names: tuple[str, ...]) -> str:
     """Join names into one text for a sentence, in the order of the alphabet; no more than a message
     lists.
     """
-    shown = _first_names_in_order(names)
+    shown = _sorted_distinct_names_for_message(names)
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _remedy(module: Module, one: SecondLoad) -> str:
     """The remedy: the edit above the second load, or a merge on the CPU."""
-    names = ", ".join(_first_names_in_order(one.names))
+    names = ", ".join(_sorted_distinct_names_for_message(one.names))
     line, _ = module.place(one.second.node)
     if one.first.node is one.second.node:
         return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"
@@ -208,7 +208,7 @@ def _merges_adapter(module: Module) -> bool:
 
 def second_model_gb(module: Module, one: SecondLoad) -> float | None:
     """Gigabytes of the second model's weights; None where its size is not known."""
-    parameters = _parameters_of_second_model(module, one)
+    parameters = _parameter_count_of_second_model(module, one)
     if parameters is None:
         return None
     return parameters * _bytes_per_parameter(module, one.second) / 1e9
@@ -227,21 +227,21 @@ def _bytes_per_parameter(module: Module, model: HeldModel) -> float:
     return BYTES_IN_4_BITS if is_quantized else BYTES_OF_WEIGHT
 
 
-def _parameters_of_second_model(module: Module, one: SecondLoad) -> float | None:
+def _parameter_count_of_second_model(module: Module, one: SecondLoad) -> float | None:
     """Parameters of the second model by its name, else of the first one; None where no name says it."""
     for model in (one.second, one.first):
-        known = _parameters_of(module, model)
+        known = _parameter_count_of_model(module, model)
         if known is not None:
             return known
     return None
 
 
-def _parameters_of(module: Module, model: HeldModel) -> float | None:
+def _parameter_count_of_model(module: Module, model: HeldModel) -> float | None:
     """Parameters of a model, by its published shape or the number in its name."""
-    return _parameters_of_loaded_model(module, module.flow.call(model.load))
+    return _parameter_count_of_loaded_model(module, module.flow.call(model.load))
 
 
-def _parameters_of_loaded_model(module: Module, call: Call) -> float | None:
+def _parameter_count_of_loaded_model(module: Module, call: Call) -> float | None:
     """Parameters of the model that a call loads."""
     given = call.argument(0, "pretrained_model_name_or_path")
     if given is None:

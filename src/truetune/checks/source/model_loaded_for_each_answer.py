@@ -58,7 +58,6 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.checks.source.evidence.what_makes_code_run_again import (
     CodeRepetition,
@@ -68,8 +67,9 @@ from truetune.checks.source.evidence.what_makes_code_run_again import (
     result_is_cached,
     uses_repeated_element,
 )
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADS = (
     "transformers.*.from_pretrained",
@@ -108,7 +108,7 @@ def _model_loads(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _unloads_after_answers(module: Module) -> Iterator[ast.AST]:
+def _ollama_requests_that_unload_model(module: Module) -> Iterator[ast.AST]:
     """The requests to Ollama that let it unload the model: `keep_alive=0`, or `"keep_alive": 0` of a body."""
     answering_calls = [
         call.keywords["keep_alive"] for call in module.all_calls if "keep_alive" in call.keywords
@@ -124,14 +124,14 @@ def _unloads_after_answers(module: Module) -> Iterator[ast.AST]:
             yield value
 
 
-def _loads_and_unloads(module: Module) -> Iterator[object]:
-    """Calls that load a model, and requests that let a server unload it."""
+def _model_loads_and_unload_or_reload_options(module: Module) -> Iterator[object]:
+    """Calls that load a model, requests that let a server unload it, and options by which Ollama loads it again."""
     yield from _model_loads(module)
-    yield from _unloads_after_answers(module)
-    yield from _computed_context_lengths(module)
+    yield from _ollama_requests_that_unload_model(module)
+    yield from _computed_ollama_context_lengths(module)
 
 
-def _computed_context_lengths(module: Module) -> Iterator[ast.AST]:
+def _computed_ollama_context_lengths(module: Module) -> Iterator[ast.AST]:
     """Options of a request to Ollama whose `num_ctx` is computed from the length of the prompt."""
     # num_ctx belongs to Ollama, which loads a model again where it changes; other servers ignore it.
     if not module.mentions("ollama", "11434", "/api/chat", "/api/generate"):
@@ -151,20 +151,22 @@ def _computed_context_lengths(module: Module) -> Iterator[ast.AST]:
 class ModelLoadedForEachAnswer(SourceRule):
     code = "SRC003"
     severity = "warning"
-    looks_at = CodePlaces("calls that load a model, or let it be unloaded", _loads_and_unloads)
+    looks_at = CodePlaces(
+        "calls that load a model, or let it be unloaded", _model_loads_and_unload_or_reload_options
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if trains_anything(module):
             return
-        for body in _unloads_after_answers(module):
+        for body in _ollama_requests_that_unload_model(module):
             yield self.finding(
                 "keep_alive is 0: Ollama takes the model off the GPU after each answer, and loads it again for"
                 " the next",
                 'leave keep_alive out (5 minutes), or keep the model for longer: "keep_alive": "24h", or -1 for ever',
                 cases=[case_of_node(module, body)],
             )
-        for context in _computed_context_lengths(module):
+        for context in _computed_ollama_context_lengths(module):
             yield self.finding(
                 "num_ctx is another one in each request: Ollama loads the model again whenever it changes",
                 "set one num_ctx that holds the longest prompt and its answer, in every request",
@@ -221,7 +223,7 @@ def _streamlit_rerun_of_load(module: Module, load: ast.AST) -> ast.AST | None:
     seen, waiting = {load}, [load]
     while waiting:
         node = waiting.pop()
-        if _outlives_rerun(module, node):
+        if _is_kept_or_loaded_once_for_many_answers(module, node):
             continue
         around = next((one for one in module.parents(node) if isinstance(one, Function)), None)
         if around is None:
@@ -240,8 +242,10 @@ def _decorator_text(function: ast.AST) -> str:
     return " ".join(ast.unparse(one) for one in getattr(function, "decorator_list", ()))
 
 
-def _outlives_rerun(module: Module, node: ast.AST) -> bool:
-    """Is the loaded model put into the session, or only loaded where it is not there yet?"""
+def _is_kept_or_loaded_once_for_many_answers(module: Module, node: ast.AST) -> bool:
+    """Is the loaded model put into the session, or loaded where it is not there yet, in a `try`, or in an `if`
+    that asks in a loop?
+    """
     statement = module.statement(node)
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
         if "session_state" in ast.unparse(statement):
@@ -255,13 +259,13 @@ def _outlives_rerun(module: Module, node: ast.AST) -> bool:
         ):
             return True
         # A button that answers all rows of a file loads once for all of them.
-        if isinstance(around, ast.If) and _asks_model_in_loop(module, around):
+        if isinstance(around, ast.If) and _if_statement_asks_model_in_loop(module, around):
             return True
     return False
 
 
-def _asks_model_in_loop(module: Module, around: ast.If) -> bool:
-    """Is a model asked in a loop in the body of a condition?"""
+def _if_statement_asks_model_in_loop(module: Module, around: ast.If) -> bool:
+    """Is a model asked in a loop anywhere in an `if` statement, its `else` included?"""
     loops = [part for part in ast.walk(around) if isinstance(part, ast.For | ast.ListComp)]
     questions = {question.call.node for question in model_questions(module)}
     return any(part in questions for loop in loops for part in ast.walk(loop))
@@ -298,7 +302,10 @@ def _is_global_name(module: Module, target: ast.expr) -> bool:
     if not isinstance(target, ast.Name):
         return False
     scopes = module.scopes
-    return scopes.of[target].node is not module.tree and scopes.home_of(target).node is module.tree
+    return (
+        scopes.of[target].node is not module.tree
+        and scopes.scope_that_binds_name(target).node is module.tree
+    )
 
 
 def _asks_model_with_loop_row(module: Module, repeat: CodeRepetition) -> bool:

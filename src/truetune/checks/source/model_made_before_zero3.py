@@ -45,15 +45,18 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.does_script_train_sharded_weights import sharding_of_script
-from truetune.checks.source.evidence.execution_order import call_routes_to, route_runs_only_before
-from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
+    call_routes_to,
+    route_runs_only_before,
+)
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import commands_that_launch
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 
 
-def _deepspeed_arguments(module: Module) -> Iterator[Call]:
+def _trainer_arguments_naming_deepspeed(module: Module) -> Iterator[Call]:
     """Arguments of a trainer that name a DeepSpeed configuration."""
     for call in module.all_calls:
         if "deepspeed" in call.keywords and "arguments" in module.flow.types(call.node):
@@ -64,12 +67,12 @@ class ModelMadeBeforeZero3(SourceRule):
     code = "SRC103"
     severity = "warning"
     looks_at = CodePlaces(
-        "trainer's arguments with a DeepSpeed configuration", _deepspeed_arguments
+        "trainer's arguments with a DeepSpeed configuration", _trainer_arguments_naming_deepspeed
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        arguments = list(_deepspeed_arguments(module))
+        arguments = list(_trainer_arguments_naming_deepspeed(module))
         # These objects, made before the load, are what tells transformers that ZeRO-3 is on.
         if len(arguments) != 1 or module.mentions(
             "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "zero.Init"

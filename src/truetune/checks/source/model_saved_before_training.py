@@ -54,7 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import (
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
     Route,
     call_routes_to,
     route_runs_only_before,

@@ -34,6 +34,7 @@ Pythia): print the names first.
 
 ## References
 - `base_model_prefix` of transformers.PreTrainedModel; torch.nn.Module.named_parameters
+- namisan/mt-dnn#37 (a whole name in a list of parts)
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CAUSAL_MODELS = (
     "transformers.AutoModelForCausalLM.from_pretrained",
@@ -63,6 +64,10 @@ PARTS_OF_BODIES = re.compile(
     r"(?:layers|layer|h|blocks|block|embed_tokens|wte|wpe|norm|final_layernorm|ln_f|self_attn|mlp|attention)(?:\.|$)"
 )
 """Parts of a model that stand within its body, so that no name of a causal language model begins with them"""
+
+
+MIN_DOTS = 2
+"""Dots in the name of any weight of a model of transformers, but of a few that are a parameter themselves"""
 
 
 class _PrefixTest(NamedTuple):
@@ -83,11 +88,42 @@ def _prefix_tests(module: Module) -> Iterator[_PrefixTest]:
             yield _PrefixTest(call, prefixes, model)
 
 
+class _WholeNameTest(NamedTuple):
+    """A test of whether a weight's whole name is one of a list."""
+
+    test: ast.Compare
+    names: tuple[str, ...]
+    model: ast.expr
+
+
+def _whole_name_tests(module: Module) -> Iterator[_WholeNameTest]:
+    """Tests of whether the whole name of a weight is in a list of names."""
+    for test in module.nodes(ast.Compare):
+        is_membership = len(test.ops) == 1 and isinstance(test.ops[0], ast.In | ast.NotIn)
+        listed = module.flow.value(test.comparators[0]) if is_membership else None
+        model = _model_of_weight_name(module, test.left) if is_membership else None
+        if model is None or not isinstance(listed, list | tuple | set | frozenset) or not listed:
+            continue
+        if all(isinstance(one, str) for one in listed):
+            yield _WholeNameTest(test, tuple(listed), model)
+
+
+def _is_part_of_weight_names(name: str) -> bool:
+    """Is it only a part of what a loaded model calls a weight (`model.norm.weight`), as `bias` or `norm.weight`?"""
+    return name.count(".") < MIN_DOTS
+
+
+def _weight_name_tests(module: Module) -> Iterator[object]:
+    """Tests of names of weights."""
+    yield from _prefix_tests(module)
+    yield from _whole_name_tests(module)
+
+
 class NameFilterMatchesNoWeight(SourceRule):
     code = "SRC285"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("tests of how names of weights begin", _prefix_tests)
+    looks_at = CodePlaces("tests of names of weights", _weight_name_tests)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -101,6 +137,20 @@ class NameFilterMatchesNoWeight(SourceRule):
                     f"write {why[1]}, or test `in name`; then count the weights that are chosen, and stop at 0",
                     cases=[case_of_node(module, one.call.node), case_of_node(module, one.model)],
                 )
+        whole = [
+            one
+            for one in _whole_name_tests(module)
+            if "model" in module.flow.types(one.model)
+            and all(map(_is_part_of_weight_names, one.names))
+        ]
+        if whole:
+            named = ", ".join(map(repr, whole[0].names))
+            yield self.finding(
+                f"the whole name of a weight is looked for in a list of parts of names ({named}): `in` compares whole"
+                " names there, and no weight is called so, so the list chooses none",
+                "write any(part in name for part in names); then count the weights that are chosen, and stop at 0",
+                cases=[case_of_node(module, one.test) for one in whole],
+            )
 
 
 def _possible_prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
@@ -143,12 +193,14 @@ def _iterable_that_binds(module: Module, name: ast.Name) -> ast.expr | None:
     for parent in module.parents(name):
         loops = parent.generators if hasattr(parent, "generators") else (parent,)
         for loop in loops:
-            if isinstance(loop, (ast.For, ast.comprehension)) and _binds_first(loop.target, name):
+            if isinstance(loop, (ast.For, ast.comprehension)) and _is_first_of_bound_pair(
+                loop.target, name
+            ):
                 return loop.iter
     return None
 
 
-def _binds_first(target: ast.expr, name: ast.Name) -> bool:
+def _is_first_of_bound_pair(target: ast.expr, name: ast.Name) -> bool:
     """Is a name the first of the pair that a loop binds?"""
     first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
     return isinstance(first, ast.Name) and first.id == name.id
@@ -163,9 +215,9 @@ def _reason_no_weight_begins_and_remedy(module: Module, one: _PrefixTest) -> tup
     if not calls or len(calls) != len(makers):
         return None
     if _are_calls_of(calls, *ADAPTED):
-        return _reason_by_common_first_name(one, "base_model.")
+        return _reason_and_remedy_by_common_first_name(one, "base_model.")
     if _are_calls_of(calls, *WRAPPED):
-        return _reason_by_common_first_name(one, "module.")
+        return _reason_and_remedy_by_common_first_name(one, "module.")
     is_causal = _are_calls_of(calls, *CAUSAL_MODELS)
     if not is_causal or not all(PARTS_OF_BODIES.match(prefix) for prefix in one.prefixes):
         return None
@@ -180,7 +232,7 @@ def _are_calls_of(calls: list[Call], *patterns: str) -> bool:
     return all(call.named(*patterns) for call in calls)
 
 
-def _reason_by_common_first_name(one: _PrefixTest, first: str) -> tuple[str, str] | None:
+def _reason_and_remedy_by_common_first_name(one: _PrefixTest, first: str) -> tuple[str, str] | None:
     """The reason why no name of a weight begins so, of a model whose names all begin with `first`,
     and what to write; None where one may.
     """

@@ -70,7 +70,7 @@ def _unconditional_nccl_settings(module: Module) -> Iterator[VariableInCode]:
     """The variables of NCCL that a script sets, under no condition: the name and its value stand side by side."""
     if not any(name in module.text for name in NCCL_VARIABLES):
         return
-    for node, name_node, value_node in _variable_settings(module):
+    for node, name_node, value_node in _environment_variable_settings(module):
         name = module.flow.value(name_node) if isinstance(name_node, ast.expr) else name_node
         value = module.flow.value(value_node)
         is_plain = isinstance(value, str | int) and isinstance(name, str)
@@ -78,7 +78,9 @@ def _unconditional_nccl_settings(module: Module) -> Iterator[VariableInCode]:
             yield VariableInCode(str(name), str(value), node)
 
 
-def _variable_settings(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str, ast.expr]]:
+def _environment_variable_settings(
+    module: Module,
+) -> Iterator[tuple[ast.AST, ast.expr | str, ast.expr]]:
     """Places, names and values of settings in code: `environ[N] = v`, `{N: v}`, `setdefault(N, v)`,
     `dict(N=v)`.
     """

@@ -64,7 +64,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.losses_kept_with_autograd_graph import (
     KeptLoss,
-    backward_of_holder,
+    backward_call_on_kept_sum_or_list,
     carries_graph_of_model,
     kept_losses,
 )
@@ -108,7 +108,7 @@ def _backward_for_several_batches(module: Module, kept: KeptLoss) -> ast.Call | 
         module, loop
     ):
         return None
-    backward = backward_of_holder(module, kept.holder)
+    backward = backward_call_on_kept_sum_or_list(module, kept.holder)
     is_late = backward is not None and _comes_after_several_batches(
         module, backward, kept.node, loop
     )
@@ -121,7 +121,9 @@ def _comes_after_several_batches(
     """Does a backward pass follow after the loop, or in it for each few batches?"""
     inside = [part for part in ast.walk(loop) if _is_backward(part)]
     is_after = not inside and getattr(backward, "lineno", 0) > getattr(loop, "lineno", 0)
-    is_periodic = backward in inside and _is_under_count(module, backward, kept, loop)
+    is_periodic = backward in inside and _is_backward_under_step_condition(
+        module, backward, kept, loop
+    )
     return is_after or is_periodic
 
 
@@ -134,7 +136,9 @@ def _is_backward(node: ast.AST) -> bool:
     )
 
 
-def _is_under_count(module: Module, backward: ast.AST, kept: ast.AST, loop: ast.AST) -> bool:
+def _is_backward_under_step_condition(
+    module: Module, backward: ast.AST, kept: ast.AST, loop: ast.AST
+) -> bool:
     """Does a backward pass stand under a condition such as `step % 16 == 0`, and the sum outside of it?"""
     around = set(module.parents(kept))
     for parent in module.parents(backward):

@@ -3,7 +3,8 @@
 ## What it does
 Looks for `tokenizer("A").input_ids[0]`, `tokenizer.encode("A")[0]` and their like, once for each of several texts, in a
 file that reads logits: with a tokenizer that puts a BOS before each text (Llama, Mistral, Gemma), and without
-`add_special_tokens=False`.
+`add_special_tokens=False`. Whether it does is read from the tokenizer's files where they are here, else from the name
+of the model or of a folder in its path (`runs/llama31-quiz/merged`).
 
 ## Why it is bad
 The first id is that of the BOS, whatever the letter. All options get the same score, `argmax` takes the first of them,
@@ -49,13 +50,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.checks.source.evidence.tokenizer_facts_of_published_models import likely_model_names
+from truetune.checks.source.evidence.tokenizers_that_add_bos import adds_bos_to_each_text
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
-BEGIN_WITH_BOS = ("Llama 2", "Llama 3", "Mistral", "Gemma", "Gemma 3")
-"""Vocabularies whose tokenizers put a BOS before each text, by their tokenizer_config.json"""
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -82,12 +80,9 @@ class OptionIdsAreTheFirstToken(SourceRule):
             (node, call)
             for node, call in _first_ids_and_encodings(module)
             if _puts_bos_before_text(module, call)
+            and not _is_first_id_compared_with_bos(module, node)
         ]
-        is_repeated = any(
-            isinstance(around, COMPREHENSIONS)
-            for node, _ in first_ids
-            for around in module.parents(node)
-        )
+        is_repeated = any(_is_read_for_several_texts(module, node) for node, _ in first_ids)
         # One first id may be read to be dropped; options are compared by several of them, or in a loop.
         if len(first_ids) < 2 and not is_repeated:
             return
@@ -97,6 +92,37 @@ class OptionIdsAreTheFirstToken(SourceRule):
             " to them, and take the last id",
             cases=[case_of_node(module, node) for node, _ in first_ids],
         )
+
+
+def _is_first_id_compared_with_bos(module: Module, node: ast.AST) -> bool:
+    """Is a first id read to learn whether it is the BOS?"""
+    parent = next(iter(module.parents(node)), None)
+    return isinstance(parent, ast.Compare) and "bos" in ast.unparse(parent).lower()
+
+
+def _is_read_for_several_texts(module: Module, node: ast.AST) -> bool:
+    """Is it read for each of several texts: in a comprehension, in a loop over texts that the file
+    writes down, or as the result of a function that is called for several?
+    """
+    for around in module.parents(node):
+        if isinstance(around, COMPREHENSIONS):
+            return True
+        if isinstance(around, ast.For) and _are_texts_written_in_file(module, around.iter):
+            return True
+        if isinstance(around, ast.FunctionDef):
+            calls = [c for c in module.all_calls if ast.unparse(c.node.func) == around.name]
+            return len(calls) > 1 or any(
+                _is_read_for_several_texts(module, one.node) for one in calls
+            )
+    return False
+
+
+def _are_texts_written_in_file(module: Module, texts: ast.expr) -> bool:
+    """Are these texts written in the file: a string's letters, or a list of them?"""
+    value = module.flow.value(texts)
+    if isinstance(value, (list, tuple)):
+        return len(value) > 1 and all(isinstance(one, str) for one in value)
+    return isinstance(value, str) and len(value) > 1
 
 
 def _encoding_call(module: Module, ids: ast.expr) -> Call | None:
@@ -120,5 +146,4 @@ def _puts_bos_before_text(module: Module, call: Call) -> bool:
     if module.mentions("add_bos_token"):
         return False
     tokenizer = call.receiver if call.method == "encode" else call.node.func
-    names = likely_model_names(module, tokenizer)
-    return bool(names) and all(vocabulary_group(name) in BEGIN_WITH_BOS for name in names)
+    return adds_bos_to_each_text(module, tokenizer)

@@ -54,7 +54,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.model_outputs_loops_keep_on_device import kept_outputs
+from truetune.checks.source.evidence.model_outputs_loops_keep_on_device import (
+    model_outputs_kept_in_loops,
+)
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
 
@@ -74,7 +76,7 @@ class OutputsKeptOnTheDevice(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for kept in kept_outputs(module):
+        for kept in model_outputs_kept_in_loops(module):
             name = module.text_of(kept.holder)
             moved = f"{module.text_of(kept.value).removesuffix('.detach()')}.detach().cpu()"
             # A tuple of layers has no detach(): the advice would raise.

@@ -4,8 +4,9 @@
 Follows logits and labels of cross-entropies (`cross_entropy`, `CrossEntropyLoss`, `nll_loss`) and of log-probabilities
 that are gathered by labels (DPO) back to the pass of a causal model: in `compute_loss` of a trainer, in
 `compute_loss_func`, in steps of Lightning and in loops. It fires where logits and labels are at the same place:
-neither was sliced by one, and the labels are the ids of that pass (a copy, -100 where nothing is learned). Where rows
-come shifted, the model is not known to be causal, or what the labels are is not seen, nothing is reported.
+neither was sliced by one, and the labels are the ids of that pass (a copy, -100 where nothing is learned). For a
+decoder of one's own it fires where inputs and targets are the same window of the tokens. Where rows come shifted, the
+model is not known to be causal, or what the labels are is not seen, nothing is reported.
 
 ## Why it is bad
 The logits at a place are for the next token. Without the shift the model learns to repeat the token that it reads: the
@@ -46,25 +47,38 @@ There is no automatic fix: masks and weights of tokens have to be shifted with t
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.label_shifts_in_own_losses import own_losses
+from truetune.checks.source.evidence.label_shifts_in_own_losses import (
+    own_losses_with_known_label_shift,
+)
+from truetune.checks.source.evidence.own_decoder_losses_on_unshifted_targets import (
+    has_own_decoder,
+    losses_whose_targets_are_own_input,
+)
+from truetune.source.parsed_source_file import Module
+
+
+def _hand_written_losses_over_labels(module: Module) -> Iterator[ast.AST]:
+    """The losses whose labels and logits are known by their places, and the cross entropies of own decoders."""
+    yield from (one.call.node for one in own_losses_with_known_label_shift(module))
+    if has_own_decoder(module):
+        yield from (call.node for call in module.calls("torch.nn.functional.cross_entropy"))
 
 
 class OwnLossWithoutShift(SourceRule):
     code = "SRC148"
     symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces(
-        "own losses of causal models", lambda module: (one.call for one in own_losses(module))
-    )
+    looks_at = CodePlaces("own losses of causal models", _hand_written_losses_over_labels)
 
     def findings(self) -> Iterator[Finding]:
-        for loss in own_losses(self.subject):
+        for loss in own_losses_with_known_label_shift(self.subject):
             if loss.ahead == 0:
                 yield self.finding(
                     "logits are compared with the labels of their own place: the model learns to repeat the token"
@@ -72,3 +86,10 @@ class OwnLossWithoutShift(SourceRule):
                     "compare logits[:, :-1] with labels[:, 1:]",
                     cases=[case_of_node(self.subject, loss.call.node)],
                 )
+        for node in losses_whose_targets_are_own_input(self.subject):
+            yield self.finding(
+                "inputs and targets are cut out of the tokens in the same way: the model learns to repeat the token"
+                " that it reads",
+                "cut the targets one later (tokens[i + 1 : i + 1 + n]), or compare logits[:, :-1] with labels[:, 1:]",
+                cases=[case_of_node(self.subject, node)],
+            )

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.pad_set_to_eos_before_training import (
     with_repeated_settings,
 )
 from truetune.checks.source.evidence.pad_token_candidates_instead_of_eos import advise_pad_token
-from truetune.checks.source.evidence.pad_token_settings_and_changes import (
+from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
     PadSetting,
     changes_setting_pad_token,
     pad_settings,
@@ -66,7 +66,7 @@ from truetune.source.parsed_source_file import Module
 IF_MISSING = "only where the tokenizer has no pad token of its own"
 
 
-def _pads_and_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
+def _pad_settings_and_eos_label_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
     """The pad tokens that are set, and the labels that are masked by the id of EOS itself."""
     yield from pad_settings(module)
     yield from maskings_of_eos_id(module)
@@ -78,7 +78,7 @@ class PadEqualsEosLmCollator(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("pad tokens that are set", _pads_and_masks)
+    looks_at = CodePlaces("pad tokens that are set", _pad_settings_and_eos_label_masks)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -68,7 +68,7 @@ from truetune.source.parsed_source_file import Module
 SIDES = frozenset(("prompt", "chosen", "rejected"))
 
 
-def _mappings_of_pairs(module: Module) -> Iterator[ast.AST]:
+def _mappings_with_prompt_and_two_sides(module: Module) -> Iterator[ast.AST]:
     """Mappings with a prompt and two sides."""
     for node in module.nodes(ast.Dict):
         keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
@@ -80,7 +80,9 @@ class PairSidesHoldThePrompt(SourceRule):
     code = "SRC186"
     symptoms = ("dpo-without-effect",)
     severity = "error"
-    looks_at = CodePlaces("pairs with a prompt, chosen and rejected", _mappings_of_pairs)
+    looks_at = CodePlaces(
+        "pairs with a prompt, chosen and rejected", _mappings_with_prompt_and_two_sides
+    )
 
     def findings(self) -> Iterator[Finding]:
         for found in prompts_inside_pairs(self.subject):

@@ -46,11 +46,11 @@ from truetune.checks.source.evidence.reversed_preference_pairs import (
     pairs_built_the_wrong_way_round,
     pairs_of_known_order,
 )
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import last_name_of_called
 
 
-def _ordered_pairs(module: Module) -> Iterator[ast.AST]:
+def _pairs_with_known_selection_of_sides(module: Module) -> Iterator[ast.AST]:
     """The pairs that a script builds, and of which it is known how both sides were picked."""
     if "chosen" in module.text:
         yield from pairs_of_known_order(module)
@@ -60,7 +60,9 @@ class PairsBuiltTheWrongWayRound(SourceRule):
     code = "SRC181"
     symptoms = ("dpo-without-effect",)
     severity = "error"
-    looks_at = CodePlaces("pairs whose sides are ordered by a score or a rank", _ordered_pairs)
+    looks_at = CodePlaces(
+        "pairs whose sides are ordered by a score or a rank", _pairs_with_known_selection_of_sides
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

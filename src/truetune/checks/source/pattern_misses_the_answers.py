@@ -172,7 +172,7 @@ class PatternMissesTheAnswers(SourceRule):
             yield self.finding(
                 f"{failing} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
                 f" {run.function} is given the whole text: it fails at {_name_of_text_before_code(texts)}, and"
-                f" {_describe_unread_rows(module, run.node)}",
+                f" {_describe_handling_of_unread_rows(module, run.node)}",
                 f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
                 " and the text itself where there is none"
                 + _remedy_for_text_between_fences(run.function, texts),
@@ -215,7 +215,7 @@ def _name_of_text_before_code(texts: list[str]) -> str:
     return "the first fence" if starts else "the words before the fence"
 
 
-def _describe_unread_rows(module: Module, call: ast.AST) -> str:
+def _describe_handling_of_unread_rows(module: Module, call: ast.AST) -> str:
     """What the script does with a row whose answer can't be read."""
     for around in module.parents(call):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -64,8 +64,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.patterns_stopping_at_line_end import (
+    patterns_stopping_at_first_line,
     regex_search_calls,
-    stopped_patterns,
 )
 from truetune.checks.source.evidence.reward_functions_rejecting_all_references import TRAINERS
 
@@ -79,7 +79,7 @@ class PatternStopsAtLineEnd(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         is_reward = any(True for _ in module.calls(*TRAINERS))
-        for stopped in stopped_patterns(module):
+        for stopped in patterns_stopping_at_first_line(module):
             effect = "gets no reward from it" if is_reward else "counts as wrong"
             yield self.finding(
                 f"the pattern `{stopped.pattern}` never matches the form that the text in line"

@@ -73,8 +73,8 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import rows_with_text_columns
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ONE_CHARACTER = re.compile(r"\(?(?:\[[^\]\[]{1,40}\]|\\d)\)?")
 """A pattern that matches one character, also in a group"""

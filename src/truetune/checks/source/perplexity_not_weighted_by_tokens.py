@@ -57,7 +57,6 @@ from collections.abc import Iterable, Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.exponentials_of_mean_losses import (
     exponent_of,
@@ -65,11 +64,18 @@ from truetune.checks.source.evidence.exponentials_of_mean_losses import (
     is_exponential_of_mean,
     is_unweighted_loss,
 )
-from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import (
+    may_record_gradients,
+)
 from truetune.checks.source.evidence.overlapping_perplexity_windows import overlapping_windows
-from truetune.checks.source.evidence.unweighted_perplexities import (
+from truetune.checks.source.evidence.perplexities_averaged_without_token_weights import (
     AveragedPerplexities,
     averaged_perplexities,
+)
+from truetune.checks.source.evidence.terms_and_counts_of_means import (
+    Mean,
+    mean_expressions,
+    terms_of_mean,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -156,7 +162,9 @@ class PerplexityNotWeightedByTokens(SourceRule):
     ) -> Iterator[Finding]:
         """Findings on means that a symbolic run follows."""
         module = self.subject
-        is_of_one_length = any(part.mentions(*OF_ONE_LENGTH) for part in module.with_linked)
+        is_of_one_length = any(
+            part.mentions(*OF_ONE_LENGTH) for part in module.self_and_files_run_together
+        )
         for one in followed:
             cases = [
                 case_of_node(module, node) for node in dict.fromkeys((one.mean, one.exponential))

@@ -46,14 +46,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.picture_token_counts import (
     PROCESSORS,
     find_picture_sizes,
-    unlimited_processors,
+    processors_without_size_limit,
 )
 from truetune.logs.console.picture_tokens_by_printed_shapes import (
     MIN_PICTURE_TOKENS,
@@ -65,11 +65,11 @@ class PicturesAtFullSize(SourceRule):
     code = "SRC356"
     symptoms = ("out-of-memory", "slow-training")
     severity = "warning"
-    looks_at = calls_of("processors of pictures", *PROCESSORS)
+    looks_at = places_of_calls("processors of pictures", *PROCESSORS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for processor in unlimited_processors(module):
+        for processor in processors_without_size_limit(module):
             sizes = find_picture_sizes(module, processor.side)
             if sizes is None or sizes.tokens < MIN_PICTURE_TOKENS:
                 continue

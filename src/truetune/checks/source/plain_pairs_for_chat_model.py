@@ -54,7 +54,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -63,15 +63,17 @@ from truetune.checks.source.evidence.chat_model_and_turn_mark_patterns import (
     TURN_MARKS,
 )
 from truetune.checks.source.evidence.prompt_forms import (
-    first_line_asking_in_turns,
+    first_line_asking_model_in_chat_turns,
     scripts_beside,
 )
-from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_text_rows
 from truetune.errors import TruetuneError
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Value
 
@@ -85,15 +87,15 @@ class PlainPairsForChatModel(SourceRule):
     code = "SRC187"
     symptoms = ("garbage-output", "dpo-without-effect", "good-here-bad-there")
     severity = "warning"
-    looks_at = calls_of("trainers of TRL", *TRAINERS)
+    looks_at = places_of_calls("trainers of TRL", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        found = next(_chat_models_trained(module), None)
+        found = next(_trainers_of_chat_models_and_names(module), None)
         if found is None:
             return
         trainer, name = found
-        asking = next(_untrained_scripts_asking_by_template(module), None)
+        asking = next(_inference_scripts_using_chat_template(module), None)
         rows = _first_training_rows(module) if asking is not None else []
         plain = [row for _, _, row in rows if _is_plain_pair_without_turn_marks(row)]
         if asking is None or not rows or len(plain) < len(rows):
@@ -115,9 +117,9 @@ class PlainPairsForChatModel(SourceRule):
         )
 
 
-def _chat_models_trained(module: Module) -> Iterator[tuple[CallEvent, str]]:
+def _trainers_of_chat_models_and_names(module: Module) -> Iterator[tuple[CallEvent, str]]:
     """The trainers of a file whose model is a chat model by its name."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for trainer in trace.calls(*TRAINERS):
             model = trainer.argument(0, "model")
             if trainer.home.path != module.path or model is None:
@@ -129,17 +131,17 @@ def _chat_models_trained(module: Module) -> Iterator[tuple[CallEvent, str]]:
 
 def _possible_model_names(model: Value) -> list[object]:
     """The names by which a model may be loaded, or the constant that a trainer is given in its place."""
-    loads = [way.load for way in lineages(model)]
+    loads = [way.call_that_gave_origin for way in lineages_back_to_origins(model)]
     given = [load.argument(0, "pretrained_model_name_or_path") for load in loads if load]
     return [constant_of(one) for one in (given or [model]) if one is not None]
 
 
-def _untrained_scripts_asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
+def _inference_scripts_using_chat_template(module: Module) -> Iterator[tuple[Module, str, int]]:
     """The scripts beside that ask by a chat template and train nothing, with the line that does."""
     for other in scripts_beside(module):
         if any(other.methods("train", "backward")):
             continue
-        place = first_line_asking_in_turns(other)
+        place = first_line_asking_model_in_chat_turns(other)
         if place is not None:
             yield other, place[1], place[0]
 
@@ -147,7 +149,7 @@ def _untrained_scripts_asking_by_template(module: Module) -> Iterator[tuple[Modu
 def _first_training_rows(module: Module) -> list[tuple[str, int, Mapping[str, Any]]]:
     """The first rows that a script trains, each with its file and line; none where they are not known."""
     try:
-        rows = read_trained_rows(module.path)
+        rows = read_trained_text_rows(module.path)
     except (TruetuneError, OSError):
         return []
     return [(one.file, one.line, one.row) for one in rows.rows[:MAX_ROWS]]

@@ -66,12 +66,12 @@ from truetune.checks.source.evidence.causal_predictions_compared_with_labels imp
 )
 from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     functions_seeing_logits,
-    picks_tokens,
+    picks_one_token_per_position,
 )
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.settings.run_spec import Severity
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.Seq2SeqTrainer",)
 ARGUMENTS = ("transformers.Seq2SeqTrainingArguments", "transformers.TrainingArguments")
@@ -107,12 +107,20 @@ class PredictionsAreNotGenerated(SourceRule):
             settings = module.flow.producing_call(arguments) if arguments is not None else None
             functions = functions_seeing_logits(module, call)
             # Without the arguments nothing is known, and without the functions no decoding is.
-            if settings is None or not functions or not _lacks_generation(module, settings):
+            if (
+                settings is None
+                or not functions
+                or not _lacks_predict_with_generate(module, settings)
+            ):
                 continue
             decoded = next(_decoding_calls(module, functions), None)
             if decoded is None:
                 continue
-            picks = any(picks_tokens(node) for function in functions for node in ast.walk(function))
+            picks = any(
+                picks_one_token_per_position(node)
+                for function in functions
+                for node in ast.walk(function)
+            )
             yield self.finding(
                 "the metric decodes predictions that nothing generated: predict_with_generate is not"
                 " set, and they are logits over the reference answer"
@@ -129,7 +137,12 @@ class PredictionsAreNotGenerated(SourceRule):
             functions = functions_seeing_logits(module, call)
             if not functions or not _functions_score_texts(module, functions):
                 continue
-            picked = [n for function in functions for n in ast.walk(function) if picks_tokens(n)]
+            picked = [
+                n
+                for function in functions
+                for n in ast.walk(function)
+                if picks_one_token_per_position(n)
+            ]
             decoded = next(_decoding_calls(module, functions), None)
             if decoded is None or not picked or _functions_ask_a_model(functions):
                 continue
@@ -167,7 +180,7 @@ def _functions_ask_a_model(functions: list[ast.AST]) -> bool:
     return any(".generate(" in ast.unparse(function) for function in functions)
 
 
-def _lacks_generation(module: Module, arguments: Call) -> bool:
+def _lacks_predict_with_generate(module: Module, arguments: Call) -> bool:
     """Are these arguments all known, without predict_with_generate, and set so nowhere else?"""
     if not arguments.named(*ARGUMENTS) or arguments.open:
         return False

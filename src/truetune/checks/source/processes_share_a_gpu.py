@@ -52,10 +52,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import models_wrapped_by_own_loops
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_command_line_option_values import find_option_default
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -112,7 +114,7 @@ class ProcessesShareAGpu(SourceRule):
         module = self.subject
         if any(
             part.mentions("CUDA_VISIBLE_DEVICES", "torch.cuda.device(")
-            for part in module.with_linked
+            for part in module.self_and_files_run_together
         ):
             return
         for call in _set_device_calls_for_gpu_0(module):
@@ -126,7 +128,7 @@ class ProcessesShareAGpu(SourceRule):
 
 def _set_device_calls_for_gpu_0(module: Module) -> Iterator[CallEvent]:
     """The calls of `set_device` in a file that name GPU 0, in runs whose calls of it all do, and wrap a model."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         set_devices = list(trace.calls("torch.cuda.set_device"))
         joins = any(trace.calls("torch.distributed.init_process_group"))
         if not joins or not any(trace.calls("torch.*.DistributedDataParallel")):
@@ -159,7 +161,7 @@ def _may_choose_device_per_process(module: Module, wrapped: list[Call]) -> bool:
         return True
     return any(
         part.mentions(*SETS_DEVICE) or _may_make_device_per_process(part)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
     )
 
 

@@ -62,7 +62,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answers_used_with_prompt_in_front import (
     answers_with_prompt,
-    replies_put_back_with_marks,
+    uncleaned_replies_put_into_history,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.decoded_answers_with_prompt import (
@@ -97,7 +97,7 @@ class PromptLeftInAnswers(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         reported: set[ast.AST] = set()
-        for reply in replies_put_back_with_marks(module):
+        for reply in uncleaned_replies_put_into_history(module):
             reported.add(reply.decode.node)
             yield self.finding(
                 "a reply goes back into the history with its special tokens, or with all of its prompt: the"

@@ -68,7 +68,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import find_rows_cut_by_script
+from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer import (
+    find_rows_cut_by_script,
+)
 from truetune.checks.effect_of_batches_without_label import (
     EFFECT,
     GUARD_THE_DIVISION,
@@ -90,7 +92,9 @@ from truetune.source.parsed_source_file import Module
 
 def _loaders_of_training(module: Module) -> Iterator[ast.AST]:
     """The loaders of a file that computes gradients itself, and what gives rows to Lightning's Trainer."""
-    if not any(_hides_labels_or_averages_mask(part) for part in module.with_linked):
+    if not any(
+        _hides_labels_or_divides_loss_by_mask(part) for part in module.self_and_files_run_together
+    ):
         return
     if any(True for _ in module.methods("backward")):
         for call in module.calls("torch.utils.data.*DataLoader"):
@@ -100,14 +104,14 @@ def _loaders_of_training(module: Module) -> Iterator[ast.AST]:
             yield fit.node
 
 
-def _hides_labels_or_averages_mask(module: Module) -> bool:
+def _hides_labels_or_divides_loss_by_mask(module: Module) -> bool:
     """Does a file hide labels by -100, or divide a loss by the sum of its mask?"""
     return module.mentions("-100", "- 100") or divides_by_sum_of_mask(module)
 
 
 def _may_handle_empty_batches(module: Module) -> bool:
     """May the run leave such batches out, or average otherwise?"""
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(map(divides_by_sum_of_mask, parts)):
         return may_guard_mask_division(part.text for part in parts)
     return may_skip_unlabelled_batches(part.text for part in parts)
@@ -134,7 +138,7 @@ class PromptsFillTheLimit(SourceRule):
             f" the {cut.limit:,} tokens that the script keeps, and the answer after them is cut off;"
             f" {describe_loss_of_unlabelled_batches(cut.rows_at_once)}",
             f"{REMEDY}; {GUARD_THE_DIVISION}"
-            if any(map(divides_by_sum_of_mask, module.with_linked))
+            if any(map(divides_by_sum_of_mask, module.self_and_files_run_together))
             else REMEDY,
             evidence=[
                 EFFECT,

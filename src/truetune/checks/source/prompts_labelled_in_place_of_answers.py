@@ -60,7 +60,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.hand_masked_labels import label_values
+from truetune.checks.source.evidence.hand_masked_labels import label_writers_and_values
 from truetune.source.parsed_source_file import Module
 
 IGNORED = -100
@@ -76,9 +76,9 @@ MAX_STEPS = 3
 """Names and cuts between labels and their sum"""
 
 
-def _labels_with_parts(module: Module) -> Iterator[ast.expr]:
+def _label_sums_and_slice_assignments(module: Module) -> Iterator[ast.expr]:
     """Labels that are a sum of parts, and slices of labels that are set."""
-    for _, value in label_values(module):
+    for _, value in label_writers_and_values(module):
         whole = _sum_that_labels_are(module, value)
         if whole is not None:
             yield whole
@@ -92,12 +92,12 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
     code = "SRC287"
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
-    looks_at = CodePlaces("labels made of parts", _labels_with_parts)
+    looks_at = CodePlaces("labels made of parts", _label_sums_and_slice_assignments)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         seen: set[ast.AST] = set()
-        for node in _labels_with_parts(module):
+        for node in _label_sums_and_slice_assignments(module):
             if node in seen:
                 continue
             seen.add(node)
@@ -143,7 +143,9 @@ def _summands_in_order(node: ast.expr) -> list[ast.expr]:
 def _keeps_prompt_and_masks_answer(module: Module, whole: ast.expr) -> bool:
     """Is the first part the prompt, and each other part a -100 for each token of the answer?"""
     first, *others = _summands_in_order(whole)
-    masked = [part for one in others if (part := _masked_operand(module, one)) is not None]
+    masked = [
+        part for one in others if (part := _tokens_masked_by_ignore_index(module, one)) is not None
+    ]
     if not masked or len(masked) < len(others):
         return False
     is_prompt = _is_named_by_words(module, first, PROMPT) and not _is_named_by_words(
@@ -155,7 +157,7 @@ def _keeps_prompt_and_masks_answer(module: Module, whole: ast.expr) -> bool:
     )
 
 
-def _masked_operand(module: Module, node: ast.expr) -> ast.expr | None:
+def _tokens_masked_by_ignore_index(module: Module, node: ast.expr) -> ast.expr | None:
     """x of `[-100] * len(x)`, either way round; None for anything else."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
@@ -178,13 +180,15 @@ def _is_ignore_index(module: Module, node: ast.expr) -> bool:
 
 def _is_named_by_words(module: Module, node: ast.expr, words: re.Pattern[str]) -> bool:
     """Does its own name hold one of these words, or, where that says nothing, the names of what it was made of?"""
-    own = _names_in(node)
+    own = _names_attributes_and_keys_in(node)
     if not PROMPT.search(own) and not ANSWER.search(own):
-        own = " ".join(_names_in(origin.node) for origin in module.flow.origins(node))
+        own = " ".join(
+            _names_attributes_and_keys_in(origin.node) for origin in module.flow.origins(node)
+        )
     return bool(words.search(own))
 
 
-def _names_in(node: ast.AST) -> str:
+def _names_attributes_and_keys_in(node: ast.AST) -> str:
     """Names, attributes and keys: the text of a prompt may hold any word."""
     found = []
     for part in ast.walk(node):

@@ -50,8 +50,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     has_encoder_models_only,
     input_ids_argument,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import variable_of_entry
 
 # Chosen, not measured. At half, long questions are cut without a word; at double, models with such a context are told
@@ -71,7 +71,7 @@ class PromptsLoseTheirEnd(SourceRule):
             return
         reported: set[object] = set()
         for call in generate_calls(module):
-            for batch in _prompt_batches(module, call):
+            for batch in _tokenizer_calls_of_prompts(module, call):
                 length = module.flow.value(batch.keywords.get("max_length"))
                 cuts = module.flow.value(batch.keywords.get("truncation")) is True
                 if (
@@ -90,7 +90,7 @@ class PromptsLoseTheirEnd(SourceRule):
                 )
 
 
-def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
+def _tokenizer_calls_of_prompts(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     ids = input_ids_argument(call)
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]

@@ -49,10 +49,10 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     input_ids_argument,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import variable_of_entry
 
 # Chosen, not measured: what pads cost depends on the GPU. At half, most scripts of tutorials are told; at double,
@@ -87,7 +87,7 @@ class PromptsPaddedToAFixedLength(SourceRule):
             batch = next(
                 (
                     one
-                    for one in _prompt_batches(module, call)
+                    for one in _tokenizer_calls_of_prompts(module, call)
                     if _pads_to_fixed_length(module, one)
                 ),
                 None,
@@ -104,7 +104,7 @@ class PromptsPaddedToAFixedLength(SourceRule):
             )
 
 
-def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
+def _tokenizer_calls_of_prompts(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     for keyword in call.node.keywords:
         if keyword.arg is None:

@@ -73,11 +73,14 @@ class PythonWorkForEachToken(SourceRule):
     symptoms = ("slow-generation",)
     severity = "warning"
     stability = "preview"
-    looks_at = CodePlaces("classes that generate calls after each token", lambda m: _token_hooks(m))
+    looks_at = CodePlaces(
+        "classes that generate calls after each token",
+        lambda m: _per_token_hook_classes_and_methods(m),
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for owner, method in _token_hooks(module):
+        for owner, method in _per_token_hook_classes_and_methods(module):
             names = [one.arg for one in method.args.args]
             for node in ast.walk(method):
                 if not isinstance(node, Iterated) or _loop_fills_missing_cache(
@@ -109,7 +112,9 @@ class PythonWorkForEachToken(SourceRule):
                 )
 
 
-def _token_hooks(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
+def _per_token_hook_classes_and_methods(
+    module: Module,
+) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """The classes that generate calls after each token, each with its `__call__`."""
     for owner in module.nodes(ast.ClassDef):
         if not _is_subclass_of_any(owner, (*PROCESSORS, *CRITERIA)):

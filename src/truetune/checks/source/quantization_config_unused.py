@@ -37,22 +37,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_quantization_configs_and_readers import (
     QUANTIZATION_SETTINGS,
     is_config_never_read,
 )
-from truetune.source.resolved_calls import Call
 
 
 class QuantizationConfigUnused(SourceRule):
     code = "SRC039"
     symptoms = ("nothing-is-learned", "out-of-memory")
     severity = "error"
-    looks_at = calls_of("settings of a quantization that are built", *QUANTIZATION_SETTINGS)
+    looks_at = places_of_calls("settings of a quantization that are built", *QUANTIZATION_SETTINGS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

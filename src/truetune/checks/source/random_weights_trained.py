@@ -47,21 +47,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.random_weights_fine_tuned import RANDOM_MODELS, random_weights
+from truetune.checks.source.evidence.random_weights_fine_tuned import (
+    RANDOM_MODELS,
+    fine_tuned_models_with_random_weights,
+)
 
 
 class RandomWeightsTrained(SourceRule):
     code = "SRC150"
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
-    looks_at = calls_of("models that are made of a config", *RANDOM_MODELS)
+    looks_at = places_of_calls("models that are made of a config", *RANDOM_MODELS)
 
     def findings(self) -> Iterator[Finding]:
-        for found in random_weights(self.subject):
+        for found in fine_tuned_models_with_random_weights(self.subject):
             made = found.construction.names[0].rpartition(".")[2]
             source = f" of {found.source}" if found.source else ""
             name = f'"{found.source}"' if found.source else "..."

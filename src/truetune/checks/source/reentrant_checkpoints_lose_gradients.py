@@ -54,20 +54,22 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.faulty_reentrant_gradient_checkpointing import (
     ReentrantCheckpoints,
-    checkpointing_places,
     faulty_reentrant_checkpoints,
+    places_enabling_gradient_checkpointing,
 )
 
 
 class ReentrantCheckpointsLoseGradients(SourceRule):
     code = "SRC153"
     severity = "error"
-    looks_at = CodePlaces("places that switch gradient checkpointing on", checkpointing_places)
+    looks_at = CodePlaces(
+        "places that switch gradient checkpointing on", places_enabling_gradient_checkpointing
+    )
 
     def findings(self) -> Iterator[Finding]:
         for found in faulty_reentrant_checkpoints(self.subject):
             yield (
-                self._finding_on_refusal(found)
+                self._finding_on_refusal_by_ddp(found)
                 if found.kind == "ddp"
                 else self._finding_on_lost_gradients(found)
             )
@@ -85,7 +87,7 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
             ],
         )
 
-    def _finding_on_refusal(self, found: ReentrantCheckpoints) -> Finding:
+    def _finding_on_refusal_by_ddp(self, found: ReentrantCheckpoints) -> Finding:
         """The finding on checkpoints that DDP refuses."""
         return self.finding(
             "gradient checkpointing is reentrant, and DDP looks for unused parameters: each is marked ready twice, and"

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -59,7 +59,7 @@ class ReferenceIsAnotherModel(SourceRule):
     code = "SRC362"
     symptoms = ("dpo-without-effect",)
     severity = "warning"
-    looks_at = calls_of(
+    looks_at = places_of_calls(
         "trainers and losses with a reference",
         *PREFERENCE_TRAINERS,
         *POLICY_TRAINERS,

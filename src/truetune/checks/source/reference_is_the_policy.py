@@ -83,8 +83,8 @@ from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import (
     model_uses,
     run_in_same_pass,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
 OTHER_LOSSES = (
@@ -106,7 +106,9 @@ OPTIMIZER_STATE = re.compile(r"optim|sched|scaler|loader|^opt$", re.I)
 
 def _switches_to_other_weights(module: Module) -> bool:
     """Is one object made to give the log-probabilities of another model: without its adapter, or with other weights?"""
-    return any(_switches_to_other_weights_in_file(part) for part in module.with_linked)
+    return any(
+        _switches_to_other_weights_in_file(part) for part in module.self_and_files_run_together
+    )
 
 
 def _switches_to_other_weights_in_file(module: Module) -> bool:

@@ -76,8 +76,8 @@ from truetune.checks.source.evidence.compare_reference_model_with_policy import 
     PREFERENCE_TRAINERS,
 )
 from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import REFERENCE
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 OFF = ("disable_adapter", "disable_adapters", "disable_adapter_layers")
@@ -118,7 +118,7 @@ class ReferenceLacksTheSftAdapter(SourceRule):
         trainer = next(
             (c for c in module.calls(*PREFERENCE_TRAINERS) if _trainer_has_no_reference(c)), None
         )
-        if trainer is not None and module.pins.before("trl", TRL_COPIES_SINCE):
+        if trainer is not None and module.pins.is_release_surely_before("trl", TRL_COPIES_SINCE):
             yield self._finding_on_adapter(loads[0], trainer, "without ref_model the trainer takes")
 
     def _finding_on_adapter(self, load: Call, place: Call, what: str) -> Finding:

@@ -55,8 +55,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import rows_with_column_if_unambiguous
 from truetune.data.answering_roles import is_answering_role
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CUTS_MESSAGES = re.compile(
     r"\[:\s*-\s*1\s*\]|\.pop\(|\bdel\s|continue_final_message|[!=]=\s*[\"']assistant[\"']"
@@ -68,9 +68,9 @@ READS_LAST_TURN = re.compile(r"\[-1\]")
 MIN_ROWS, MOST = 3, 0.8
 
 
-def _prompts_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _model_calls_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that put messages to a model, and these messages."""
-    yield from _rendered_prompts(module)
+    yield from _prompt_renderings_and_messages(module)
     for call in module.methods("create"):
         given = call.keywords.get("messages")
         if given is not None and "completions" in ast.unparse(call.node.func):
@@ -82,7 +82,7 @@ def _prompts_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, given
 
 
-def _rendered_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _prompt_renderings_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The prompts that a script renders by a chat template, where it generates."""
     if not any(module.methods("generate")):
         return
@@ -99,7 +99,7 @@ class ReferenceStandsInThePrompt(SourceRule):
     severity = "error"
     looks_at = CodePlaces(
         "prompts made of messages",
-        lambda module: (call.node for call, _ in _prompts_and_messages(module)),
+        lambda module: (call.node for call, _ in _model_calls_and_messages(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ class ReferenceStandsInThePrompt(SourceRule):
         # A script that scores reads the reference: the last turn, or a column beside the messages.
         if CUTS_MESSAGES.search(module.text) or not READS_LAST_TURN.search(module.text):
             return
-        for call, given in _prompts_and_messages(module):
+        for call, given in _model_calls_and_messages(module):
             column = _column_of_messages(module, given)
             rows = rows_with_column_if_unambiguous(module, column) if column else None
             ended = [row for row in rows.rows if _ends_with_answer(row[column])] if rows else []

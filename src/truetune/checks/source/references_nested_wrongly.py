@@ -47,9 +47,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.file_rows_behind_values import local_rows_of_value
 from truetune.checks.source.evidence.row_field_reads import field_name_read
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 
 SACREBLEU = ("sacrebleu.corpus_*", "sacrebleu.*.corpus_*")
 SACREBLEU_METRICS = ("sacrebleu.BLEU", "sacrebleu.CHRF", "sacrebleu.TER", "sacrebleu.metrics.*")
@@ -61,7 +63,7 @@ ROW_READERS = ("datasets.load_dataset", "datasets.load_from_disk", "csv.DictRead
 NLTK = ("nltk.*.corpus_bleu", "nltk.corpus_bleu")
 
 
-def _corpus_scores(module: Module) -> Iterator[Call]:
+def _corpus_score_calls(module: Module) -> Iterator[Call]:
     """Calls that score a corpus by sacrebleu or NLTK."""
     yield from module.calls(*SACREBLEU, *NLTK)
     for call in module.methods("corpus_score"):
@@ -74,11 +76,11 @@ class ReferencesNestedWrongly(SourceRule):
     code = "SRC269"
     symptoms = ("odd-metrics",)
     severity = "error"
-    looks_at = CodePlaces("corpus scores of sacrebleu and NLTK", _corpus_scores)
+    looks_at = CodePlaces("corpus scores of sacrebleu and NLTK", _corpus_score_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _corpus_scores(module):
+        for call in _corpus_score_calls(module):
             if call.named(*NLTK):
                 yield from self._findings_on_nltk(call)
                 continue
@@ -239,7 +241,7 @@ def _is_column_of_texts(module: Module, call: Call, place: int, node: ast.expr) 
     column = module.flow.value(node.slice) if isinstance(node, ast.Subscript) else None
     if not isinstance(column, str):
         return False
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for event in trace.calls(*NLTK):
             if event.node is not call.node or len(event.args) <= place:
                 continue

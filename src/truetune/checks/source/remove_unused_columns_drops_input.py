@@ -53,7 +53,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -62,9 +62,9 @@ from truetune.checks.source.evidence.columns_read_by_collator_or_loss import (
     columns_read_by_collator,
     columns_read_by_loss,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TEXT_MODELS = tuple(
     f"transformers.AutoModelFor{task}.from_*"
@@ -88,7 +88,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = calls_of("Trainers that are made", *READS_ARGUMENTS)
+    looks_at = places_of_calls("Trainers that are made", *READS_ARGUMENTS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -98,7 +98,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
             # label_names are kept whatever forward takes.
-            kept = _columns_kept_if_others_removed(module, settings)
+            kept = _columns_kept_by_label_names(module, settings)
             if kept is None:
                 continue
             collator = call.argument(2, "data_collator")
@@ -137,7 +137,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
         )
 
 
-def _columns_kept_if_others_removed(module: Module, settings: Call) -> list[object] | None:
+def _columns_kept_by_label_names(module: Module, settings: Call) -> list[object] | None:
     """The columns that `label_names` keeps; None where the trainer removes none, or that is not plain."""
     value = module.flow.value
     flag = settings.keywords.get("remove_unused_columns")

@@ -3,7 +3,9 @@
 ## What it does
 Looks for `SFTTrainer` over rows whose text is made by `apply_chat_template(..., tokenize=False)`, for models that are
 known to write BOS in the template and to add it when they encode (Llama 3, Gemma, Mistral). It is silent where the
-script takes BOS off the text (`removeprefix`, `bos_token`) or asks for no special tokens.
+script takes BOS off the text (`removeprefix`, `bos_token`), asks for no special tokens, sets a template of its own, or
+trains with Unsloth, which looks for a second BOS itself. From TRL 0.19 on it is silent too where the column of messages
+is still in the rows: the trainer renders that one, and leaves the text alone.
 
 ## Why it is bad
 TRL encodes a text column with special tokens: each example begins with two BOS. The model is served with one, so it is
@@ -17,7 +19,13 @@ from trl import SFTConfig, SFTTrainer
 
 tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
 rows = load_dataset("json", data_files="chats.jsonl", split="train")
-rows = rows.map(lambda row: {"text": tokenizer.apply_chat_template(row["messages"], tokenize=False)})
+
+
+def to_text(row):
+    return {"text": tokenizer.apply_chat_template(row["messages"], tokenize=False)}
+
+
+rows = rows.map(to_text, remove_columns=["messages"])
 trainer = SFTTrainer("meta-llama/Llama-3.1-8B-Instruct", args=SFTConfig("out", max_length=2048), train_dataset=rows)
 ```
 
@@ -41,18 +49,22 @@ tokenizer.bos_token)` keeps all else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
+    with_called_functions,
+)
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     likely_families_of_tokenizer,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TAKES_BOS_OFF = (
     "bos_token",
@@ -61,9 +73,17 @@ TAKES_BOS_OFF = (
     "add_special_tokens",
     "<|begin_of_text|>",
     "<bos>",
+    "skip_prepare_dataset",
 )
 """Code that knows of BOS, or encodes without it"""
 DEFAULT_TEXT_FIELD = "text"
+CHAT_COLUMNS = frozenset(("messages", "prompt", "completion", "chosen", "rejected"))
+"""Columns that TRL renders itself where they hold messages"""
+RENDERS_CHAT_COLUMNS = "0.19"
+"""The first release of TRL that renders them though the rows have a text: read from its `SFTTrainer`s"""
+DROP_COLUMNS = ("remove_columns", "select_columns")
+MAKES_TOKENS = "input_ids"
+"""A column that TRL trains on as it is"""
 
 
 def _sft_trainers(module: Module) -> Iterator[Call]:
@@ -77,7 +97,7 @@ def _renderings(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _text_fields(module: Module) -> set[str]:
+def _columns_trainers_may_read_as_text(module: Module) -> set[str]:
     """The columns that the script's trainers may read as text."""
     fields = {DEFAULT_TEXT_FIELD}
     for call in module.all_calls:
@@ -87,18 +107,121 @@ def _text_fields(module: Module) -> set[str]:
     return fields
 
 
-def _columns_of_rendered_text(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _sets_other_chat_template(module: Module) -> bool:
+    """Does the script give a tokenizer, or a rendering, another template than the published one?"""
+    stores = (node for node in module.nodes(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    return any(node.attr == "chat_template" for node in stores) or any(
+        "chat_template" in call.keywords for call in _renderings(module)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TrainedRows:
+    """The rows that a trainer is given, by the code that makes them."""
+
+    code: tuple[ast.AST, ...]
+    """What they are computed from, with the functions of the script that take part"""
+    keep_columns: bool
+    """Do they keep the columns of the rows that they are made of?"""
+
+
+def _trained_rows(module: Module, trainer: Call) -> _TrainedRows | None:
+    """The rows that a trainer is given; None where nothing says where they are made."""
+    rows = trainer.argument(3, "train_dataset")
+    if rows is None:
+        return None
+    computed_from = list(backward_slice(module, rows))
+    calls = [module.flow.call(node) for node in computed_from if isinstance(node, ast.Call)]
+    if not any(call.names for call in calls):
+        return None
+    are_mapped = any(call.method == "map" for call in calls)
+    return _TrainedRows(
+        (*computed_from, *_code_run_by_calls(module, calls)),
+        keep_columns=are_mapped and not any(map(_drops_columns, calls)),
+    )
+
+
+def _code_run_by_calls(module: Module, calls: Sequence[Call]) -> Iterator[ast.AST]:
+    """The code of the functions that calls run, and of those that they map over rows."""
+    called = [call.node.func for call in calls]
+    mapped = [call.argument(0, "function") for call in calls if call.method == "map"]
+    functions = [
+        module.flow.function_that_expression_names(one)
+        for one in (*called, *mapped)
+        if one is not None
+    ]
+    known = [function for function in functions if function is not None]
+    for function in with_called_functions(module, known):
+        yield from ast.walk(function)
+
+
+def _drops_columns(call: Call) -> bool:
+    """Does a call leave columns of the rows out?"""
+    return call.method in DROP_COLUMNS or "remove_columns" in call.keywords
+
+
+def _renderings_and_row_entries(
+    module: Module, code: Iterable[ast.AST]
+) -> Iterator[tuple[Call, ast.expr]]:
     """Each rendering with the entry of a row, `{"text": ...}`, that holds it."""
-    fields = _text_fields(module)
+    fields = _columns_trainers_may_read_as_text(module)
     renderings = {id(call.node): call for call in _renderings(module)}
-    for node in module.nodes(ast.Dict):
+    for node in code:
+        if not isinstance(node, ast.Dict) or _does_row_hold_tokens(node):
+            continue
         for key, value in zip(node.keys, node.values, strict=True):
-            if not isinstance(key, ast.Constant) or key.value not in fields:
-                continue
-            made_of = (renderings.get(id(part)) for part in backward_slice(module, value))
-            found = next((call for call in made_of if call is not None), None)
-            if found is not None:
-                yield found, value
+            if isinstance(key, ast.Constant) and key.value in fields:
+                rendering = _uncut_rendering_in_text(backward_slice(module, value), renderings)
+                if rendering is not None:
+                    yield rendering, value
+
+
+def _uncut_rendering_in_text(
+    made_of: Iterable[ast.AST], renderings: Mapping[int, Call]
+) -> Call | None:
+    """The rendering among the nodes that a text is made of; None where there is none, or it is cut."""
+    nodes = list(made_of)
+    # A text that is cut may begin behind its BOS.
+    if any(isinstance(node, ast.Slice) for node in nodes):
+        return None
+    return next((renderings[id(node)] for node in nodes if id(node) in renderings), None)
+
+
+def _does_row_hold_tokens(row: ast.Dict) -> bool:
+    """Does a row hold its tokens too?"""
+    return any(isinstance(key, ast.Constant) and key.value == MAKES_TOKENS for key in row.keys)
+
+
+def _reads_chat_column(module: Module, rendering: Call) -> bool:
+    """Are the messages that are rendered those of a column which TRL renders itself?"""
+    chat = rendering.argument(0, "conversation")
+    read = () if chat is None else backward_slice(module, chat)
+    keys = (one.slice for one in read if isinstance(one, ast.Subscript))
+    return any(isinstance(key, ast.Constant) and key.value in CHAT_COLUMNS for key in keys)
+
+
+def _texts_with_two_bos(module: Module, trainer: Call) -> Iterator[ast.expr]:
+    """The entries of a trainer's rows that it puts a second BOS in front of."""
+    rows = _trained_rows(module, trainer)
+    keeps_columns = rows is not None and rows.keep_columns
+    renders_itself = keeps_columns and not module.pins.is_release_surely_before(
+        "trl", RENDERS_CHAT_COLUMNS
+    )
+    code = module.nodes(ast.Dict) if rows is None else rows.code
+    for rendering, column in _renderings_and_row_entries(module, code):
+        if renders_itself and _reads_chat_column(module, rendering):
+            continue
+        if _is_known_to_write_bos_twice(module, rendering):
+            yield column
+
+
+def _is_known_to_write_bos_twice(module: Module, rendering: Call) -> bool:
+    """Do the template and the tokenizer of a rendering both write BOS, whichever model it is?"""
+    families = likely_families_of_tokenizer(module, rendering.receiver)
+    known = [one for one in families if one is not None]
+    if not known or len(known) < len(families):
+        return False
+    return all(one.adds_bos and one.template_writes_bos for one in known)
 
 
 class RenderedTextGetsSecondBos(SourceRule):
@@ -109,20 +232,18 @@ class RenderedTextGetsSecondBos(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        trainer = next(_sft_trainers(module), None)
-        if trainer is None or module.mentions(*TAKES_BOS_OFF):
+        if (
+            module.this_or_linked_file_imports_unsloth
+            or module.mentions(*TAKES_BOS_OFF)
+            or _sets_other_chat_template(module)
+        ):
             return
-        for rendering, column in _columns_of_rendered_text(module):
-            families = likely_families_of_tokenizer(module, rendering.receiver)
-            known = [one for one in families if one is not None]
-            if not known or len(known) < len(families):
-                continue
-            if not all(one.adds_bos and one.template_writes_bos for one in known):
-                continue
-            yield self.finding(
-                "the text begins with BOS, which the template writes, and SFTTrainer encodes it with special tokens:"
-                " every example begins with two BOS",
-                "give SFTTrainer the messages, which it renders itself; or take BOS off:"
-                " text.removeprefix(tokenizer.bos_token)",
-                cases=[case_of_node(module, column), case_of_node(module, trainer.node)],
-            )
+        for trainer in _sft_trainers(module):
+            for column in _texts_with_two_bos(module, trainer):
+                yield self.finding(
+                    "the text begins with BOS, which the template writes, and SFTTrainer encodes it with special"
+                    " tokens: every example begins with two BOS",
+                    "give SFTTrainer the messages, which it renders itself; or take BOS off:"
+                    " text.removeprefix(tokenizer.bos_token)",
+                    cases=[case_of_node(module, column), case_of_node(module, trainer.node)],
+                )

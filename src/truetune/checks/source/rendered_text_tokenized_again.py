@@ -54,9 +54,9 @@ from truetune.checks.source.evidence.double_bos import (
 )
 from truetune.checks.source.evidence.is_training_row_code import makes_training_rows
 from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 WITH_SPECIALS = ("encode", "encode_plus", "batch_encode_plus")
 CHAT_REQUESTS = ("chat.completions.create", "chat.completions.parse")
@@ -85,13 +85,13 @@ def _engine_calls_and_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, texts
 
 
-def _texts_and_messages(module: Module) -> Iterator[object]:
+def _tokenized_texts_and_sent_messages(module: Module) -> Iterator[object]:
     """Texts that a tokenizer or an engine is given, and contents of messages for a server; what the
     rule looks at.
     """
     yield from _tokenizer_calls_and_texts(module)
     yield from _engine_calls_and_texts(module)
-    yield from _contents_sent(module)
+    yield from _message_contents_sent_to_servers(module)
 
 
 class RenderedTextTokenizedAgain(SourceRule):
@@ -100,7 +100,7 @@ class RenderedTextTokenizedAgain(SourceRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("texts that are tokenized or sent", _texts_and_messages)
+    looks_at = CodePlaces("texts that are tokenized or sent", _tokenized_texts_and_sent_messages)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -170,7 +170,7 @@ class RenderedTextTokenizedAgain(SourceRule):
         template again.
         """
         module = self.subject
-        for content in _contents_sent(module):
+        for content in _message_contents_sent_to_servers(module):
             rendered = next(_rendering_calls(module, content), None)
             if rendered is not None:
                 yield self.finding(
@@ -182,7 +182,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                 )
 
 
-def _contents_sent(module: Module) -> Iterator[ast.expr]:
+def _message_contents_sent_to_servers(module: Module) -> Iterator[ast.expr]:
     """The contents of messages that clients send to chat servers."""
     for call in module.methods("create", "parse"):
         messages = call.keywords.get("messages")
@@ -190,7 +190,7 @@ def _contents_sent(module: Module) -> Iterator[ast.expr]:
             continue
         for origin in module.flow.origins(messages):
             for message in origin.node.elts if isinstance(origin.node, ast.List) else ():
-                content = module.flow.entries(message)[0].get("content")
+                content = module.flow.dict_entries_and_if_complete(message)[0].get("content")
                 if content is not None:
                     yield content
 

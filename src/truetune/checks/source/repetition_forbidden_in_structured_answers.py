@@ -52,15 +52,15 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.signs_of_structured_answers import (
+from truetune.checks.source.evidence.answers_parsed_or_requested_in_a_format import (
     ASKS,
     MIN_WORDS,
     signs_of_structured_answers,
 )
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SAMPLING = ("vllm.SamplingParams", "transformers.GenerationConfig")
 NEUTRAL = {

@@ -95,11 +95,11 @@ def _response_markers_written_as_headers(module: Module) -> Iterator[ResponseMar
     for marker in markers_searched_to_set_labels(module):
         text = marker.text.strip()
         is_header = HASHED.fullmatch(text) or PLAIN.fullmatch(text)
-        if is_header and _is_used_for_labels(module, marker.place):
+        if is_header and _is_marker_used_for_labels(module, marker.place):
             yield marker
 
 
-def _is_used_for_labels(module: Module, place: ast.AST) -> bool:
+def _is_marker_used_for_labels(module: Module, place: ast.AST) -> bool:
     """Is a marker given to what makes labels: a collator of a library, or code that writes -100?"""
     if isinstance(place, ast.Call) and module.flow.call(place).named(
         *UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR
@@ -120,7 +120,9 @@ class ResponseMarkerNotWritten(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(TEMPLATES_OF_OTHERS.search(part.text) for part in module.with_linked):
+        if any(
+            TEMPLATES_OF_OTHERS.search(part.text) for part in module.self_and_files_run_together
+        ):
             return
         if not module.mentions(*WRITES_ROWS):
             return
@@ -142,7 +144,7 @@ class ResponseMarkerNotWritten(SourceRule):
 
 def _row_templates(module: Module) -> Iterator[RowTemplate]:
     """The texts of the files that values are put into: f-strings, texts with `{}` or `%s`, sums of texts."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.JoinedStr, ast.BinOp, ast.Constant):
             parent = next(iter(part.parents(node)), None)
             if isinstance(parent, ast.JoinedStr | ast.BinOp):

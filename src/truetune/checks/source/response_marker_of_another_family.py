@@ -72,8 +72,8 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
     likely_model_names,
     normalized_model_name,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
     UNSLOTH_RESPONSE_MASKING,
@@ -139,7 +139,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
     severity = "error"
     looks_at = CodePlaces(
         "markers by which a script finds the answers",
-        lambda module: chain(_response_markers(module), _prompt_markers(module)),
+        lambda module: chain(_response_markers(module), _library_calls_and_prompt_markers(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -170,7 +170,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
     def _findings_on_prompt_markers(self, openings: dict[str, str | None]) -> Iterator[Finding]:
         """Findings on markers of prompts that no prompt has, so that nothing ends an answer."""
         module = self.subject
-        for call, argument in _prompt_markers(module) if openings else ():
+        for call, argument in _library_calls_and_prompt_markers(module) if openings else ():
             marker = str(module.flow.value(argument))
             if any(
                 opening is None or _may_row_hold_prompt_marker(module, marker, opening)
@@ -178,7 +178,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
             ):
                 continue
             name, opening = next(iter(openings.items()))
-            question = _question_opening(opening or "")
+            question = _question_opening_by_answer_opening(opening or "")
             is_unsloth = call.named(*UNSLOTH_RESPONSE_MASKING)
             yield self.finding(
                 f"the marker of prompts {marker!r} is written by no prompt of {name}: nothing ends an answer, and"
@@ -192,7 +192,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
             )
 
 
-def _prompt_markers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _library_calls_and_prompt_markers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The markers of prompts that libraries are given to find where an answer ends."""
     for call in module.all_calls:
         for argument in _prompt_markers_of_call(module, call):
@@ -201,14 +201,14 @@ def _prompt_markers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
                 yield call, argument
 
 
-def _question_opening(opening: str) -> str:
+def _question_opening_by_answer_opening(opening: str) -> str:
     """What a template writes before a question, by what it writes before an answer."""
     return re.sub("assistant|model", "user", opening.replace("[/INST]", "[INST]"))
 
 
 def _may_row_hold_prompt_marker(module: Module, marker: str, opening: str) -> bool:
     """May a question in a row be opened by this marker?"""
-    question = _question_opening(opening)
+    question = _question_opening_by_answer_opening(opening)
     plain = marker.strip()
     if question.startswith(plain) or plain.startswith(question.strip()):
         return True
@@ -226,17 +226,22 @@ def _questions_are_of_users(module: Module, other_role: str) -> bool:
     """Does the script give all questions the role `user`, and never this other role?"""
     if any(call.keywords.get("mapping") for call in module.calls(UNSLOTH_TEMPLATE_CALL)):
         return False
-    if any(True for part in module.with_linked for _ in part.calls(*ROLES_MADE_ALIKE)):
+    if any(any(part.calls(*ROLES_MADE_ALIKE)) for part in module.self_and_files_run_together):
         return True
-    roles = {
+    roles = _roles_named_in_dictionaries(module)
+    return "user" in roles and other_role not in roles
+
+
+def _roles_named_in_dictionaries(module: Module) -> set[object]:
+    """The roles that dictionaries of a script and of its linked files name."""
+    return {
         value.value
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for node in part.nodes(ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "role"
         if isinstance(value, ast.Constant)
     }
-    return "user" in roles and other_role not in roles
 
 
 def _answer_opening_of_model(name: str) -> str | None:
@@ -291,7 +296,9 @@ def _answer_openings_of_rows(module: Module) -> dict[str, str | None]:
 
     Unsloth's `get_chat_template` puts a template in the place of the model's.
     """
-    renders = any(part.mentions("apply_chat_template") for part in module.with_linked)
+    renders = any(
+        part.mentions("apply_chat_template") for part in module.self_and_files_run_together
+    )
     if assigns_chat_template(module) or not renders:
         return {}
     replaced = list(module.calls(UNSLOTH_TEMPLATE_CALL))

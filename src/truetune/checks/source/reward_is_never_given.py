@@ -59,13 +59,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reward_functions_rejecting_all_references import (
     TRAINERS,
-    rewards_never_given,
+    reward_functions_rejecting_own_references,
 )
 
 
@@ -73,13 +73,13 @@ class RewardIsNeverGiven(SourceRule):
     code = "SRC160"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = calls_of("trainers that are given reward functions", *TRAINERS)
+    looks_at = places_of_calls("trainers that are given reward functions", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if not any(module.calls(*TRAINERS)):
             return
-        for found in rewards_never_given(module):
+        for found in reward_functions_rejecting_own_references(module):
             home = found.function.home
             cases = [case_of_node(home, found.function.definition)]
             if found.node in home.scopes.parent:

@@ -61,13 +61,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reward_functions_rejecting_all_references import (
     TRAINERS,
-    rewards_for_unasked_forms,
+    rewards_only_for_unasked_answer_formats,
 )
 
 SHOWN_CHARS = 160
@@ -78,13 +78,13 @@ class RewardReadsAnotherForm(SourceRule):
     code = "SRC290"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = calls_of("trainers that are given reward functions", *TRAINERS)
+    looks_at = places_of_calls("trainers that are given reward functions", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if not any(module.calls(*TRAINERS)):
             return
-        for found in rewards_for_unasked_forms(module):
+        for found in rewards_only_for_unasked_answer_formats(module):
             asked, paid = _answer_form_in_full(found.asked), _answer_form_in_full(found.paid)
             place = found.prompt.find(found.asked)
             around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]

@@ -132,7 +132,7 @@ def _prompts_made_of_messages(module: Module) -> ast.expr | None:
     """The messages that the script itself gives as the prompt of every row; None where it gives another, or none."""
     prompts = [
         value
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for node in part.nodes(ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "prompt"

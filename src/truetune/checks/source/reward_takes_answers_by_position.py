@@ -2,11 +2,14 @@
 
 ## What it does
 Finds functions with a parameter `completions` that take `ANSWERS[i]` for the i-th completion (`enumerate(completions)`,
-`range(len(completions))`), or that zip the completions with a list that is outside of the function.
+`range(len(completions))`), or that zip the completions with a list that is outside of the function. It also finds
+functions that compare each completion with the first element of a column (`target = answer[0]`): a column is a list
+with one element for each completion. Settings under which one call holds one prompt only are left alone there.
 
 ## Why it is bad
 A batch holds several completions of each prompt, of rows that are drawn at random. The i-th completion belongs to
-another row than the i-th of the file: the reward is that of another question, and the accuracy stays at chance.
+another row than the i-th of the file: the reward is that of another question, and the accuracy stays at chance. With
+`answer[0]` it is right for the completions of the first prompt alone.
 
 ## Example
 ```python
@@ -32,6 +35,7 @@ There is no automatic fix: the rows need a column with the reference, and its na
 ## References
 - https://huggingface.co/docs/trl/grpo_trainer (columns of the rows reach a reward function as keyword arguments, one
   value for each completion)
+- huggingface/trl#6680 (one call holds the completions of several prompts)
 """
 
 from __future__ import annotations
@@ -48,6 +52,9 @@ from truetune.checks.source.evidence.reward_functions import (
     call_of_plain_function,
     loops_over_completions,
     reward_functions_with_kwargs,
+)
+from truetune.checks.source.evidence.rewards_reading_first_of_column import (
+    first_element_used_for_each_completion,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -70,6 +77,22 @@ class RewardTakesAnswersByPosition(SourceRule):
                     cases=[case_of_node(module, node)],
                 )
                 break
+            yield from self._finding_on_comparison_with_one_element(function)
+
+    def _finding_on_comparison_with_one_element(
+        self, function: ast.FunctionDef
+    ) -> Iterator[Finding]:
+        """The finding on a function that compares all completions with one element of a column."""
+        found = first_element_used_for_each_completion(self.subject, function)
+        if found is None:
+            return
+        column = found.column
+        yield self.finding(
+            f"{function.name} takes {column}[0] for each completion: `{column}` has one element for each completion,"
+            " and a batch holds several prompts, so that all but the first get another row's",
+            f"take both together: `for completion, one in zip(completions, {column})`",
+            cases=[case_of_node(self.subject, one) for one in (found.used, found.read)],
+        )
 
 
 def _reads_of_file_lists(

@@ -5,7 +5,8 @@ Follows a batch that a tokenizer pads into `generate`, and looks at the side: an
 `padding_side="right"` or `pad_sequence` pads on the right, a warning where it sets none (most tokenizers pad on the
 right). A text-generation pipeline with `batch_size` pads on the side of its tokenizer. One row has no pads: neither a
 single prompt, nor what is read as one answer (`outputs[0]`). Where the answers are thrown away, in a benchmark of
-speed, and where unsloth loads the model, which sets the left side, nothing is reported.
+speed, and where unsloth loads the model, which sets the left side, nothing is reported. Scripts that read the next
+token themselves, as `logits[:, -1]`, are judged in the same way.
 
 ## Why it is bad
 New tokens are appended after the pads: short rows of a batch get garbage, and a batch of one is fine.
@@ -35,6 +36,7 @@ out = model.generate(**batch, max_new_tokens=20)
 
 ## References
 - huggingface/transformers#34842, kserve/kserve#3534, Vision-CAIR/MiniGPT-4#129
+- unslothai/unsloth#772 (what the last position of a batch holds)
 """
 
 from __future__ import annotations
@@ -42,31 +44,43 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
-    GENERATE_CALLS,
-    encoded_ids,
+    does_tokenizer_call_pad,
     encoding_calls_of_dictionary,
-    encoding_pads,
     generate_calls,
     has_encoder_models_only,
     input_ids_argument,
+    tokenizer_call_of_input_ids,
 )
-from truetune.checks.source.evidence.pad_token_settings_and_changes import padding_sides_set
+from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
+    padding_sides_set,
+)
+from truetune.checks.source.evidence.pads_read_or_pooled_as_tokens import last_positions_read
 from truetune.checks.source.evidence.prompts_padded_on_the_right import prompts_padded_on_the_right
 from truetune.checks.source.evidence.reads_more_than_one_generated_answer import (
-    reads_one_answer_or_none,
+    reads_at_most_first_generated_answer,
 )
 from truetune.settings.run_spec import Severity
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ENCODES_APART = Unmet(
     "it is about models without an encoder of their own, and these take pads on the right"
 )
+
+
+def _generate_calls_and_last_position_reads(module: Module) -> Iterator[object]:
+    """The calls of `generate` in a file, and its reads of a last position (`logits[:, -1]`)."""
+    yield from generate_calls(module)
+    for node in module.nodes(ast.Subscript):
+        keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+        if len(keys) > 1 and isinstance(keys[0], ast.Slice) and ast.unparse(keys[1]) == "-1":
+            yield node
 
 
 class RightPaddingAtGeneration(SourceRule):
@@ -74,7 +88,9 @@ class RightPaddingAtGeneration(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = GENERATE_CALLS
+    looks_at = CodePlaces(
+        "generations, and reads of a last position", _generate_calls_and_last_position_reads
+    )
 
     def unmet(self) -> Unmet | None:
         """Also unmet where all models encode prompts apart from their answers."""
@@ -102,6 +118,26 @@ class RightPaddingAtGeneration(SourceRule):
             node = prompts.generation.node
             if node not in reported:
                 yield self._finding_on_generation("on the right", "error", node, prompts.padding)
+        yield from self._findings_on_last_positions()
+
+    def _findings_on_last_positions(self) -> Iterator[Finding]:
+        """The findings on scripts that read the next token of a batch at its last position."""
+        for found in last_positions_read(self.subject):
+            side = (
+                "on the right"
+                if found.is_right
+                else "on the tokenizer's own side, and no side is set"
+            )
+            yield self.finding(
+                f"a batch is padded {side}, and its last position is read: for all but the longest row that is a pad",
+                'set padding_side="left" on the tokenizer (or in its call), or read position'
+                " attention_mask.sum(1) - 1",
+                severity="error" if found.is_right else "warning",
+                cases=[
+                    case_of_node(self.subject, found.node),
+                    case_of_node(self.subject, found.padding),
+                ],
+            )
 
     def _finding_on_generation(
         self, side: str, severity: Severity, generation: ast.AST, padding: ast.AST
@@ -120,23 +156,30 @@ def _generations_padded_but_not_left(module: Module) -> Iterator[tuple[Call, Cal
     side that is set.
     """
     for call in generate_calls(module):
-        if _is_tokenizer_of_unsloth(module, call) or reads_one_answer_or_none(module, call):
+        if _is_tokenizer_of_unsloth(module, call) or reads_at_most_first_generated_answer(
+            module, call
+        ):
             continue
         batch = next(
-            (one for one in _prompt_batches(module, call) if encoding_pads(module, one)), None
+            (
+                one
+                for one in _tokenizer_calls_giving_prompts(module, call)
+                if does_tokenizer_call_pad(module, one)
+            ),
+            None,
         )
         side = None if batch is None else _padding_side_set(module, batch)
         if batch is not None and side != "left":
             yield call, batch, side
 
 
-def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
-    """The calls of a tokenizer on several texts whose result this `generate` gets."""
+def _tokenizer_calls_giving_prompts(module: Module, call: Call) -> Iterator[Call]:
+    """The calls of a tokenizer whose result this `generate` gets."""
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for node in starred:
         yield from encoding_calls_of_dictionary(module, node)
     ids = input_ids_argument(call)
-    encoded = encoded_ids(module, ids) if ids is not None else None
+    encoded = tokenizer_call_of_input_ids(module, ids) if ids is not None else None
     if encoded is not None:
         yield encoded.call
 
@@ -162,7 +205,7 @@ def _padding_side_set(module: Module, batch: Call) -> str | None:
         return None
     sides = {
         str(module.flow.value(value))
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for value in padding_sides_set(part)
     }
     if not sides:

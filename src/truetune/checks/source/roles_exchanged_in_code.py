@@ -53,10 +53,10 @@ from truetune.checks.source.evidence.answers_given_back_as_user_turns import (
     answers_given_back_as_users,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
     UNSLOTH_RESPONSE_MASKING,
@@ -95,17 +95,19 @@ ANSWERS_MARK = re.compile(
 
 def _role_assignments(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
-    if trains_a_model(module) or _writes_chats(module):
+    if trains_a_model(module) or _writes_chats_without_generating(module):
         # Nowhere else: who simulates a user exchanges the roles on purpose.
         yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
-        yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
+        yield from (
+            node for node in module.nodes(ast.IfExp) if _roles_of_conditional_expression(node)
+        )
         yield from (node for node in module.nodes(ast.If) if _roles_of_branches(node))
         yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
         yield from (call.node for call in _calls_that_label_by_marker(module))
     yield from answers_given_back_as_users(module)
 
 
-def _writes_chats(module: Module) -> bool:
+def _writes_chats_without_generating(module: Module) -> bool:
     """Does a script write chats to a file, and ask no model for a turn of them?"""
     writes = any(True for _ in module.calls("json.dump", "json.dumps")) or any(
         True for method in ("to_json", "write_all") for _ in module.methods(method)
@@ -145,7 +147,11 @@ class RolesExchangedInCode(SourceRule):
             argument = _response_marker(call)
             texts = _texts_of_marker(module, argument) if argument is not None else []
             prompts = _texts_of_marker(module, other) if (other := _prompt_marker(call)) else []
-            if argument is None or not texts or not _are_markers_of_user(texts, prompts):
+            if (
+                argument is None
+                or not texts
+                or not _do_answer_markers_open_user_turns(texts, prompts)
+            ):
                 continue
             yield self.finding(
                 f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users"
@@ -193,7 +199,7 @@ def _texts_of_marker(module: Module, argument: ast.expr) -> list[str]:
     return []
 
 
-def _are_markers_of_user(answers: list[str], prompts: list[str]) -> bool:
+def _do_answer_markers_open_user_turns(answers: list[str], prompts: list[str]) -> bool:
     """Do the markers of answers open the turns of who asks?"""
     if any(ANSWERS_MARK.search(one) for one in answers):
         return False
@@ -208,7 +214,9 @@ def _describe_exchange(node: ast.AST) -> str | None:
     if isinstance(node, ast.List):
         return _exchange_in_messages(node)
     return _exchange_in_roles(
-        _roles_of_mapping(node) or _roles_of_choice(node) or _roles_of_branches(node)
+        _roles_of_mapping(node)
+        or _roles_of_conditional_expression(node)
+        or _roles_of_branches(node)
     )
 
 
@@ -262,7 +270,7 @@ def _text_entries_of_dict(node: ast.Dict) -> dict[str, str]:
     return texts
 
 
-def _roles_of_choice(node: ast.AST) -> dict[str, str]:
+def _roles_of_conditional_expression(node: ast.AST) -> dict[str, str]:
     """Name in the rows -> role, of `"user" if turn["from"] == "human" else "assistant"`."""
     if not isinstance(node, ast.IfExp):
         return {}

@@ -61,8 +61,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import ScoredRows, rows_with_text_columns
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SCORERS = ("rouge_score.rouge_scorer.RougeScorer", "rouge_scorer.RougeScorer")
 KEPT = re.compile(r"[a-z0-9]", re.I)
@@ -97,7 +97,7 @@ class RougeDropsTheScript(SourceRule):
         for call in _rouge_calls(module):
             if not call.lacks("tokenizer", 3):
                 continue
-            for column in _columns_read(module):
+            for column in _scored_columns_named_in_script(module):
                 rows = rows_with_text_columns(module, (column,))
                 texts = _texts_of_column(rows, column)
                 empty = [text for text in texts if not KEPT.search(text)]
@@ -114,7 +114,7 @@ class RougeDropsTheScript(SourceRule):
                 return
 
 
-def _columns_read(module: Module) -> list[str]:
+def _scored_columns_named_in_script(module: Module) -> list[str]:
     """The columns of scored texts that a script names, each once."""
     values = dict.fromkeys(node.value for node in module.nodes(ast.Constant))
     texts = (value for value in values if isinstance(value, str))

@@ -77,7 +77,9 @@ from truetune.checks.source.evidence.texts_packed_without_end_token import (
     encodings_of_joined_texts_cut_into_blocks,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import Trace
 
 MIN_COLUMNS = 2
@@ -93,13 +95,17 @@ def _encoded_rows_of_file(module: Module) -> list[EncodedRow]:
     """The texts that the file's runs encode for a training."""
     if not trains_causal_model_on_own_rows(module):
         return []
-    return [row for trace in traces_of(module) for row in _encoded_rows_of_run(module, trace)]
+    return [
+        row
+        for trace in traces_of_scripts_that_reach_file(module)
+        for row in _encoded_rows_of_run(module, trace)
+    ]
 
 
 def _encoded_rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
     """The texts that one run encodes for a training."""
     yield from encoded_rows(trace)
-    if module.imports_unsloth:
+    if module.this_or_linked_file_imports_unsloth:
         yield from texts_encoded_by_unsloth_trainer(trace)
 
 
@@ -122,7 +128,7 @@ class RowsBuiltWithoutEos(SourceRule):
             return
         rows = _encoded_rows_of_file(module)
         if not _are_columns_known_without_end_mark(rows) or any(
-            may_append_stop_token(part) for part in module.with_linked
+            may_append_stop_token(part) for part in module.self_and_files_run_together
         ):
             return
         is_known = all_model_families_append_no_eos(module)

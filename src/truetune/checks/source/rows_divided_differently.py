@@ -55,13 +55,13 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
     mentions_process,
     models_wrapped_by_own_loops,
 )
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.row_orders_and_splits_without_seed import (
     RandomDraw,
     is_seeded_alike_on_all_processes,
@@ -70,7 +70,9 @@ from truetune.checks.source.evidence.row_orders_and_splits_without_seed import (
 from truetune.checks.source.evidence.rows_divided_by_process import (
     depends_on_process_number_or_count,
 )
-from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    commands_that_launch_several_processes,
+)
 from truetune.source.parsed_source_file import Module
 
 AGREES = re.compile(r"broadcast|scatter_object|main_process_first", re.I)
@@ -85,7 +87,7 @@ TRAIN_ROWS = "train_dataset"
 
 def _random_draws_of_processes(module: Module) -> Iterator[RandomDraw]:
     """Random orders in a script that runs as several processes."""
-    if _wraps_model_or_starts_several(module):
+    if _wraps_model_or_starts_several_processes(module):
         yield from random_draws_without_own_seed(module)
 
 
@@ -99,13 +101,13 @@ class RowsDividedDifferently(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        parts = module.with_linked
+        parts = module.self_and_files_run_together
         if any(AGREES.search(part.text) for part in parts):
             return
         for draw in _random_draws_of_processes(module):
-            if is_seeded_alike_on_all_processes(parts, draw.generator) or _is_of_one_process(
-                module, draw
-            ):
+            if is_seeded_alike_on_all_processes(
+                parts, draw.generator
+            ) or _is_drawn_by_one_process_alone(module, draw):
                 continue
             text = _effect_of_draw(module, draw)
             if text:
@@ -122,11 +124,11 @@ class RowsDividedDifferently(SourceRule):
                 )
 
 
-def _wraps_model_or_starts_several(module: Module) -> bool:
+def _wraps_model_or_starts_several_processes(module: Module) -> bool:
     """Does a script wrap its model for several processes, or does a command of the project start several?"""
     if any(models_wrapped_by_own_loops(module)):
         return True
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(
         next(commands_that_launch_several_processes(Path(part.path)), None) is not None
         for part in parts
@@ -136,7 +138,7 @@ def _wraps_model_or_starts_several(module: Module) -> bool:
     return any(True for part in parts for _ in part.calls(*starts))
 
 
-def _is_of_one_process(module: Module, draw: RandomDraw) -> bool:
+def _is_drawn_by_one_process_alone(module: Module, draw: RandomDraw) -> bool:
     """Does one process draw alone? It may send its order to the others."""
     guards = (one for one in module.parents(draw.call.node) if isinstance(one, ast.If))
     return any(mentions_process(module, guard.test) for guard in guards)
@@ -229,7 +231,7 @@ def _are_returned_by_shuffling_function(module: Module, rows: ast.expr, drawn: a
         return False
     # The value of a call is followed to where the function made the list.
     made = {id(origin.node) for origin in module.flow.origins(drawn)}
-    made |= {id(call) for call in module.flow.calls_of(function)}
+    made |= {id(call) for call in module.flow.calls_of_function_or_class(function)}
     return any(id(part) in made for part in backward_slice(module, rows))
 
 

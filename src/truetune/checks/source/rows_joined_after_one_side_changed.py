@@ -110,7 +110,7 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
                 yield self._finding_on_files(join)
         yield from self._findings_on_shuffled_files()
         yield from self._findings_on_filtered_files()
-        yield from self._findings_on_listings()
+        yield from self._findings_on_folders_in_two_orders()
 
     def _finding_on_join(self, found: WrongJoin) -> Finding:
         """The finding on two sides of one source, of which one went through a step that the other
@@ -167,7 +167,7 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
                 ],
             )
 
-    def _findings_on_listings(self) -> Iterator[Finding]:
+    def _findings_on_folders_in_two_orders(self) -> Iterator[Finding]:
         """Findings on files of two folders that are joined in two orders."""
         module = self.subject
         for join in listings_joined_in_different_orders(module):

@@ -68,7 +68,9 @@ from truetune.checks.source.evidence.shared_rows_of_data_sets import (
     common_division_and_earlier_repetition,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 
@@ -112,7 +114,7 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
 def _divisions_reported_by_another_rule(module: Module) -> set[ast.AST]:
     """The divisions that another rule names, by what a trainer is given (evaluated-on-training-rows)."""
     known: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for trainer in trace.calls(*TRAINERS):
             train, held = (trainer.keywords.get(name) for name in ("train_dataset", "eval_dataset"))
             if train is not None and held is not None:

@@ -50,7 +50,6 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.is_answer_compared_with_reference import (
     is_equality_with_reference,
@@ -59,8 +58,9 @@ from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
     generation_request_body,
 )
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 # Chosen, not measured. At 0.25 most models still give the same answer; at 1 the usual 0.7 is passed over.
 MIN_TEMPERATURE = 0.5
@@ -96,7 +96,7 @@ def _leaves_temperature_to_server(module: Module, call: Call) -> bool:
     """Does a request, all of whose fields are seen, name neither a temperature nor a number of answers?"""
     body = generation_request_body(module, call)
     if body is not None:
-        entries, is_whole = module.flow.entries(body)
+        entries, is_whole = module.flow.dict_entries_and_if_complete(body)
         names = set(entries)
         options = entries.get("options") or entries.get("parameters")
     else:
@@ -104,7 +104,9 @@ def _leaves_temperature_to_server(module: Module, call: Call) -> bool:
         options = call.keywords.get("options") or call.keywords.get("extra_body")
     if not is_whole or names & {"temperature", *SEVERAL}:
         return False
-    return options is None or "temperature" not in module.flow.entries(options)[0]
+    return (
+        options is None or "temperature" not in module.flow.dict_entries_and_if_complete(options)[0]
+    )
 
 
 class SampledAnswersScoredOnce(SourceRule):
@@ -120,7 +122,7 @@ class SampledAnswersScoredOnce(SourceRule):
         if not SCORES.search(module.text) or not _compares_with_reference(module):
             return
         if "temperature" not in module.text:
-            yield from self._findings_on_requests()
+            yield from self._findings_on_requests_without_temperature()
         for call in (*generate_calls(module), *module.calls(*VLLM_SAMPLING)):
             temperature = _high_sampling_temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
@@ -133,7 +135,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     cases=[case_of_node(module, call.node)],
                 )
 
-    def _findings_on_requests(self) -> Iterator[Finding]:
+    def _findings_on_requests_without_temperature(self) -> Iterator[Finding]:
         """Findings on requests that leave the temperature to the server."""
         module = self.subject
         for call in _requests_to_servers(module):

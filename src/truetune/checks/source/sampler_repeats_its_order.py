@@ -50,17 +50,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import CodePlaces, calls_of
+from truetune.checks.examined_code_places import CodePlaces, places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import (
-    is_steered_by_library,
+    does_library_manage_processes,
     loops_around_with_callers,
 )
 from truetune.source.parsed_source_file import Module
 
-SAMPLERS: CodePlaces = calls_of(
+SAMPLERS: CodePlaces = places_of_calls(
     "samplers of several processes", "torch.utils.data.*DistributedSampler"
 )
 
@@ -72,9 +72,9 @@ class SamplerRepeatsItsOrder(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        parts = module.with_linked
+        parts = module.self_and_files_run_together
         # Libraries that steer the loop call set_epoch themselves.
-        if module.mentions("set_epoch") or is_steered_by_library(parts):
+        if module.mentions("set_epoch") or does_library_manage_processes(parts):
             return
         if not any(True for part in parts for _ in part.methods("backward")):
             return
@@ -97,7 +97,7 @@ def _loops_around_backward(module: Module) -> Iterator[list[ast.AST]]:
 
     The passes, the loop over the loader and that over epochs may stand in functions of their own, and in other files.
     """
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.methods("backward"):
             yield loops_around_with_callers(part, call.node)
         for node in part.nodes(ast.Yield):
@@ -115,7 +115,7 @@ def _is_read_in_several_rounds(module: Module, sampler: ast.AST) -> bool:
                 return True
     return any(
         _reads_loader_of(module, call.args[0], sampler)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.calls("itertools.cycle")
         if call.args
     )

@@ -40,8 +40,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 COUNTS = ("n", "num_return_sequences", "num_generations")
 IN_GROUPS = ("trl.GRPOConfig", "trl.RLOOConfig", "trl.OnlineDPOConfig")

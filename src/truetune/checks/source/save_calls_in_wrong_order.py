@@ -46,7 +46,7 @@ There is no automatic fix: which of the two calls moves is for the author to say
 
 from __future__ import annotations
 
-from truetune.checks.source.evidence.training_protocol.protocol_rule import (
+from truetune.checks.source.evidence.training_protocol.base_of_protocol_rules import (
     ProtocolRule,
     calls_of_protocols,
 )

@@ -58,9 +58,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_of_number
-from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 WARMED_UP = (
     "transformers.get_*_schedule_with_warmup",
@@ -118,7 +118,7 @@ def _possible_optimizer_or_schedule_steps(module: Module) -> list[tuple[Module, 
     """The calls of `step` in the files that may be those of an optimizer or a schedule, each with its file."""
     return [
         (part, call)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.methods("step")
         if not NOT_OPTIMIZERS.search(_receiver_text(call)) or call.args
     ]
@@ -141,7 +141,7 @@ def _starts_far_below_peak(module: Module, call: Call) -> bool:
 
 def _trains_in_plain_loop(module: Module) -> bool:
     """Do the files compute gradients in a loop of their own, with nothing beside it that may step a schedule?"""
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     if any(STEPS_ELSEWHERE.search(part.text) for part in parts):
         return False
     return any(True for part in parts for _ in backward_calls(part))
@@ -149,9 +149,12 @@ def _trains_in_plain_loop(module: Module) -> bool:
 
 def _may_be_stepped_elsewhere(module: Module, schedule: Call) -> bool:
     """Is a schedule given to a function that is not in these files, and may step it?"""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.all_calls:
-            if call.method in KEEPS_SCHEDULES or part.flow.function(call.node.func) is not None:
+            if (
+                call.method in KEEPS_SCHEDULES
+                or part.flow.function_that_expression_names(call.node.func) is not None
+            ):
                 continue
             for given in (*call.args, *call.keywords.values()):
                 is_named = isinstance(given, ast.Name)

@@ -62,20 +62,20 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     SchedulerPace,
     divisor_of_step_condition,
     expressions_of_number,
-    length_calls,
+    len_calls_in_expression,
     number_is_divided,
     scheduler_pace,
     schedules_with_length,
 )
-from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
 from truetune.checks.source.evidence.schedules_stepped_at_micro_batches import (
     MicroBatchSteps,
     length_counts_optimizer_steps,
     steps_at_micro_batches,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
 DECAYS = (*BY_STEPS, "torch.optim.lr_scheduler.ExponentialLR")
@@ -105,9 +105,9 @@ class SchedulerLengthMiscounted(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._findings_on_decay()
+        yield from self._findings_on_epoch_decay_stepped_per_batch()
         for call, total in schedules_with_length(module):
-            counts = length_calls(module, total)
+            counts = len_calls_in_expression(module, total)
             rows = [node for node in counts if _is_length_of_type(module, node, "dataset")]
             step = scheduler_pace(module, call)
             micro = steps_at_micro_batches(module, call)
@@ -116,28 +116,28 @@ class SchedulerLengthMiscounted(SourceRule):
             elif rows and not number_is_divided(module, total):
                 yield self._finding_on_row_count(total, rows[0])
             elif step is not None and step.is_by_epoch:
-                yield from self._findings_on_epoch_steps(call, total, step)
+                yield from self._findings_on_batch_schedule_stepped_per_epoch(call, total, step)
             else:
-                yield from self._findings_on_batch_steps(call, total, step)
+                yield from self._findings_on_stepping_by_batch_or_lightning(call, total, step)
 
-    def _findings_on_batch_steps(
+    def _findings_on_stepping_by_batch_or_lightning(
         self, call: Call, total: ast.expr, step: SchedulerPace | None
     ) -> Iterator[Finding]:
         """Findings on a schedule that is stepped at each batch or at several, or by Lightning."""
         module = self.subject
         # A length that is a number of epochs fits only who steps once an epoch.
         if step is not None and _length_counts_epochs(module, total, step):
-            yield self._finding_on_epoch_length(total, step)
-        elif _is_stepped_by_lightning(module, call, total):
-            yield self._finding_on_lightning(total)
-        elif step is not None and _counts_one_epoch(module, call, total, step):
-            yield self._finding_on_one_epoch(call, total, step)
+            yield self._finding_on_epoch_schedule_stepped_per_batch(total, step)
+        elif _is_returned_to_lightning_without_interval(module, call, total):
+            yield self._finding_on_lightning_epoch_stepping(total)
+        elif step is not None and _length_counts_only_one_epoch(module, call, total, step):
+            yield self._finding_on_length_of_one_epoch(call, total, step)
         elif step is not None and (
             every := _accumulation_divided_but_stepped_each_batch(module, call, total, step)
         ):
             yield self._finding_on_step_at_each_batch(total, step, every)
         else:
-            yield from self._findings_on_accumulated_steps(call, total)
+            yield from self._findings_on_stepping_per_several_batches(call, total)
 
     def _findings_on_micro_batches(
         self, total: ast.expr, steps: MicroBatchSteps
@@ -161,7 +161,9 @@ class SchedulerLengthMiscounted(SourceRule):
             ],
         )
 
-    def _finding_on_epoch_length(self, total: ast.expr, step: SchedulerPace) -> Finding:
+    def _finding_on_epoch_schedule_stepped_per_batch(
+        self, total: ast.expr, step: SchedulerPace
+    ) -> Finding:
         """The finding on a schedule over epochs that is stepped at each batch."""
         module = self.subject
         return self.finding(
@@ -171,7 +173,7 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=[case_of_node(module, total), case_of_node(module, step.call.node)],
         )
 
-    def _finding_on_lightning(self, total: ast.expr) -> Finding:
+    def _finding_on_lightning_epoch_stepping(self, total: ast.expr) -> Finding:
         """The finding on a schedule over optimizer steps that Lightning steps once an epoch."""
         return self.finding(
             "the schedule counts optimizer steps, and Lightning steps it once an epoch: its"
@@ -199,7 +201,9 @@ class SchedulerLengthMiscounted(SourceRule):
             ],
         )
 
-    def _finding_on_one_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Finding:
+    def _finding_on_length_of_one_epoch(
+        self, call: Call, total: ast.expr, step: SchedulerPace
+    ) -> Finding:
         """The finding on a schedule over the batches of one epoch, in a loop over several."""
         module, epochs = self.subject, _epoch_count_of_loop(step.epochs)
         assert epochs is not None, "else the epochs are not known"
@@ -228,7 +232,7 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=cases,
         )
 
-    def _findings_on_decay(self) -> Iterator[Finding]:
+    def _findings_on_epoch_decay_stepped_per_batch(self) -> Iterator[Finding]:
         """Findings on schedules that multiply the rate by a factor for each epoch, and are stepped
         at each batch.
         """
@@ -248,7 +252,7 @@ class SchedulerLengthMiscounted(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, step.call.node)],
                 )
 
-    def _findings_on_epoch_steps(
+    def _findings_on_batch_schedule_stepped_per_epoch(
         self, call: Call, total: ast.expr, step: SchedulerPace
     ) -> Iterator[Finding]:
         """Findings on a schedule over batches that is stepped once an epoch."""
@@ -273,10 +277,12 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=[case_of_node(module, step.call.node), case_of_node(module, total)],
         )
 
-    def _findings_on_accumulated_steps(self, call: Call, total: ast.expr) -> Iterator[Finding]:
+    def _findings_on_stepping_per_several_batches(
+        self, call: Call, total: ast.expr
+    ) -> Iterator[Finding]:
         """Findings on a schedule over batches that is stepped once for several of them."""
         module, every = self.subject, divisor_of_step_condition(self.subject, call)
-        counted = length_calls(module, total)
+        counted = len_calls_in_expression(module, total)
         if every is None or number_is_divided(module, total):
             return
         if not any(_is_length_of_type(module, node, "loader") for node in counted):
@@ -295,7 +301,9 @@ class SchedulerLengthMiscounted(SourceRule):
         )
 
 
-def _counts_one_epoch(module: Module, call: Call, total: ast.expr, step: SchedulerPace) -> bool:
+def _length_counts_only_one_epoch(
+    module: Module, call: Call, total: ast.expr, step: SchedulerPace
+) -> bool:
     """Is the length a loader's own, perhaps divided, where the schedule steps on through several epochs?
 
     A cosine of torch that swings once an epoch may be meant, and a schedule that each epoch makes for itself is right.
@@ -362,7 +370,10 @@ def _nodes_around_step(module: Module, step: SchedulerPace) -> Iterator[ast.AST]
 
 def _is_loader_length_divided_by(module: Module, total: ast.expr, every: ast.expr) -> bool:
     """Is a loader's length in it, and a division by this number?"""
-    if not any(_is_length_of_type(module, node, "loader") for node in length_calls(module, total)):
+    if not any(
+        _is_length_of_type(module, node, "loader")
+        for node in len_calls_in_expression(module, total)
+    ):
         return False
     text, value = ast.unparse(every), module.flow.value(every)
     return any(
@@ -404,12 +415,12 @@ def _epoch_count_of_loop(loop: ast.For) -> ast.expr | None:
 
 def _length_counts_batches(module: Module, total: ast.expr) -> bool:
     """Is the length made of a loader's, or of rows that are divided, and not divided by a loader's again?"""
-    counted = list(length_calls(module, total))
+    counted = list(len_calls_in_expression(module, total))
     if not any(_is_length_of_type(module, node, "loader") for node in counted):
         return any(_is_length_of_type(module, node, "dataset") for node in counted)
     for node in expressions_of_number(module, total):
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-            below = length_calls(module, node.right)
+            below = len_calls_in_expression(module, node.right)
             if any(_is_length_of_type(module, part, "loader") for part in below):
                 return False
     return True
@@ -418,7 +429,7 @@ def _length_counts_batches(module: Module, total: ast.expr) -> bool:
 def _length_counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool:
     """Is the length what the loop over epochs goes to?"""
     epochs = _epoch_count_of_loop(step.epochs)
-    if epochs is None or any(True for _ in length_calls(module, total)):
+    if epochs is None or any(True for _ in len_calls_in_expression(module, total)):
         return False
     if isinstance(total, ast.Constant) or isinstance(epochs, ast.Constant):
         # Two numbers that are written alike may be the same by chance only where both are written.
@@ -426,17 +437,17 @@ def _length_counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) 
     return ast.unparse(total) == ast.unparse(epochs)
 
 
-def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> bool:
+def _is_returned_to_lightning_without_interval(module: Module, call: Call, total: ast.expr) -> bool:
     """Does a LightningModule return this schedule of steps without saying that it is one?"""
     function = next((p for p in module.parents(call.node) if isinstance(p, ast.FunctionDef)), None)
-    if function is None or not _is_of_configure_optimizers(module, function):
+    if function is None or not _is_configure_optimizers_or_its_helper(module, function):
         return False
-    if any(TELLS_LIGHTNING.search(part.text) for part in module.with_linked):
+    if any(TELLS_LIGHTNING.search(part.text) for part in module.self_and_files_run_together):
         return False
     # Lightning's own count of a run's steps: whoever gives it to a schedule, undivided, counts steps.
     if any(_counts_steps_of_lightning(node) for node in expressions_of_number(module, total)):
         return not number_is_divided(module, total)
-    has_length_call = any(True for _ in length_calls(module, total))
+    has_length_call = any(True for _ in len_calls_in_expression(module, total))
     counts_steps = has_length_call or "epoch" not in ast.unparse(total)
     return _warmup_steps_argument(call) is not None and counts_steps
 
@@ -446,9 +457,13 @@ def _counts_steps_of_lightning(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "estimated_stepping_batches"
 
 
-def _is_of_configure_optimizers(module: Module, function: ast.FunctionDef) -> bool:
+def _is_configure_optimizers_or_its_helper(module: Module, function: ast.FunctionDef) -> bool:
     """Is it `configure_optimizers` of a LightningModule, or a function that it calls?"""
-    calls = [call for call in module.flow.calls_of(function) if isinstance(call, ast.Call)]
+    calls = [
+        call
+        for call in module.flow.calls_of_function_or_class(function)
+        if isinstance(call, ast.Call)
+    ]
     around = [function, *(parent for call in calls for parent in module.parents(call))]
     return any(
         isinstance(node, ast.FunctionDef)

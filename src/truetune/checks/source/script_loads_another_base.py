@@ -52,16 +52,19 @@ from truetune.checks.identify_model_by_published_name import (
     base_of_all_adapters_below,
     explain_different_weights,
 )
-from truetune.checks.is_adapter_on_its_trained_base import BaseBelow, explain_base_below
+from truetune.checks.is_adapter_on_its_trained_base import (
+    BaseBelow,
+    explain_other_base_below_adapter,
+)
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
+    literal_or_default_text_of_expression,
     models_given_loaded_adapter,
     written_name_of_loaded_model,
-    written_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.settings.run_spec import Severity
-from truetune.source.resolved_calls import Call
+from truetune.source.call_with_resolved_names_and_arguments import Call
 
 
 class ScriptLoadsAnotherBase(SourceRule):
@@ -74,7 +77,7 @@ class ScriptLoadsAnotherBase(SourceRule):
         for call, model, adapter in models_given_loaded_adapter(module):
             name, folder = (
                 written_name_of_loaded_model(module, model),
-                written_text(module, adapter),
+                literal_or_default_text_of_expression(module, adapter),
             )
             # Where the command names the adapter, it is one of those that lie beside the script.
             base_and_file = (
@@ -89,9 +92,9 @@ class ScriptLoadsAnotherBase(SourceRule):
             # No difference by weights or tuning: a folder of one's own on a published base may still be a second
             # stage.
             if apart is None and not are_base_and_instruct_model(name, base):
-                other = explain_base_below(name, base, module.path)
+                other = explain_other_base_below_adapter(name, base, module.path)
                 if other is not None:
-                    yield self._finding_on_stage_folder(call, name, base, file, other)
+                    yield self._finding_on_second_stage_adapter(call, name, base, file, other)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and is put on {name}: "
@@ -113,7 +116,7 @@ class ScriptLoadsAnotherBase(SourceRule):
             return "warning"
         return "error" if apart or any(self.subject.methods("merge_and_unload")) else "warning"
 
-    def _finding_on_stage_folder(
+    def _finding_on_second_stage_adapter(
         self, call: Call, name: str, base: str, file: Path, other: BaseBelow
     ) -> Finding:
         """The finding on the adapter of a second stage, on the model that the first one began with."""

@@ -44,11 +44,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.settings_given_to_nothing import (
+from truetune.checks.source.evidence.config_objects_given_to_nothing import (
     KINDS,
     SettingsLeftBehind,
     settings_given_to_nothing,
@@ -61,13 +61,13 @@ class SettingsNeverPassed(SourceRule):
     code = "SRC317"
     symptoms = ("nothing-is-learned", "out-of-memory", "odd-metrics", "garbage-output")
     severity = "warning"
-    looks_at = calls_of("configs, collators and callbacks that are built", *PATTERNS)
+    looks_at = places_of_calls("configs, collators and callbacks that are built", *PATTERNS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for left in settings_given_to_nothing(module):
             node = left.taker.node
-            place = module.cell_of(node) or f"line {module.place(node)[0]}"
+            place = module.describe_cell_and_line_of_node(node) or f"line {module.place(node)[0]}"
             yield self.finding(
                 f"{_class_name_with_article(left.name)} is built and never passed on: {left.effect}",
                 _remedy(left, place),

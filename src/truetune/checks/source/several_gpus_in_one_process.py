@@ -61,25 +61,27 @@ from truetune.checks.findings import Finding
 from truetune.checks.read_settings_in_launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.device_maps_spreading_model_over_gpus import (
+    SPREADING_DEVICE_MAPS,
+)
 from truetune.checks.source.evidence.single_process_starts_and_shown_gpus import (
     ONE_PROCESS,
     SingleProcessStart,
     find_single_process_multi_gpu_starts,
 )
-from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.trace_answering_models_to_load import (
-    billions_of_model,
-    billions_of_name,
+    billions_of_parameters_in_name,
+    billions_of_parameters_of_model,
 )
 from truetune.checks.source.evidence.trained_models_spread_over_gpus import (
     may_fit_one_gpu,
     spread_load_of_trained_model,
 )
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import commands_that_launch
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 DATA_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
@@ -102,7 +104,7 @@ class SeveralGpusInOneProcess(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # unsloth uses one GPU, whatever it is shown.
-        if module.imports_unsloth:
+        if module.this_or_linked_file_imports_unsloth:
             return
         visible = _unconditional_visible_devices(module)
         starts = (
@@ -114,11 +116,11 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         copied = next(module.calls(*DATA_PARALLEL), None)
         if copied is not None and module.mentions(".backward("):
-            yield from self._findings_on_copied_model(copied, visible, starts)
+            yield from self._findings_on_data_parallel_model(copied, visible, starts)
             return
         yield from self._findings_on_trainer(visible, starts)
 
-    def _findings_on_copied_model(
+    def _findings_on_data_parallel_model(
         self,
         wrap: Call,
         visible: ast.Assign | ast.Call | None,
@@ -129,7 +131,7 @@ class SeveralGpusInOneProcess(SourceRule):
         """
         module = self.subject
         start = next((one for one in starts if not one.launcher), None)
-        gpus = self._gpus_of_wrapper(wrap, visible, start)
+        gpus = self._gpu_count_of_data_parallel(wrap, visible, start)
         if gpus < 2 or any(commands_that_launch(Path(module.path))):
             return
         yield self.finding(
@@ -144,7 +146,7 @@ class SeveralGpusInOneProcess(SourceRule):
             ],
         )
 
-    def _gpus_of_wrapper(
+    def _gpu_count_of_data_parallel(
         self,
         wrap: Call,
         visible: ast.Assign | ast.Call | None,
@@ -192,7 +194,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
         command_file = start.text if start is not None else ""
-        fits = may_fit_one_gpu(module, billions_of_model(module, load), command_file)
+        fits = may_fit_one_gpu(module, billions_of_parameters_of_model(module, load), command_file)
         gpus = (
             start.gpus
             if start is not None
@@ -337,7 +339,7 @@ def _visible_devices(module: Module, node: ast.Assign | ast.Call) -> ast.expr | 
         return call.argument(1, "value") if module.flow.value(name) == VARIABLE else None
     if not call.named("os.environ.update"):
         return None
-    entries = module.flow.entries(call.args[0])[0] if call.args else {}
+    entries = module.flow.dict_entries_and_if_complete(call.args[0])[0] if call.args else {}
     return call.keywords.get(VARIABLE, entries.get(VARIABLE))
 
 
@@ -373,5 +375,5 @@ def _trl_splits_too_large_model(module: Module, trainer: Call, command_file: str
     """Does TRL load a model that is too large for one of the GPUs? It is then split over them, and not copied."""
     if not _trainer_gets_model_name(module, trainer):
         return False
-    billions = billions_of_name(module, trainer.argument(0, "model"))
+    billions = billions_of_parameters_in_name(module, trainer.argument(0, "model"))
     return not may_fit_one_gpu(module, billions, command_file)

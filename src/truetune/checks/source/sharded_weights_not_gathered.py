@@ -62,8 +62,8 @@ from truetune.checks.source.evidence.does_script_train_sharded_weights import (
     sharding_of_script,
 )
 from truetune.checks.source.evidence.model_calls_bypassing_ddp_or_fsdp import UNWRAPS
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 GATHERS = (
     "get_state_dict",

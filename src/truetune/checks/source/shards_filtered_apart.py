@@ -79,7 +79,7 @@ def _loops_and_row_shares(module: Module) -> Iterator[ast.AST]:
     """Loops of a script that wraps a model for several processes, and the parts of the rows that
     processes take.
     """
-    if any(WRAPS_MODEL.search(part.text) for part in module.with_linked):
+    if any(WRAPS_MODEL.search(part.text) for part in module.self_and_files_run_together):
         yield from module.nodes(ast.For)
     yield from (found.part for found in filtered_shards(module))
 

@@ -52,7 +52,7 @@ class SourceNotParsed(SourceRule):
         module = self.subject
         running = ".".join(map(str, sys.version_info[:2]))
         for broken in module.broken:
-            line, column = module.place_of_broken(broken)
+            line, column = module.line_and_column_of_syntax_problem(broken)
             case = Case(broken.reason, file=module.path, line=line, column=column)
             # The last line of a file that ends in the middle of a statement may lie behind its lines.
             offset = module.lines.starts[min(broken.line, len(module.lines)) - 1]

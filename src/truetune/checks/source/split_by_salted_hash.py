@@ -57,9 +57,9 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash_seed
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.scored_rows import rows_with_column_if_unambiguous
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 Hashed = Literal["text", "number", "unknown"]
 PARTS = re.compile(

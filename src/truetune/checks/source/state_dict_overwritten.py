@@ -68,7 +68,7 @@ class StateDictOverwritten(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for node in _assigned_state_dicts(module):
-            if _calls_adapter_state_filter(module, node.value):
+            if _calls_get_peft_model_state_dict(module, node.value):
                 yield self.finding(
                     "state_dict is replaced by one that filters the adapter, and peft filters again"
                     " when it saves",
@@ -79,9 +79,9 @@ class StateDictOverwritten(SourceRule):
                 )
 
 
-def _calls_adapter_state_filter(module: Module, value: ast.expr) -> bool:
+def _calls_get_peft_model_state_dict(module: Module, value: ast.expr) -> bool:
     """Does it call `get_peft_model_state_dict`, itself or in a function of the file?"""
-    function = module.flow.function(value)
+    function = module.flow.function_that_expression_names(value)
     # A lambda's body stands in the value, a named function elsewhere in the file.
     inside = [*ast.walk(value), *(ast.walk(function) if function is not None else ())]
     names = {module.flow.name(n.func) for n in inside if isinstance(n, ast.Call)}

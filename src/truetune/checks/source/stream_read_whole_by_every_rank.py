@@ -53,11 +53,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.does_lightning_start_several_processes import (
-    lightning_trainers,
+    lightning_trainer_or_fabric_calls,
     starts_lightning_processes,
 )
+from truetune.checks.source.evidence.iterable_data_sets_of_own import own_iterable_dataset_of_rows
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SPLITS = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|IterableDatasetShard|rank\s*::|islice\("
@@ -78,7 +79,7 @@ STARTS = ("*.init_process_group", "deepspeed.init_distributed")
 
 def _starts_processes(module: Module) -> bool:
     """Does a script start processes, or Lightning for it, in this file or another?"""
-    parts = module.with_linked
+    parts = module.self_and_files_run_together
     return any(
         any(True for _ in part.calls(*STARTS)) or starts_lightning_processes(part) for part in parts
     )
@@ -86,16 +87,18 @@ def _starts_processes(module: Module) -> bool:
 
 def _divides_rows_or_uses_trainer(module: Module) -> bool:
     """Does any of the files divide rows, or give them to a Trainer that does?"""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         # Any sign in any of the files: the split may stand in another one than the loader.
         if SPLITS.search(part.text):
             return True
-        if TRAINER.search(part.text) and not any(True for _ in lightning_trainers(part)):
+        if TRAINER.search(part.text) and not any(
+            True for _ in lightning_trainer_or_fabric_calls(part)
+        ):
             return True
     return False
 
 
-def _loaders_of_processes(module: Module) -> Iterator[Call]:
+def _loaders_of_multi_process_script(module: Module) -> Iterator[Call]:
     """The loaders of a script that starts processes, in this file or another."""
     if _starts_processes(module):
         yield from module.calls(
@@ -105,29 +108,25 @@ def _loaders_of_processes(module: Module) -> Iterator[Call]:
 
 def _is_iterable_data_set_without_rank(module: Module, rows: ast.expr) -> bool:
     """Is it an IterableDataset of the file whose code speaks of no rank?"""
-    for origin in module.flow.origins(rows):
-        node = origin.node
-        if not isinstance(node, ast.Call):
-            continue
-        for one in module.flow.origins(node.func):
-            if isinstance(one.node, ast.ClassDef) and any(
-                base.endswith("IterableDataset") for base in module.flow.bases(one.node)
-            ):
-                # The arguments too: a data set may be given its rank where it is made.
-                given = [*node.args, *(word.value for word in node.keywords)]
-                body = module.text_of(one.node).replace(one.node.name, "")
-                if SHARD_IN_LOOP in body:
-                    body = re.sub(r"\bshard\b", "", body)
-                code = " ".join([body, *map(ast.unparse, given)])
-                return not OF_A_RANK.search(code)
-    return False
+    stream = own_iterable_dataset_of_rows(module, rows)
+    if stream is None:
+        return False
+    body = stream.text_of_code(module)
+    if SHARD_IN_LOOP in body:
+        body = re.sub(r"\bshard\b", "", body)
+    # The arguments too: a data set may be given its rank where it is made.
+    given = [*stream.made.args, *(word.value for word in stream.made.keywords)]
+    code = " ".join([body, *map(ast.unparse, given)])
+    return not OF_A_RANK.search(code)
 
 
 class StreamReadWholeByEveryRank(SourceRule):
     code = "SRC063"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("loaders in scripts of several processes", _loaders_of_processes)
+    looks_at = CodePlaces(
+        "loaders in scripts of several processes", _loaders_of_multi_process_script
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -136,7 +135,7 @@ class StreamReadWholeByEveryRank(SourceRule):
         streams = any(
             module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls
         )
-        for call in _loaders_of_processes(module):
+        for call in _loaders_of_multi_process_script(module):
             rows = call.argument(0, "dataset")
             if (
                 rows is not None

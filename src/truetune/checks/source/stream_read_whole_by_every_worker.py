@@ -2,8 +2,9 @@
 
 ## What it does
 Looks for a `DataLoader` with several workers over an `IterableDataset` of your own whose code never asks which worker
-it is. The rule is silent where a `worker_init_fn` is given, where the code speaks of workers, and where it draws rows
-at random without end.
+it is. The rule is silent where a `worker_init_fn` is given, where the class, its bases or the functions that it calls
+speak of workers, where its rows come from a stream of datasets or WebDataset, which divides its files among the workers
+itself, and where it goes through rows without end.
 
 ## Why it is bad
 Each worker has a copy of the data set and goes through it from the beginning: with 8 workers each row comes eight times
@@ -50,7 +51,6 @@ Safe. Files that are divided among the workers (`files[worker.id::worker.num_wor
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -58,19 +58,25 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.iterable_data_sets_of_own import (
+    OwnStream,
+    own_iterable_dataset_of_rows,
+)
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OF_A_WORKER = re.compile(r"worker", re.IGNORECASE)
 """What says that each worker has rows of its own"""
 DRAWN_AT_RANDOM = re.compile(
-    r"\b(?:randint|randrange|choices?|sample|multinomial|rand)\(|while True"
+    r"\b(?:randint|randrange|choices?|sample|multinomial|rand|cycle)\(|while (?:True|1)\b"
 )
 """A stream without an end has no rows that come once: workers draw differently, for torch seeds each"""
+DIVIDED_BY_LIBRARY = re.compile(r"streaming=True|to_iterable_dataset\(|\bwds\.|webdataset")
+"""A stream that asks itself which worker reads it: of datasets, of WebDataset"""
 
 
-def _loaders_with_workers(module: Module) -> Iterator[Call]:
+def _multi_worker_loaders_without_init_fn(module: Module) -> Iterator[Call]:
     """The loaders that start several workers and tell them nothing."""
     for call in module.calls(
         "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
@@ -85,43 +91,31 @@ def _number_of_workers(module: Module, call: Call) -> int:
     return int(min(numbers)) if numbers else 0
 
 
-def _stream_of_own(module: Module, rows: ast.expr) -> ast.ClassDef | None:
-    """The class of the file, an IterableDataset, that made some rows; None for other rows."""
-    for origin in module.flow.origins(rows):
-        if not isinstance(origin.node, ast.Call):
-            continue
-        for made_by in module.flow.origins(origin.node.func):
-            node = made_by.node
-            if isinstance(node, ast.ClassDef) and _is_stream(module, node):
-                return node
-    return None
-
-
-def _is_stream(module: Module, node: ast.ClassDef) -> bool:
-    """Is a class an IterableDataset of torch?"""
-    return any(base.endswith("IterableDataset") for base in module.flow.bases(node))
+def _divides_rows_among_workers(module: Module, stream: OwnStream) -> bool:
+    """Do the workers get rows of their own from a stream, or is there no row that comes once?"""
+    code = stream.text_of_code(module)
+    if OF_A_WORKER.search(code) or DRAWN_AT_RANDOM.search(code):
+        return True
+    return any(map(DIVIDED_BY_LIBRARY.search, [code, *stream.texts_of_arguments(module)]))
 
 
 class StreamReadWholeByEveryWorker(SourceRule):
     code = "SRC426"
     severity = "error"
     symptoms = ("nothing-is-learned", "slow-training")
-    looks_at = CodePlaces("loaders with several workers", _loaders_with_workers)
+    looks_at = CodePlaces("loaders with several workers", _multi_worker_loaders_without_init_fn)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _loaders_with_workers(module):
+        for call in _multi_worker_loaders_without_init_fn(module):
             rows = call.argument(0, "dataset")
-            stream = None if rows is None else _stream_of_own(module, rows)
-            if stream is None:
-                continue
-            code = module.text_of(stream).replace(stream.name, "")
-            if OF_A_WORKER.search(code) or DRAWN_AT_RANDOM.search(code):
+            stream = None if rows is None else own_iterable_dataset_of_rows(module, rows)
+            if stream is None or _divides_rows_among_workers(module, stream):
                 continue
             workers = _number_of_workers(module, call)
             yield self.finding(
-                f"each of the {workers} workers goes through all rows of {stream.name}: every row comes"
+                f"each of the {workers} workers goes through all rows of {stream.definition.name}: every row comes"
                 f" {workers} times in an epoch",
                 "take get_worker_info() in __iter__, and give each worker its own files or lines",
-                cases=[case_of_node(module, call.node), case_of_node(module, stream)],
+                cases=[case_of_node(module, call.node), case_of_node(module, stream.definition)],
             )

@@ -51,10 +51,10 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 # mBART-50 "many-to-one" always writes English; OPUS models have one target, or name it in the text.
 MANY_LANGUAGES = re.compile(
@@ -149,7 +149,7 @@ def _names_target_language(module: Module, call: Call) -> bool:
 
 def _sets_first_decoder_tokens(module: Module) -> bool:
     """Does any file of the project give the decoder its first tokens?"""
-    parts = [*module.with_linked, *training_scripts_beside(module)]
+    parts = [*module.self_and_files_run_together, *training_scripts_beside(module)]
     return any(part.mentions(word) for part in parts for word in FIRST_TOKENS)
 
 

@@ -55,17 +55,17 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
     imported_scripts_beside,
-    is_written_by_script,
+    is_model_in_written_folders,
     loaded_model_names,
     model_folders_written,
     training_scripts_beside,
     trains_a_model,
 )
-from truetune.checks.source.evidence.reasoning_switches import (
+from truetune.checks.source.evidence.reasoning_switches_of_chat_templates import (
     ReasoningSwitch,
     model_reasons_by_default,
-    reasoning_in_questions,
-    reasoning_in_trained_rows,
+    reasoning_switch_of_training_rows,
+    reasoning_switches_of_rendered_questions,
 )
 from truetune.checks.source.evidence.served_model_folders import folders_answering_requests_of_file
 from truetune.source.parsed_source_file import Module
@@ -73,7 +73,7 @@ from truetune.source.parsed_source_file import Module
 
 def _questions_that_may_reason(module: Module) -> Iterator[ReasoningSwitch]:
     """The questions of a file that may reason or not."""
-    yield from reasoning_in_questions(module)
+    yield from reasoning_switches_of_rendered_questions(module)
 
 
 class ThinkingSwitchedOtherwise(SourceRule):
@@ -84,7 +84,7 @@ class ThinkingSwitchedOtherwise(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        asked = list(reasoning_in_questions(module))
+        asked = list(reasoning_switches_of_rendered_questions(module))
         if not asked:
             return
         for training in _trainings_of_asked_model(module):
@@ -112,13 +112,14 @@ class ThinkingSwitchedOtherwise(SourceRule):
 
 def _training_file_and_thinking_switch(training: Module) -> tuple[Module, ReasoningSwitch] | None:
     """How a training renders its rows, itself or in the one file beside it that it takes them from; and where."""
-    own = reasoning_in_trained_rows(training)
+    own = reasoning_switch_of_training_rows(training)
     if own is not None:
         return training, own
     if any(training.methods("apply_chat_template")):
         return None
     makers = [
-        (other, reasoning_in_trained_rows(other)) for other in imported_scripts_beside(training)
+        (other, reasoning_switch_of_training_rows(other))
+        for other in imported_scripts_beside(training)
     ]
     known = [(other, thinking) for other, thinking in makers if thinking is not None]
     if len(known) != 1:
@@ -138,5 +139,5 @@ def _trainings_of_asked_model(module: Module) -> Iterator[Module]:
     names = loaded_model_names(module) | folders_answering_requests_of_file(module)
     for training in training_scripts_beside(module):
         folders = model_folders_written(training)
-        if any(is_written_by_script(name, folders) for name in names):
+        if any(is_model_in_written_folders(name, folders) for name in names):
             yield training

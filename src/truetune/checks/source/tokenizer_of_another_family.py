@@ -51,8 +51,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
 )
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import variable_of_indexed_or_attribute
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")

@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.added_tokens_new_to_model import added_toke
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
     asks_model_and_trains_none,
-    is_written_by_script,
+    is_model_in_written_folders,
     loaded_model_names,
     model_folders_written,
     training_scripts_beside,
@@ -67,8 +67,8 @@ from truetune.checks.source.evidence.prompt_forms import (
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     model_names_of_tokenizer,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)
 ADDS = ("add_special_tokens", "add_tokens", "resize_token_embeddings")
@@ -86,9 +86,9 @@ class MissingTokens(NamedTuple):
     adds: Call
 
 
-def _tokenizers_that_ask(module: Module) -> Iterator[Call]:
+def _tokenizer_loads_of_inference_files(module: Module) -> Iterator[Call]:
     """Where a file that trains nothing, and asks a model, loads its tokenizer."""
-    adds = any(call for part in module.with_linked for call in part.methods(*ADDS))
+    adds = any(call for part in module.self_and_files_run_together for call in part.methods(*ADDS))
     if asks_model_and_trains_none(module) and not adds:
         yield from module.calls(*TOKENIZERS)
 
@@ -101,8 +101,8 @@ def _tokens_missing_from_tokenizer(module: Module, loads: Call) -> MissingTokens
     for training in training_scripts_beside(module) if isinstance(name, str) else ():
         folders = model_folders_written(training)
         # The folder of the training holds the tokenizer with its tokens: that load is right.
-        if is_written_by_script(str(name), folders) or not any(
-            is_written_by_script(one, folders) for one in loaded
+        if is_model_in_written_folders(str(name), folders) or not any(
+            is_model_in_written_folders(one, folders) for one in loaded
         ):
             continue
         for added in added_tokens_unknown_to_model(training, without_pad=True):
@@ -126,11 +126,13 @@ def _texts_with_token(module: Module, token: str) -> Iterator[ast.AST]:
 class TokensAddedAtTrainingOnly(SourceRule):
     code = "SRC104"
     severity = "error"
-    looks_at = CodePlaces("tokenizers of scripts that ask a model", _tokenizers_that_ask)
+    looks_at = CodePlaces(
+        "tokenizers of scripts that ask a model", _tokenizer_loads_of_inference_files
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for loads in _tokenizers_that_ask(module):
+        for loads in _tokenizer_loads_of_inference_files(module):
             added = _tokens_missing_from_tokenizer(module, loads)
             if added is None:
                 continue

@@ -50,8 +50,8 @@ from truetune.checks.source.evidence.added_tokens_new_to_model import (
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.pad_token_candidates_instead_of_eos import advise_pad_token
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 # Chosen by the published vocabularies, whose reserved tokens are called so.
 RESERVED = "<|"
@@ -81,7 +81,7 @@ class TokensAddedWithoutResize(SourceRule):
             return
         for added in added_tokens_unknown_to_model(module):
             new = [name for name in added.names if not name.startswith(RESERVED)]
-            if not new or _has_free_rows(added, len(new)):
+            if not new or _has_free_embedding_rows(added, len(new)):
                 continue
             if added.spare_rows is not None:
                 yield self._finding_on_tokens(
@@ -124,27 +124,27 @@ def _makes_model_itself_or_by_trainer(module: Module, call: Call) -> bool:
 def _advice_to_resize_or_reuse_token(module: Module, added: AddedTokens) -> str:
     """A resize; of a pad token, where the vocabulary has a free one, that one and no resize."""
     tokens = added.call.argument(0, "special_tokens_dict")
-    roles = module.flow.entries(tokens)[0].keys() if tokens is not None else ()
+    roles = module.flow.dict_entries_and_if_complete(tokens)[0].keys() if tokens is not None else ()
     advice = advise_pad_token(module, added.call.receiver) if set(roles) == {"pad_token"} else None
     if advice is not None and advice.token is not None:
         return advice.remedy
     return RESIZE
 
 
-def _has_free_rows(added: AddedTokens, count: int) -> bool:
+def _has_free_embedding_rows(added: AddedTokens, count: int) -> bool:
     """Has the embedding so many rows that no token has yet?"""
     return added.spare_rows is not None and added.spare_rows >= count
 
 
 def _makes_trainer_or_optimizer(module: Module) -> bool:
     """Does the program make a trainer or an optimizer?"""
-    calls = (call for part in module.with_linked for call in part.all_calls)
+    calls = (call for part in module.self_and_files_run_together for call in part.all_calls)
     return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
 
 
 def _loads_model_without_ppo_trainer(module: Module) -> bool:
     """Does the program load a model? Not where a trainer for PPO is made, which resizes by itself."""
-    calls = [call for part in module.with_linked for call in part.all_calls]
+    calls = [call for part in module.self_and_files_run_together for call in part.all_calls]
     return any(_makes_model_itself_or_by_trainer(module, call) for call in calls) and not any(
         call.named(*PPO) for call in calls
     )

@@ -66,8 +66,8 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.models_trained_in_eval_mode import (
     HOOKS_OF_TRAINING,
     LeftInEvalMode,
+    features_disabled_by_eval_mode,
     models_left_in_eval_mode,
-    settings_off_in_eval_mode,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -93,7 +93,7 @@ class TrainedInEvalMode(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for left in models_left_in_eval_mode(self.subject):
-            off = settings_off_in_eval_mode(left.trace)
+            off = features_disabled_by_eval_mode(left.trace)
             yield self.finding(
                 f"the model stays in eval() mode for the training steps after this: {_effects_of_eval_mode(off)}",
                 "call model.train() after the evaluation, before the next step"

@@ -58,23 +58,25 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.argument_renaming_changes import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.make_edits_that_rename_arguments import (
     changes_renaming_arguments,
     node_of_argument,
 )
-from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.settings.evidence_of_past_run import severity_of_removed_name
+from truetune.settings.has_program_trained_with_these_settings import (
+    severity_of_name_removed_in_later_release,
+)
 from truetune.settings.stacks.removed_arguments import RemovedArgument, find_removed_argument
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_guarded_arguments import (
-    find_guarded_arguments,
-    names_by_try_and_if_branches,
+    arguments_guarded_by_support_checks,
+    qualified_names_over_try_and_if_branches,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 
@@ -85,17 +87,17 @@ class TrainerArgumentGone(SourceRule):
     code = "SRC067"
     symptoms = ("nothing-is-learned",)
     severity = "error"
-    looks_at = calls_of("trainers that are made", *TRAINERS)
+    looks_at = places_of_calls("trainers that are made", *TRAINERS)
 
     def unmet(self) -> Unmet | None:
         """Also unmet where Unsloth rewrites the trainers."""
-        if self.subject.imports_unsloth:
+        if self.subject.this_or_linked_file_imports_unsloth:
             return REWRITTEN
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.imports_unsloth:
+        if module.this_or_linked_file_imports_unsloth:
             return
         for call in module.calls(*TRAINERS):
             gone = list(_refused_arguments(module, call))
@@ -107,14 +109,16 @@ class TrainerArgumentGone(SourceRule):
         module = self.subject
         package, _, trainer = _library_class_name(module, call).partition(".")
         changes = [(one.taken.last, one.taken.gone) for one in gone]
-        severity = severity_of_removed_name(module.pins, package, changes, module.path)
+        severity = severity_of_name_removed_in_later_release(
+            module.pins, package, changes, module.path
+        )
         named = ", ".join(one.name for one in gone)
         return self.finding(
             f"{trainer} takes no {named} in {package}"
             f" {max((one.taken.gone for one in gone), key=Version)} and later",
             "; ".join(f"{one.name}: {_advice_on_argument(package, one)}" for one in gone),
             severity=severity,
-            evidence=[module.pins.told(package)],
+            evidence=[module.pins.describe_asked_release(package)],
             cases=[
                 case_of_node(module, node_of_argument(call, one.name), f"{one.name}=...")
                 for one in gone
@@ -141,7 +145,7 @@ def _library_class_name(module: Module, call: Call) -> str:
 def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _library_class_name(module, call).partition(".")
-    of_one_class = len(names_by_try_and_if_branches(module, call.node.func)) == 1
+    of_one_class = len(qualified_names_over_try_and_if_branches(module, call.node.func)) == 1
     if (
         # Of several possible classes one may take the argument.
         package not in ("trl", "transformers")
@@ -149,11 +153,11 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
         or "experimental" in module.text_of(call.node.func)
     ):
         return
-    excused = find_guarded_arguments(module, call)
+    excused = arguments_guarded_by_support_checks(module, call)
     for name in call.keywords:
         gone = find_removed_argument(package, trainer, name) if name not in excused else None
         # A pin to an older release means that the script runs where the argument is there.
-        if gone is not None and module.pins.age(package, *gone.taken) != "older":
+        if gone is not None and module.pins.age_of_asked_releases(package, *gone.taken) != "older":
             yield gone
 
 

@@ -58,7 +58,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.find_servers_with_base_and_adapter import shell_commands_of_project
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -69,7 +69,9 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Library, Value
 
@@ -123,14 +125,14 @@ class TrainingComputedInFloat32(SourceRule):
     code = "SRC277"
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
-    looks_at = calls_of("models that are loaded", *LOADS)
+    looks_at = places_of_calls("models that are loaded", *LOADS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if not _names_no_other_precision(module):
             return
         seen: set[object] = set()
-        for trace in traces_of(module):
+        for trace in traces_of_scripts_that_reach_file(module):
             load = _large_float32_load(module, trace)
             training = _float32_training(module, trace) if load is not None else None
             if load is None or training is None or training.place.node in seen:
@@ -156,7 +158,7 @@ class TrainingComputedInFloat32(SourceRule):
 
 def _names_no_other_precision(module: Module) -> bool:
     """Does nothing in the code, or in what launches it, name another precision than float32?"""
-    texts = [COMMENT.sub("", part.text) for part in module.with_linked]
+    texts = [COMMENT.sub("", part.text) for part in module.self_and_files_run_together]
     text = "\n".join(SWITCHED_OFF.sub("", one) for one in texts)
     if NARROWS.search(text) or ON_CPU.search(text):
         return False
@@ -200,7 +202,7 @@ def _loads_in_float32(module: Module, load: CallEvent) -> bool:
     for name in ("dtype", "torch_dtype"):
         if name in load.keywords:
             return _names_float32(load.keywords[name])
-    return module.pins.age("transformers", "4.99", "5.0.0") == "older"
+    return module.pins.age_of_asked_releases("transformers", "4.99", "5.0.0") == "older"
 
 
 def _names_float32(value: Value) -> bool:

@@ -74,7 +74,7 @@ class TrainingStepReturnsNothing(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(STEPS_BY_ITSELF.search(part.text) for part in module.with_linked):
+        if any(STEPS_BY_ITSELF.search(part.text) for part in module.self_and_files_run_together):
             return
         for step in _training_steps(module):
             if _may_return_value_or_raise(step):

@@ -55,9 +55,9 @@ from truetune.checks.source.evidence.discarded_results_of_transformations import
     statements_of_pure_methods,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 WRITES_ROWS = ("to_json", "to_csv", "to_parquet", "save_to_disk", "to_dict", "push_to_hub")
 HARMLESS = frozenset(("shuffle", "sort", "sort_values", "sample", "reset_index", "with_format"))
@@ -131,14 +131,14 @@ def _works_on_training_rows(module: Module) -> bool:
     """Does the file, or one that runs with it, train, write rows, or use a library of training?"""
     return any(
         trains_a_model(one) or any(one.methods(*WRITES_ROWS)) or "datasets" in one.text
-        for one in module.with_linked
+        for one in module.self_and_files_run_together
     )
 
 
 def _field_setting_function_without_result(module: Module, call: Call) -> ast.AST | None:
     """The function of a `map` that sets fields of its row and returns nothing; None where it returns something."""
     given = call.argument(0, "function")
-    function = module.flow.function(given) if given is not None else None
+    function = module.flow.function_that_expression_names(given) if given is not None else None
     if not isinstance(function, ast.FunctionDef) or not function.args.args:
         return None
     if _gives_a_value(function) or not _sets_fields(function, row=function.args.args[0].arg):

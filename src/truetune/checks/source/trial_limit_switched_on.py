@@ -56,7 +56,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import places_of_calls
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -68,7 +68,7 @@ class TrialLimitSwitchedOn(SourceRule):
     code = "SRC319"
     symptoms = ("nothing-is-learned",)
     severity = "warning"
-    looks_at = calls_of("trainers that are made", *TRAINERS)
+    looks_at = places_of_calls("trainers that are made", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         for limit in row_limits_switched_on(self.subject):

@@ -48,7 +48,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.settings.evidence_of_past_run import severity_of_removed_name
+from truetune.settings.has_program_trained_with_these_settings import (
+    severity_of_name_removed_in_later_release,
+)
 from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
 from truetune.source.find_guarded_arguments import is_behind_release_or_signature_check
 from truetune.source.make_source_edits import Changes, insert_statements_before, replace_expression
@@ -98,7 +100,7 @@ class TrlNameGone(SourceRule):
             name = find_removed_export("trl", use.name)
             if (
                 name is None
-                or module.pins.age("trl", *name.taken) == "older"
+                or module.pins.age_of_asked_releases("trl", *name.taken) == "older"
                 or _is_used_only_if_available(module, use)
             ):
                 continue
@@ -110,7 +112,9 @@ class TrlNameGone(SourceRule):
         """The finding on names that one statement imports."""
         pins = self.subject.pins
         changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
-        severity = severity_of_removed_name(pins, "trl", changes, self.subject.path)
+        severity = severity_of_name_removed_in_later_release(
+            pins, "trl", changes, self.subject.path
+        )
         # By version and not as text: 0.10 comes after 0.9.
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
@@ -119,7 +123,7 @@ class TrlNameGone(SourceRule):
             f"trl has no {', '.join(names)} in {newest} and later",
             "; ".join(remedies),
             severity=severity,
-            evidence=[pins.told("trl")],
+            evidence=[pins.describe_asked_release("trl")],
             cases=[case_of_node(self.subject, use.node, use.name) for use in gone],
             count=len(gone),
             is_loud=pins.of("trl") is None,

@@ -46,8 +46,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TURN_MARK = re.compile(
     r"<\|?/?(?:im_(?:start|end|sep)|(?:start|end)_of_(?:turn|role)|(?:start|end)_header_id|(?:start|end)_of_text|"
@@ -58,7 +58,7 @@ TURN_MARK = re.compile(
 ADDED_TOKEN = ("transformers.AddedToken", "tokenizers.AddedToken", "*.AddedToken")
 
 
-def _calls_that_add(module: Module) -> Iterator[Call]:
+def _calls_that_add_tokens(module: Module) -> Iterator[Call]:
     """Calls that add tokens to a tokenizer."""
     for call in module.methods("add_tokens"):
         if call.receiver is not None and "tokenizer" in module.flow.types(call.receiver):
@@ -69,11 +69,11 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
     code = "SRC282"
     symptoms = ("garbage-output",)
     severity = "warning"
-    looks_at = CodePlaces("tokens that are added to a tokenizer", _calls_that_add)
+    looks_at = CodePlaces("tokens that are added to a tokenizer", _calls_that_add_tokens)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _calls_that_add(module):
+        for call in _calls_that_add_tokens(module):
             special = call.argument(1, "special_tokens")
             if call.open or (special is not None and module.flow.value(special) is not False):
                 continue

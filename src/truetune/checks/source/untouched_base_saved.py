@@ -47,11 +47,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import spelling_of_variable
 
 LOADS = (
@@ -95,7 +95,7 @@ class UntouchedBaseSaved(SourceRule):
         # Another save of the file may hold what was trained.
         if any(module.methods(*OTHERS)) or any(module.calls("torch.save", "*.save_file")):
             return
-        loads = [_load_if_only_loaded(module, call.receiver) for call in saves]
+        loads = [_load_call_if_model_only_loaded(module, call.receiver) for call in saves]
         for load in loads:
             if (
                 load is None
@@ -112,7 +112,7 @@ class UntouchedBaseSaved(SourceRule):
             )
 
 
-def _load_if_only_loaded(module: Module, model: ast.expr | None) -> Call | None:
+def _load_call_if_model_only_loaded(module: Module, model: ast.expr | None) -> Call | None:
     """The call that loads a model; None where it is more than loaded, or comes from elsewhere."""
     origins = (
         module.flow.origins(model) if model is not None and spelling_of_variable(model) else ()

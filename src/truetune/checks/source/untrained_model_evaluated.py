@@ -55,17 +55,17 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import (
+from truetune.checks.source.evidence.loads_of_trained_and_asked_models import (
+    AskedModel,
+    generation_record_with_model_loads,
+    is_second_load_of_base,
+    trained_models,
+)
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
     Route,
     call_routes_to,
     route_runs_after,
     training_places,
-)
-from truetune.checks.source.evidence.loads_of_trained_and_asked_models import (
-    AskedModel,
-    asked_model_with_loads,
-    is_second_load_of_base,
-    trained_models,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -92,11 +92,11 @@ def _generations_beside_training(module: Module) -> Iterator[AskedModel]:
         return
     for call in module.methods("generate", "chat"):
         if call.receiver is not None:
-            yield asked_model_with_loads(module, call.node, call.receiver)
+            yield generation_record_with_model_loads(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
         maker = module.flow.producing_call(node.func)
         if maker is not None and maker.named("transformers.pipeline"):
-            yield asked_model_with_loads(module, node, node.func)
+            yield generation_record_with_model_loads(module, node, node.func)
 
 
 class UntrainedModelEvaluated(SourceRule):

@@ -65,8 +65,8 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     optimizer_steps_with_optimizers,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import spelling_of_variable
 
 DEFAULT_SHARE = 0.9
@@ -101,7 +101,10 @@ class VllmBesideTraining(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # Moves to the model's own device are taken out first: they are no sign that the two are apart.
-        if any(ELSEWHERE.search(SAME_DEVICE.sub("", part.text)) for part in module.with_linked):
+        if any(
+            ELSEWHERE.search(SAME_DEVICE.sub("", part.text))
+            for part in module.self_and_files_run_together
+        ):
             return
         for call in _engines_beside_training(module):
             share_argument = call.argument(-1, "gpu_memory_utilization")
@@ -143,7 +146,7 @@ def _call_returning_or_keeping_engine(module: Module, made: ast.Call) -> ast.AST
         and isinstance(around, ast.Assign)
         and spelling_of_variable(around.targets[0]) is not None
     )
-    sites = module.flow.calls_of(function) if is_kept else []
+    sites = module.flow.calls_of_function_or_class(function) if is_kept else []
     is_always = function.body and module.statement(made) in function.body
     return sites[0] if len(sites) == 1 and is_always else made
 

@@ -56,10 +56,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 PREFIXES = (
     ("torch.nn.parallel.DistributedDataParallel", "module."),
@@ -114,7 +114,7 @@ class LoadedState(NamedTuple):
 LOADING_FUNCTIONS = ("torch.load", "safetensors.torch.load_file")
 
 
-def _lenient_loads(module: Module) -> Iterator[Call]:
+def _non_strict_load_state_dict_calls(module: Module) -> Iterator[Call]:
     """Calls of `load_state_dict` that leave out what does not fit."""
     for call in module.methods("load_state_dict"):
         state = call.argument(0, "state_dict")
@@ -159,13 +159,18 @@ class WrapperKeysNotLoaded(SourceRule):
     code = "SRC004"
     symptoms = ("garbage-output", "several-gpus")
     severity = "error"
-    looks_at = CodePlaces("states that are loaded with strict=False", _lenient_loads)
+    looks_at = CodePlaces(
+        "states that are loaded with strict=False", _non_strict_load_state_dict_calls
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        states = [(call, _loaded_state(module, call)) for call in _lenient_loads(module)]
+        states = [
+            (call, _loaded_state(module, call))
+            for call in _non_strict_load_state_dict_calls(module)
+        ]
         if not any(state.names for _, state in states) or any(
-            map(_mentions_or_strips_prefix, module.with_linked)
+            map(_mentions_or_strips_wrapper_prefix, module.self_and_files_run_together)
         ):
             return
         saved = list(_states_saved_from_wrappers_nearby(module))
@@ -272,21 +277,21 @@ def _state_file_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.e
 
 def _states_saved_from_wrappers_nearby(module: Module) -> Iterator[SavedState]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
-    yield from _saved_from_wrappers(module)
+    yield from _saved_states_without_plain_weight_names(module)
     for other in training_scripts_beside(module):
         # A training that takes the prefix away writes files that fit.
-        if not _mentions_or_strips_prefix(other):
-            yield from _saved_from_wrappers(other)
+        if not _mentions_or_strips_wrapper_prefix(other):
+            yield from _saved_states_without_plain_weight_names(other)
 
 
-def _saved_from_wrappers(module: Module) -> Iterator[SavedState]:
-    """The states that a file saves from wrappers, under names of which something is known."""
+def _saved_states_without_plain_weight_names(module: Module) -> Iterator[SavedState]:
+    """The states that a file saves from wrappers or among other parts, under names of which something is known."""
     for call in module.calls("torch.save", "safetensors.torch.save_file"):
         name = _file_name_pattern(module, call.argument(1, "f") or call.keywords.get("filename"))
         if name is None:
             continue
         case, saved = case_of_node(module, call.node), call.argument(0, "obj")
-        parts = _entry_names(module, saved)
+        parts = _keys_of_saved_dictionary(module, saved)
         if parts:
             keys = f"the file holds a dictionary of parts ({', '.join(parts)}), none of which is the name of a weight"
             yield SavedState(case, keys, name, TAKE_THE_PART.format(part=parts[0]))
@@ -313,12 +318,12 @@ def _state_with_wrapper_prefix(
     return SavedState(case, keys, name, remedy, entry)
 
 
-def _entry_names(module: Module, saved: ast.expr | None) -> list[str]:
+def _keys_of_saved_dictionary(module: Module, saved: ast.expr | None) -> list[str]:
     """The keys of a dictionary that is saved, that of the model's state first; empty where it holds no such state."""
     nodes = [one.node for one in module.flow.origins(saved)] if saved is not None else []
     if len(nodes) != 1 or not isinstance(nodes[0], ast.Dict):
         return []
-    parts = dict(_entries_by_text(nodes[0]))
+    parts = dict(_entries_with_text_keys(nodes[0]))
     models = [
         key
         for key in parts
@@ -328,7 +333,7 @@ def _entry_names(module: Module, saved: ast.expr | None) -> list[str]:
     return [*models, *others][:MAX_PARTS] if models else []
 
 
-def _entries_by_text(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+def _entries_with_text_keys(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
     """The entries of a dictionary whose keys are written out."""
     for key, value in zip(table.keys, table.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -345,7 +350,7 @@ def _models_whose_state_is_saved(
     module: Module, saved: ast.expr | None
 ) -> Iterator[tuple[str, ast.expr]]:
     """The models whose states are saved, each with its entry of a dictionary; empty for the state alone."""
-    entries = {} if saved is None else dict(module.flow.entries(saved)[0])
+    entries = {} if saved is None else dict(module.flow.dict_entries_and_if_complete(saved)[0])
     maker = module.flow.producing_call(saved)
     if maker is not None and maker.named("dict"):
         entries |= maker.keywords
@@ -389,7 +394,7 @@ def _prefix_of_wrapper_call(module: Module, node: ast.AST) -> str | None:
     return next((prefix for name, prefix in PREFIXES if call.named(name)), None)
 
 
-def _mentions_or_strips_prefix(module: Module) -> bool:
+def _mentions_or_strips_wrapper_prefix(module: Module) -> bool:
     """Does a file speak of the prefix, in a text or by a method that takes wrappers off?"""
     texts = (node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str))
     return module.mentions(*METHODS) or any(sign in text for text in texts for sign in SPELLED)

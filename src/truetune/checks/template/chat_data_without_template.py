@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -51,7 +51,7 @@ class ChatDataWithoutTemplate(DataRule):
         self.rows = self.chats = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows and the chats; the first chats are cases where the tokenizer has no
         template.
         """
@@ -69,7 +69,7 @@ class ChatDataWithoutTemplate(DataRule):
         """Unmet where no row is a chat."""
         return None if self.chats else NO_CHATS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That the tokenizer has a chat template, and how many rows are chats."""
         return f"the tokenizer has a chat template; rows that are chats: {self.chats:,}"
 

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
@@ -62,7 +62,7 @@ class ChatTemplateNotPrefixStable(DataRule):
         self.reasons: Counter[str] = Counter()
         self.cases: dict[str, Case] = {}
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the assistant turns that follow another text in training than in serving, by
         reason.
         """
@@ -85,9 +85,9 @@ class ChatTemplateNotPrefixStable(DataRule):
             return None
         return Unmet("it is about assistant turns after a prompt, and no example has one")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of assistant turns that follow another text in training than in serving."""
-        return count_measurement(
+        return make_count_measurement(
             "assistant turns that follow another text in training than in serving",
             self.reasons.total(),
             self.compared,

@@ -33,11 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.data_unmet_reasons import NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
-from truetune.render.tokenizer_folder import read_default_templates_by_file
+from truetune.render.find_tokenizer_folder import read_default_templates_by_file
 
 
 class ChatTemplatesDisagree(DataRule):
@@ -50,17 +50,17 @@ class ChatTemplatesDisagree(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where no file holds a chat template."""
-        return None if self._templates() else NO_TEMPLATE
+        return None if self._default_templates_by_file() else NO_TEMPLATE
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The files that hold the template, and that it is the same."""
-        files = list(self._templates())
+        files = list(self._default_templates_by_file())
         if len(files) == 1:
             return f"1 file holds the template, {files[0]}"
         return f"{len(files)} files hold the same template: {' and '.join(files)}"
 
     def findings(self) -> Iterator[Finding]:
-        templates = self._templates()
+        templates = self._default_templates_by_file()
         if len(set(templates.values())) < 2:
             return
         read, *others = templates
@@ -69,16 +69,19 @@ class ChatTemplatesDisagree(DataRule):
             f"{read} and {' and '.join(differing)} hold chat templates that differ:"
             f" transformers reads {read}, others the other",
             f"delete the chat template that was not trained with; transformers trains with {read}",
-            cases=[_first_difference(templates[read], templates[file], file) for file in differing],
+            cases=[
+                _case_of_first_differing_line(templates[read], templates[file], file)
+                for file in differing
+            ],
             count=len(differing),
         )
 
-    def _templates(self) -> Mapping[str, str]:
+    def _default_templates_by_file(self) -> Mapping[str, str]:
         """The default template by file, in the order in which transformers looks."""
         return read_default_templates_by_file(self.tokenizer.folder, self.tokenizer.config)
 
 
-def _first_difference(read: str, other: str, file: str) -> Case:
+def _case_of_first_differing_line(read: str, other: str, file: str) -> Case:
     """The first line in which another template differs from the one that is read."""
     lines, other_lines = read.splitlines(), other.splitlines()
     pairs: Any = zip(lines, other_lines, strict=False)

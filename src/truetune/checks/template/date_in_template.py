@@ -41,10 +41,10 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character, first_answer
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, explain_missing_template
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
@@ -63,7 +63,7 @@ class DateInTemplate(DataRule):
     first: Batch | None = None
     """Of one chat"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats, and keep the first one with an answer as a case."""
         self.chats += batch.chats
         answer = first_answer(batch) if self.first is None else None
@@ -74,7 +74,7 @@ class DateInTemplate(DataRule):
         """Unmet where no row is a chat, or there is no template."""
         return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That the template writes the same on both probe days."""
         return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*PROBE_DAYS)
 

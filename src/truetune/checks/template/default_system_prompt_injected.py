@@ -40,11 +40,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, explain_missing_template
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -69,7 +69,7 @@ class DefaultSystemPromptInjected(DataRule):
         self.chats = self.without = 0
         self.first: Batch | None = None
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats, and those without a system message; keep the first example of these."""
         chats = [row for row in batch.rows if row.is_chat]
         self.chats += len(chats)
@@ -87,12 +87,12 @@ class DefaultSystemPromptInjected(DataRule):
         """Unmet where no row is a chat, or there is no template."""
         return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of chats to which the template adds a system prompt, none, and how many have
         none of their own.
         """
         more = f" ({self.without:,} have none of their own)"
-        return count_measurement(
+        return make_count_measurement(
             "chats to which the template adds a system prompt", 0, self.chats, more
         )
 

@@ -41,11 +41,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_TURN_TRAINED_ALONE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TURN_TRAINED_ALONE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -67,7 +67,7 @@ class EmptyThinkBlockSupervised(DataRule):
         self.turns = self.empty = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the trained turns, and those that begin with an empty think block."""
         for i, (_, rendering) in enumerate(batch.examples):
             for span in rendering.spans:
@@ -87,9 +87,9 @@ class EmptyThinkBlockSupervised(DataRule):
         """Unmet where no turn is trained by itself."""
         return None if self.turns else NO_TURN_TRAINED_ALONE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of trained turns that begin with an empty think block."""
-        return count_measurement(
+        return make_count_measurement(
             "trained turns that begin with an empty think block", self.empty, self.turns
         )
 

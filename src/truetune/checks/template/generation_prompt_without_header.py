@@ -41,9 +41,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from truetune.checks.data_unmet_reasons import NO_TEMPLATE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
@@ -65,20 +65,20 @@ class GenerationPromptWithoutHeader(DataRule):
         """Unmet without a template, or where the served prompt is no beginning of the trained text."""
         if self.probes.template is None:
             return NO_TEMPLATE
-        if self._probe is None:
+        if self._served_and_trained_question is None:
             return Unmet("it is about prompts that trained texts begin with, and here they do not")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What the template writes between a served prompt and its answer."""
-        probe = self._probe
+        probe = self._served_and_trained_question
         return f"between a prompt and its answer comes {probe.before_answer if probe else ''!r}"
 
     def findings(self) -> Iterator[Finding]:
-        probe = self._probe
+        probe = self._served_and_trained_question
         if probe is None:
             return
-        header = self._opening_token(probe)
+        header = self._token_opening_question_and_answer(probe)
         if header is None:
             return
         yield self.finding(
@@ -90,7 +90,7 @@ class GenerationPromptWithoutHeader(DataRule):
         )
 
     @cached_property
-    def _probe(self) -> ServedAndTrained | None:
+    def _served_and_trained_question(self) -> ServedAndTrained | None:
         """A question as it is served and as it is trained; None where the one is no beginning of the other."""
         served = self.probes.text(alternating_chat(QUESTION), add_generation_prompt=True)
         trained = self.probes.text(alternating_chat(QUESTION, ANSWER))
@@ -100,7 +100,7 @@ class GenerationPromptWithoutHeader(DataRule):
             return None
         return ServedAndTrained(served, trained[len(served) : trained.index(ANSWER)])
 
-    def _opening_token(self, probe: ServedAndTrained) -> str | None:
+    def _token_opening_question_and_answer(self, probe: ServedAndTrained) -> str | None:
         """The first control token before the answer, where it opens the question's turn too.
 
         Another first one (a channel, a thought) belongs to what the model writes.

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE, NOT_BY_TAGS
 from truetune.checks.rule import DataRule
 
 
@@ -51,7 +51,7 @@ class GenerationTagMissing(DataRule):
             return NOT_BY_TAGS
         return NO_TEMPLATE if self.probes.template is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That the chat template has generation tags."""
         return "the chat template has {% generation %} tags"
 

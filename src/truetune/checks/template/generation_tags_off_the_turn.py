@@ -36,15 +36,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_stop, case_at_turn, first_answer
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.rule import DataRule
-from truetune.checks.template.evidence.mark_generation_tags import (
+from truetune.checks.template.evidence.mark_text_inside_generation_tags import (
     CLOSE_MARK,
     OPEN_MARK,
-    mark_generation_tags,
+    insert_marks_at_generation_tags,
 )
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
@@ -77,7 +77,7 @@ class GenerationTagsOffTheTurn(DataRule):
     compared = False
     """Could the tags be compared with what inference must produce?"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Keep where the first answer begins and where its turn ends, as cases."""
         if self.answer is not None:
             return
@@ -90,7 +90,7 @@ class GenerationTagsOffTheTurn(DataRule):
         """Unmet where the mask is not taken from generation tags, the template is missing or has
         none, or the probes fail.
         """
-        if self._are_tags_unused():
+        if self._is_mask_known_not_from_tags():
             return NOT_BY_TAGS
         if self.probes.template is None:
             return NO_TEMPLATE
@@ -100,7 +100,7 @@ class GenerationTagsOffTheTurn(DataRule):
             )
         return None if self.compared else PROBES_FAIL
 
-    def _are_tags_unused(self) -> bool:
+    def _is_mask_known_not_from_tags(self) -> bool:
         """Is it known that the mask is not taken from the tags?
 
         Where no trainer is known, tags of a template are there for one that takes them.
@@ -111,7 +111,7 @@ class GenerationTagsOffTheTurn(DataRule):
         has_tags = template is not None and template.has_generation_tags
         return not has_tags or self.setup.trainer is not UNKNOWN
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That the generation tags of a probe hold its answer and its stop token, and no more."""
         return (
             "the {% generation %} tags of a probe hold its answer and its stop token, and no more"
@@ -153,7 +153,7 @@ class GenerationTagsOffTheTurn(DataRule):
     def _probe_tags(self) -> TaggedAnswer | None:
         """A probe chat's answer with what its tags hold; None where the two can't be compared."""
         template = self.probes.template
-        if self._are_tags_unused() or template is None:
+        if self._is_mask_known_not_from_tags() or template is None:
             return None
         if not template.has_generation_tags:
             return None
@@ -165,7 +165,7 @@ class GenerationTagsOffTheTurn(DataRule):
             )
         except (TemplateError, ValueError):
             return None
-        span = _find_tagged_answer(self, template)
+        span = _find_text_and_range_of_tagged_answer(self, template)
         if span is None or not rendering.turns or rendering.turns[0].stop_start < 0:
             return None
         text, start, end = span
@@ -175,11 +175,13 @@ class GenerationTagsOffTheTurn(DataRule):
         return TaggedAnswer(text, start, end, rendering.turns[0])
 
 
-def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
+def _find_text_and_range_of_tagged_answer(
+    rule: DataRule, template: Template
+) -> tuple[str, int, int] | None:
     """(the probe's text, begin, end) of what the generation tags of its answer enclose; None if
     there are none.
     """
-    probes = replace(rule.probes, template=mark_generation_tags(template))
+    probes = replace(rule.probes, template=insert_marks_at_generation_tags(template))
     marked = probes.text(alternating_chat(QUESTION, ANSWER))
     if marked is None or (marked.count(OPEN_MARK), marked.count(CLOSE_MARK)) != (1, 1):
         return None

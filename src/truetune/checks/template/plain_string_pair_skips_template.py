@@ -33,11 +33,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import explain_missing_template
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
@@ -64,7 +64,7 @@ class PlainStringPairSkipsTemplate(DataRule):
         self.pairs = self.bare = self.preferences = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of prompt and completion, and those without the template's header."""
         for row in batch.rows:
             if row.prompt is not None and row.completion is not None:
@@ -90,9 +90,9 @@ class PlainStringPairSkipsTemplate(DataRule):
             else Unmet("it is about templates that write something between prompt and answer")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows of prompt and completion without the template's header between them."""
-        return count_measurement(
+        return make_count_measurement(
             f"rows of prompt and completion without {self.header!r} between them",
             self.bare,
             self.pairs,

@@ -46,10 +46,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
@@ -77,7 +77,7 @@ class RenderThenRetokenizeDoubleBos(DataRule):
         self.rows = self.double = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the plain rows, and those whose text begins with the BOS that the tokenizer adds."""
         for row in batch.rows:
             if not row.is_chat:
@@ -92,13 +92,13 @@ class RenderThenRetokenizeDoubleBos(DataRule):
         """Unmet where no row is plain text."""
         return None if self.rows else NO_PLAIN_ROWS
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """The number of rows of text that begin with two BOS tokens; a text where the tokenizer
         adds no BOS.
         """
         if self.bos is None:
             return "the tokenizer adds no BOS to what it encodes"
-        return count_measurement(
+        return make_count_measurement(
             "rows of text that begin with two BOS tokens", self.double, self.rows
         )
 

@@ -2,7 +2,7 @@
 
 ## What it does
 With `history: single`, it counts the assistant turns whose text changes once the next turn follows, and which therefore
-no position of that one example can train as they will be served. Turns that lose their reasoning are recognised by
+no position of that one example can train as they will be served. Turns that lose their reasoning are reported by
 `thinking-stripped-from-history`.
 
 ## Why it is bad
@@ -45,11 +45,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_TURNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TURNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.does_learned_message_hold_reasoning import holds_reasoning
 from truetune.encoding.batch import Batch
@@ -68,7 +68,7 @@ class RewrittenTurnsUntrained(DataRule):
         self.turns = self.lost = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the assistant turns, and those that the template rewrites, but for turns with
         reasoning.
         """
@@ -92,9 +92,9 @@ class RewrittenTurnsUntrained(DataRule):
             )
         return None if self.turns else NO_TURNS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of assistant turns that are not trained because the template rewrites them."""
-        return count_measurement(
+        return make_count_measurement(
             "assistant turns that are not trained because the template rewrites them",
             self.lost,
             self.turns,

@@ -42,10 +42,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from truetune.checks.data_unmet_reasons import NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 from truetune.data.conversation import Message
 
@@ -75,11 +75,11 @@ class TemplateChangesContents(DataRule):
             return Unmet("it is about chats of user and assistant, and the template renders none")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of turns whose content is changed, none."""
         probe = self._render_probe
         turns = len(probe[0]) if probe else 0
-        return count_measurement("long contents that the template changes", 0, turns)
+        return make_count_measurement("long contents that the template changes", 0, turns)
 
     def findings(self) -> Iterator[Finding]:
         probe = self._render_probe
@@ -89,7 +89,7 @@ class TemplateChangesContents(DataRule):
         changed = [
             one
             for number, one in enumerate(messages)
-            if one["content"] not in text and _mark_of_turn(number) in text.lower()
+            if one["content"] not in text and _unique_mark_of_turn(number) in text.lower()
         ]
         if not changed:
             return
@@ -110,7 +110,8 @@ class TemplateChangesContents(DataRule):
         """A chat of long turns with its rendering; without the system turn where the template refuses one."""
         for roles in (("system", "user", "assistant", "user", "assistant"), ("user", "assistant")):
             messages: list[Message] = [
-                {"role": role, "content": _long_text(number)} for number, role in enumerate(roles)
+                {"role": role, "content": _long_probe_text_of_turn(number)}
+                for number, role in enumerate(roles)
             ]
             text = self.probes.text(messages)
             if text is not None:
@@ -118,13 +119,15 @@ class TemplateChangesContents(DataRule):
         return None
 
 
-def _long_text(number: int) -> str:
+def _long_probe_text_of_turn(number: int) -> str:
     """A text of many forms that no other turn holds."""
-    parts = (f"{_mark_of_turn(number)}{i}: {FORMS[i % len(FORMS)]}" for i in range(FORMS_PER_TURN))
+    parts = (
+        f"{_unique_mark_of_turn(number)}{i}: {FORMS[i % len(FORMS)]}" for i in range(FORMS_PER_TURN)
+    )
     return "".join(parts).strip()
 
 
-def _mark_of_turn(number: int) -> str:
+def _unique_mark_of_turn(number: int) -> str:
     """What no other turn of the probe holds."""
     return f"note{number}x"
 

@@ -37,12 +37,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS, NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, NO_TEMPLATE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.template_refusal_cause import template_refusal_cause
+from truetune.checks.template_refusal_cause import template_error_without_quoted_row_text
 from truetune.encoding.batch import Batch
 
 SHOWN_CAUSES = 8
@@ -63,14 +63,14 @@ class TemplateRejectsRows(DataRule):
         self.causes: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats on which the template raises, by cause."""
         self.rows += len(batch.rows)
         self.chats += batch.chats
         if self.probes.template is None:
             return
         for row, reason in batch.rejected:
-            self.causes[template_refusal_cause(row, reason)] += 1
+            self.causes[template_error_without_quoted_row_text(row, reason)] += 1
             if len(self.cases) < MAX_CASES:
                 roles = ", ".join(
                     str(message.get("role")) for message in row.messages[:SHOWN_ROLES]
@@ -83,9 +83,9 @@ class TemplateRejectsRows(DataRule):
             return NO_CHATS
         return NO_TEMPLATE if self.probes.template is None else None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of chats on which the template raises."""
-        return count_measurement(
+        return make_count_measurement(
             "chats on which the template raises", self.causes.total(), self.chats
         )
 

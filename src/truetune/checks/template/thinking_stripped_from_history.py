@@ -52,13 +52,14 @@ from collections.abc import Iterator, Mapping
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.does_learned_message_hold_reasoning import holds_reasoning
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN, turn_weights
 from truetune.render.rendering import Rendering, Source
+from truetune.render.unfilled_example_plan import THINK_END
 
 
 class ThinkingStrippedFromHistory(DataRule):
@@ -74,7 +75,7 @@ class ThinkingStrippedFromHistory(DataRule):
         self.split = self.rewritten = self.unseen = self.turns = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the turns with reasoning, those whose reasoning the template drops later, and those
         where it never writes it.
         """
@@ -144,9 +145,9 @@ class ThinkingStrippedFromHistory(DataRule):
             else Unmet("it is about assistant turns with reasoning, and there are none")
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of assistant turns with reasoning that is not trained."""
-        return count_measurement(
+        return make_count_measurement(
             "assistant turns with reasoning that is not trained",
             self.rewritten + self.unseen,
             self.turns,
@@ -179,6 +180,13 @@ class ThinkingStrippedFromHistory(DataRule):
 
 
 def _turns_with_rendered_reasoning(rendering: Rendering) -> set[int]:
-    """The turns whose reasoning stands in the text."""
-    paths = [run.path for run in rendering.runs if run.source is Source.REASONING]
-    return {int(path.split("[")[1].split("]")[0]) for path in paths}
+    """The turns whose reasoning stands in the text: as such, or as content with its closing tag."""
+    turns = set()
+    for run in rendering.runs_of_text_by_origin:
+        # Where nothing opens the reasoning, all of it is content, and is trained as that.
+        is_closed_content = (
+            run.source is Source.ASSISTANT and THINK_END in rendering.text[run.start : run.end]
+        )
+        if run.source is Source.REASONING or is_closed_content:
+            turns.add(int(run.path.split("[")[1].split("]")[0]))
+    return turns

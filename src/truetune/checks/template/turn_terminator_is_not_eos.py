@@ -37,10 +37,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_stop, first_answer
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
@@ -59,7 +59,7 @@ class TurnTerminatorIsNotEos(DataRule):
     chats = 0
     first: Case | None = None
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats, and keep the end of the first answer as a case."""
         self.chats += batch.chats
         answer = first_answer(batch) if self.first is None else None
@@ -74,7 +74,7 @@ class TurnTerminatorIsNotEos(DataRule):
             return NO_CHATS
         return explain_unknown_turn_end(self.probes)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That turns end with the tokenizer's EOS, with its token and id."""
         eos = self.tokenizer.special["eos"]
         return f"turns end with {eos.token} ({eos.id}), which is the tokenizer's EOS"
@@ -84,11 +84,11 @@ class TurnTerminatorIsNotEos(DataRule):
         if not self.chats or terminator is None:
             return
         if terminator.token is None:
-            yield self._report_missing_end(terminator.text)
+            yield self._finding_on_end_without_control_token(terminator.text)
         elif eos is None or terminator.token.id != eos.id:
-            yield self._report_other_end(terminator.token)
+            yield self._finding_on_end_token_that_is_not_eos(terminator.token)
 
-    def _report_missing_end(self, text: str) -> Finding:
+    def _finding_on_end_without_control_token(self, text: str) -> Finding:
         """The finding that the template ends answers with text that is no control token, or with
         nothing.
         """
@@ -104,7 +104,7 @@ class TurnTerminatorIsNotEos(DataRule):
             cases=filter(None, [self.first]),
         )
 
-    def _report_other_end(self, end: SpecialToken) -> Finding:
+    def _finding_on_end_token_that_is_not_eos(self, end: SpecialToken) -> Finding:
         """The finding that the template ends answers with a control token that is not the EOS."""
         eos = self.tokenizer.special.get("eos")
         eos_text = f"{eos.token} ({eos.id})" if eos else "none"
@@ -117,7 +117,7 @@ class TurnTerminatorIsNotEos(DataRule):
         if self.setup.trainer.stops_learned.value == "eos":
             severity = "error"
             evidence.append(
-                f"{self.setup.trainer.called} learns no token after an answer but the EOS"
+                f"{self.setup.trainer.name_in_reports} learns no token after an answer but the EOS"
             )
         return self.finding(
             f"the chat template ends turns with {end.token}, the tokenizer's EOS is {eos_text}",

@@ -31,9 +31,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import (
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import (
     cases_of_row_places,
     explain_missing_row_labels,
 )
@@ -52,7 +52,7 @@ class AnswersMaskedInTokenRows(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary = self.subject.summary
-        if not summary.says_what_is_learned:
+        if not summary.do_rows_say_which_tokens_are_learned:
             return
         empty = summary.without_label
         if empty.count:
@@ -81,10 +81,10 @@ class AnswersMaskedInTokenRows(TokenizedRule):
                 total=summary.answers.learned,
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows without a token in the loss."""
         summary = self.subject.summary
-        return count_measurement(
+        return make_count_measurement(
             "rows without a token in the loss", summary.without_label.count, summary.rows
         )
 

@@ -33,9 +33,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import cases_of_row_places
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 # Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few
@@ -101,10 +101,12 @@ class BosWrongInTokenRows(TokenizedRule):
             and summary.begins_with_bos < summary.rows
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows that begin with BOS."""
         summary = self.subject.summary
-        return count_measurement("rows that begin with BOS", summary.begins_with_bos, summary.rows)
+        return make_count_measurement(
+            "rows that begin with BOS", summary.begins_with_bos, summary.rows
+        )
 
     def unmet(self) -> Unmet | None:
         """Also unmet where the tokenizer has no BOS."""

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
 
 
@@ -67,12 +67,12 @@ class CacheMadeWithOtherSettings(TokenizedRule):
         # lengths[n] is the number of rows of n tokens.
         return int(self.subject.summary.lengths[limit + 1 :].sum()) if limit else 0
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """The number of rows longer than max_length, none; without max_length, that the cache's
         settings are those that its maker wrote down.
         """
         if self.subject.spec.max_length:
-            return count_measurement(
+            return make_count_measurement(
                 "rows that are longer than max_length", 0, self.subject.summary.rows
             )
         return "tokenizer, template and settings are those that the cache's maker wrote down"

@@ -30,9 +30,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import (
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import (
     cases_of_row_places,
     explain_missing_row_labels,
     explain_missing_turns,
@@ -52,7 +52,11 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         answers, summary = self.subject.summary.answers, self.subject.summary
-        if self.subject.learns_everything or summary.prompts_learned.count or not answers.headers:
+        if (
+            self.subject.do_settings_train_on_prompts
+            or summary.prompts_learned.count
+            or not answers.headers
+        ):
             return
         if explain_shifted_labels(self.subject) is not None:
             return
@@ -70,10 +74,10 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
                 total=answers.learned,
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of learned answers with labels in their header."""
         answers = self.subject.summary.answers
-        return count_measurement(
+        return make_count_measurement(
             "learned answers with labels in their header", answers.headers, answers.learned
         )
 

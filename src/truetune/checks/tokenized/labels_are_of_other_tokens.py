@@ -30,9 +30,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import cases_of_row_places
 
 
 class LabelsAreOfOtherTokens(TokenizedRule):
@@ -65,10 +65,10 @@ class LabelsAreOfOtherTokens(TokenizedRule):
             total=summary.labels_compared,
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of labels that are not the id of their place."""
         summary = self.subject.summary
-        return count_measurement(
+        return make_count_measurement(
             "labels that are not the id of their place",
             summary.labels_differ,
             summary.labels_compared,

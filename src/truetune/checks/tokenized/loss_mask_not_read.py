@@ -44,18 +44,18 @@ class LossMaskNotRead(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary, rule = self.subject.summary, label_columns_of_trainer(self.subject.trainer.name)
-        unread = self._masks_none_of_which_is_read()
+        unread = self._masks_if_none_is_read()
         if rule is None or not unread:
             return
         yield self.finding(
-            f"{self.subject.trainer.called} does not read {format_name_list(unread)}, and the rows have no"
+            f"{self.subject.trainer.name_in_reports} does not read {format_name_list(unread)}, and the rows have no"
             f" labels: all {summary.tokens:,} tokens are learned",
             "write the mask as labels: the id where it is 1, -100 elsewhere",
-            evidence=[f"{self.subject.trainer.called} {rule.without_labels}", rule.place],
+            evidence=[f"{self.subject.trainer.name_in_reports} {rule.without_labels}", rule.place],
             count=summary.rows,
         )
 
-    def _masks_none_of_which_is_read(self) -> list[str]:
+    def _masks_if_none_is_read(self) -> list[str]:
         """The masks, where none of them is read."""
         summary, rule = self.subject.summary, label_columns_of_trainer(self.subject.trainer.name)
         if rule is None or summary.labels:
@@ -68,7 +68,7 @@ class LossMaskNotRead(TokenizedRule):
         masks = sorted(summary.masks)
         return [] if set(masks) & ({*rule.masks} | mask_settings) else masks
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The names of the mask columns."""
         return f"masks: {format_name_list(sorted(self.subject.summary.masks))}"
 

@@ -33,9 +33,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import cases_of_row_places
 from truetune.render.rendering import Source
 
 # A writer that packs does so with all rows that are short enough: two are the least that no
@@ -63,13 +63,13 @@ class PacksStoredWithoutBorders(TokenizedRule):
             total=summary.rows,
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows that hold several documents without borders, and of those with
         borders.
         """
         summary = self.subject.summary
         parted = f"; {summary.parted:,} rows hold several that are parted" if summary.parted else ""
-        return count_measurement(
+        return make_count_measurement(
             "rows that hold several documents without borders",
             summary.joined.count,
             summary.rows,

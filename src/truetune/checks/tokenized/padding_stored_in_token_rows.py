@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import cases_of_row_places
 
 # Chosen, not measured. Padding to the longest row is a large part of a file; runs of stop tokens at
 # the ends of texts are one or two places a row. At 0.01 short rows that end so would warn; at 0.04
@@ -71,10 +71,10 @@ class PaddingStoredInTokenRows(TokenizedRule):
                 total=places,
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of places of stored padding that have labels."""
         summary = self.subject.summary
-        return count_measurement(
+        return make_count_measurement(
             "places of stored padding with labels",
             summary.padding_supervised,
             summary.padding + summary.tokens,

@@ -31,9 +31,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import (
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import (
     cases_of_row_places,
     explain_missing_row_labels,
     explain_missing_turns,
@@ -51,9 +51,13 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         summary, prompts = self.subject.summary, self.subject.summary.prompts_learned
         if explain_shifted_labels(self.subject) is not None:
             return
-        if self.subject.learns_everything or not prompts.count or not summary.says_what_is_learned:
+        if (
+            self.subject.do_settings_train_on_prompts
+            or not prompts.count
+            or not summary.do_rows_say_which_tokens_are_learned
+        ):
             return
-        learned, total = self._count_prompt_tokens()
+        learned, total = self._count_supervised_and_all_prompt_tokens()
         most = 2 * learned >= total
         everything = summary.all_supervised.count == summary.rows
         yield self.finding(
@@ -71,22 +75,23 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
             total=summary.rows,
         )
 
-    def _count_prompt_tokens(self) -> tuple[int, int]:
+    def _count_supervised_and_all_prompt_tokens(self) -> tuple[int, int]:
         """(tokens of system, user and tool text that are in the loss, all such tokens)."""
         counts = self.subject.summary.counts[list(PROMPT_SOURCES)]
         return int(counts[:, 1].sum()), int(counts.sum())
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of tokens of system, user and tool text that are in the loss."""
-        return count_measurement(
-            "tokens of system, user and tool text in the loss", *self._count_prompt_tokens()
+        return make_count_measurement(
+            "tokens of system, user and tool text in the loss",
+            *self._count_supervised_and_all_prompt_tokens(),
         )
 
     def unmet(self) -> Unmet | None:
         """Also unmet where the settings ask for prompts in the loss, or labels or turns can't be
         judged.
         """
-        if self.subject.learns_everything:
+        if self.subject.do_settings_train_on_prompts:
             return Unmet("the settings ask for prompts in the loss")
         return (
             super().unmet()

@@ -31,9 +31,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import (
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import (
     cases_of_row_places,
     explain_missing_row_labels,
     explain_shifted_labels,
@@ -62,7 +62,7 @@ class StopMaskedInTokenRows(TokenizedRule):
                 "encode the rows again with labels on the stop tokens, or mask pads by their place"
                 " and not by their id",
                 severity="error" if 2 * masked >= answers.closed else "warning",
-                evidence=self._evidence_of_pad(),
+                evidence=self._evidence_that_pad_is_stop_token(),
                 cases=cases_of_row_places(summary.stops_masked),
                 count=masked,
                 total=answers.closed,
@@ -90,7 +90,7 @@ class StopMaskedInTokenRows(TokenizedRule):
             else find_rows_without_stop_token(self.subject.summary).elsewhere
         )
 
-    def _evidence_of_pad(self) -> list[str]:
+    def _evidence_that_pad_is_stop_token(self) -> list[str]:
         """Evidence: the pad token is a stop token, which a mask by id hides with it."""
         special = self.subject.probes.tokenizer.special
         pad = special.get("pad")
@@ -101,10 +101,10 @@ class StopMaskedInTokenRows(TokenizedRule):
             else []
         )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of stop tokens after learned answers that are in the loss."""
         answers = self.subject.summary.answers
-        return count_measurement(
+        return make_count_measurement(
             "stop tokens after learned answers in the loss", answers.stops_learned, answers.closed
         )
 

@@ -29,9 +29,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import cases_of_row_places
 
 
 class TokenIdsBeyondTheVocabulary(TokenizedRule):
@@ -53,11 +53,11 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
                 total=summary.rows,
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows with ids that the tokenizer does not have, and the highest id."""
         summary, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
         more = f"; the highest id is {summary.highest:,} of {size:,}"
-        return count_measurement(
+        return make_count_measurement(
             "rows with ids that the tokenizer does not have",
             summary.beyond.count,
             summary.rows,

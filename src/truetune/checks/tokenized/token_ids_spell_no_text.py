@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_data import MIN_STRANGE_ROWS, MIN_STRANGE_SHARE
 
@@ -58,10 +58,10 @@ class TokenIdsSpellNoText(TokenizedRule):
                 total=round_trip.read,
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of decoded rows that spell no text."""
         round_trip = self.subject.round_trip
-        return count_measurement(
+        return make_count_measurement(
             "decoded rows that spell no text", len(round_trip.strange), round_trip.read
         )
 

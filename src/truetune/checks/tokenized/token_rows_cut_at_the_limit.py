@@ -31,9 +31,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import (
+from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import (
     cases_of_row_places,
     find_rows_without_stop_token,
 )
@@ -59,6 +59,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
             "encode again with a greater limit, or leave these rows out: truetune encode --overflow"
             " drop",
             severity="error" if 2 * cut.at_limit >= summary.rows else "warning",
+            evidence=self._evidence_of_saved_limit(cut.limit),
             cases=[
                 case
                 # The text of an open row begins with its length: those of other lengths were never
@@ -70,11 +71,20 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
             total=summary.rows,
         )
 
-    def figure(self) -> Measurement:
+    def _evidence_of_saved_limit(self, limit: int) -> Iterator[str]:
+        """That the rows were cut where the tokenizer's own limit is, and no run sets one."""
+        saved = self.subject.probes.tokenizer.config.get("model_max_length")
+        if saved == limit and self.subject.spec.max_length is None:
+            yield (
+                f"model_max_length of tokenizer_config.json is {limit:,}: truncation=True cuts there where a call gives"
+                " no max_length"
+            )
+
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows that end without a stop token, and the length of the longest row."""
         summary = self.subject.summary
         limit = len(summary.lengths) - 1
-        return count_measurement(
+        return make_count_measurement(
             "rows that end without a stop token",
             summary.open_rows.count,
             summary.rows,

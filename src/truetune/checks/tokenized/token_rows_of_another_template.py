@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
 from truetune.tokenized.tokenized_data import MIN_STRANGE_SHARE
@@ -77,7 +77,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         """The finding that no turn of this template is in the rows: its headers are there as plain
         text, or not at all.
         """
-        summary, foreign = self.subject.summary, self.subject.foreign_tokens()
+        summary, foreign = self.subject.summary, self.subject.unexplained_control_tokens()
         how = "never occur in the rows"
         if summary.headers_as_text:
             how = "are in the rows as plain text"
@@ -108,10 +108,10 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         answers = [header.text for header in headers if header.role is Source.ASSISTANT]
         return (answers or [headers[0].text])[0].decode("utf-8", "replace")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of conversations that render to other ids."""
         trip = self.subject.round_trip
-        return count_measurement(
+        return make_count_measurement(
             "conversations that render to other ids", len(trip.differ), trip.rendered
         )
 
@@ -126,7 +126,9 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
         if not self._trainer_uses_template_of_model():
-            return Unmet(f"{self.subject.trainer.called} renders rows by templates of its own")
+            return Unmet(
+                f"{self.subject.trainer.name_in_reports} renders rows by templates of its own"
+            )
         if not self.subject.round_trip.rendered:
             return super().unmet() or Unmet("no row could be read back as a conversation")
         return super().unmet()

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 from truetune.trainers.label_columns import label_columns_of_trainer
@@ -48,11 +48,18 @@ class TokenRowsWithoutLabels(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary = self.subject.summary
-        if summary.says_what_is_learned or self.subject.learns_everything:
+        if (
+            summary.do_rows_say_which_tokens_are_learned
+            or self.subject.do_settings_train_on_prompts
+        ):
             return
         rule = label_columns_of_trainer(self.subject.trainer.name)
-        does = f"{self.subject.trainer.called} {rule.without_labels}" if rule else LEARNS_EVERYTHING
-        known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
+        does = (
+            f"{self.subject.trainer.name_in_reports} {rule.without_labels}"
+            if rule
+            else LEARNS_EVERYTHING
+        )
+        known = [f"{self.subject.trainer.name_in_reports}: {rule.place}"] if rule else []
         if summary.chats:
             prompt_tokens = sum(int(summary.counts[source].sum()) for source in PROMPT_SOURCES)
             yield self.finding(
@@ -73,17 +80,17 @@ class TokenRowsWithoutLabels(TokenizedRule):
                 count=summary.rows,
             )
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows with labels or a mask."""
         summary = self.subject.summary
-        return count_measurement(
+        return make_count_measurement(
             "rows with labels or a mask",
-            summary.rows if summary.says_what_is_learned else 0,
+            summary.rows if summary.do_rows_say_which_tokens_are_learned else 0,
             summary.rows,
         )
 
     def unmet(self) -> Unmet | None:
         """Also unmet where the settings ask for all tokens in the loss."""
-        if self.subject.learns_everything:
+        if self.subject.do_settings_train_on_prompts:
             return Unmet("the settings ask for all tokens in the loss")
         return super().unmet()

@@ -50,16 +50,18 @@ class AddedBosOrEosContradictsSetting(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer_config.json sets neither key."""
-        if not self._stated():
+        if not self._stated_and_actual_by_key():
             return Unmet("it is about add_bos_token and add_eos_token, and neither is set")
         return None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What the settings say, as tokenizer.json does it."""
-        return ", ".join(f"{key}: {stated}" for key, (stated, _) in self._stated().items())
+        return ", ".join(
+            f"{key}: {stated}" for key, (stated, _) in self._stated_and_actual_by_key().items()
+        )
 
     def findings(self) -> Iterator[Finding]:
-        for key, (stated, done) in self._stated().items():
+        for key, (stated, done) in self._stated_and_actual_by_key().items():
             if stated == done:
                 continue
             name = "BOS" if key == "add_bos_token" else "EOS"
@@ -79,7 +81,7 @@ class AddedBosOrEosContradictsSetting(DataRule):
         bos = self.tokenizer.special.get("bos")
         return text is not None and bos is not None and text.startswith(bos.token)
 
-    def _stated(self) -> dict[str, tuple[bool, bool]]:
+    def _stated_and_actual_by_key(self) -> dict[str, tuple[bool, bool]]:
         """Each key that is set: what it says, and what tokenizer.json does.
 
         A key about a token that the tokenizer does not have says nothing.

@@ -42,10 +42,10 @@ from typing import Any, NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule, Setup
+from truetune.render.find_tokenizer_folder import read_json
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.tokenizer_folder import read_json
 from truetune.settings.run_spec import Severity
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -71,8 +71,8 @@ class AddedTokensDisagree(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.listed = _listed_tokens(setup.tokenizer)
-        self.ids_of_added_file = _ids_of_added_file(setup.tokenizer)
+        self.listed = _tokens_of_added_tokens_decoder(setup.tokenizer)
+        self.ids_of_added_file = _token_ids_of_added_tokens_json(setup.tokenizer)
 
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer.json is the only file that lists added tokens."""
@@ -80,13 +80,16 @@ class AddedTokensDisagree(DataRule):
             return Unmet("it is about added tokens that two files list, and one file alone does")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of tokens that two files give differently, none."""
         compared = len(self.listed) + len(self.ids_of_added_file)
-        return count_measurement("added tokens that two files give differently", 0, compared)
+        return make_count_measurement("added tokens that two files give differently", 0, compared)
 
     def findings(self) -> Iterator[Finding]:
-        found = [*self._compare_listed(), *self._compare_added_file()]
+        found = [
+            *self._disagreements_of_tokenizer_config(),
+            *self._disagreements_of_added_tokens_json(),
+        ]
         if not found:
             return
         found.sort(key=lambda one: GRAVEST_FIRST.index(one.severity))
@@ -100,7 +103,7 @@ class AddedTokensDisagree(DataRule):
             count=len(found),
         )
 
-    def _compare_listed(self) -> Iterator[Disagreement]:
+    def _disagreements_of_tokenizer_config(self) -> Iterator[Disagreement]:
         """Disagreements of tokenizer_config.json."""
         ids = {token.content: id for id, token in self.tokenizer.added_in_file.items()}
         for id, listed in self.listed.items():
@@ -118,7 +121,7 @@ class AddedTokensDisagree(DataRule):
                     )
                     yield Disagreement(CONFIG_FILE, text, _severity_of_flags(flags))
 
-    def _compare_added_file(self) -> Iterator[Disagreement]:
+    def _disagreements_of_added_tokens_json(self) -> Iterator[Disagreement]:
         """Disagreements of added_tokens.json."""
         ids = {token.content: id for id, token in self.tokenizer.added_in_file.items()}
         for content, id in self.ids_of_added_file.items():
@@ -152,7 +155,7 @@ def _severity_of_flags(flags: list[str]) -> Severity:
     return "info" if flags == ["normalized"] else "warning"
 
 
-def _listed_tokens(tokenizer: Tokenizer) -> dict[int, dict[str, Any]]:
+def _tokens_of_added_tokens_decoder(tokenizer: Tokenizer) -> dict[int, dict[str, Any]]:
     """The tokens of `added_tokens_decoder` by id."""
     listed = tokenizer.config.get("added_tokens_decoder")
     if not isinstance(listed, dict):
@@ -160,7 +163,7 @@ def _listed_tokens(tokenizer: Tokenizer) -> dict[int, dict[str, Any]]:
     return {int(id): token for id, token in listed.items() if isinstance(token, dict)}
 
 
-def _ids_of_added_file(tokenizer: Tokenizer) -> dict[str, int]:
+def _token_ids_of_added_tokens_json(tokenizer: Tokenizer) -> dict[str, int]:
     """added_tokens.json: token -> id."""
     values = read_json(tokenizer.folder / ADDED_FILE) or {}
     return {token: id for token, id in values.items() if isinstance(id, int)}

@@ -39,10 +39,10 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
-from truetune.render.embedding_weights import find_embedding
+from truetune.render.read_embedding_from_safetensors import find_embedding
 
 # Rows of ordinary tokens to compare with, evenly over the vocabulary. The median of 1,000 is off by
 # some hundredths; a whole matrix of a large model is gigabytes to read.
@@ -71,7 +71,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
         self.used: set[int] = set()
         self.compared = 0
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Collect the control tokens that the encoded rows hold, where the embedding is known."""
         if self.matrix is not None:
             self.used.update(batch.ids[self.control[batch.ids]].tolist())
@@ -86,13 +86,13 @@ class BaseModelSpecialTokensUntrained(DataRule):
             )
         if self._are_all_weights_trained():
             return Unmet(
-                f"it is about adapters, and {self.setup.trainer.called} trains these rows too"
+                f"it is about adapters, and {self.setup.trainer.name_in_reports} trains these rows too"
             )
         return None if self.used else Unmet("it is about control tokens, and the data hold none")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of control tokens of the data that were never trained, none."""
-        return count_measurement(
+        return make_count_measurement(
             "control tokens of the data that were never trained", 0, self.compared
         )
 

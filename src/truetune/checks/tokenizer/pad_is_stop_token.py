@@ -39,9 +39,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_STOPS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_STOPS
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
@@ -76,7 +76,7 @@ class PadIsStopToken(DataRule):
     )
     supervised = masked = 0
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the supervised tokens, and those that are the pad token."""
         pad = self.tokenizer.special.get("pad")
         if pad is not None:
@@ -89,7 +89,7 @@ class PadIsStopToken(DataRule):
             return Unmet("the tokenizer has no pad token", "set pad_token in tokenizer_config.json")
         return None if self.probes.stops else NO_STOPS
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The pad token and the stop tokens, with their ids."""
         pad = self.tokenizer.special["pad"]
         stops = ", ".join(f"{stop.token} ({stop.id})" for stop in self.probes.stops)

@@ -60,7 +60,7 @@ class PadMissing(DataRule):
         ),
     )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The pad token: that of the tokenizer, else that of the settings."""
         pad = self.tokenizer.special.get("pad")
         if pad is None:

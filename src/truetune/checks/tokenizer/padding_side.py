@@ -50,7 +50,7 @@ class PaddingSide(DataRule):
     since = "0.1.0"
     by_trainer = (SeverityByFact("pads_on", {"right": MOOT}),)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The side on which the tokenizer pads."""
         return f"the padding side is {self.tokenizer.padding_side}"
 

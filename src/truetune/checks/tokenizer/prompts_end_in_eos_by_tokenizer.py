@@ -35,9 +35,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_TEMPLATE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 
 
@@ -52,7 +52,7 @@ class PromptsEndInEosByTokenizer(DataRule):
         """Unmet without a chat template: plain texts that are trained should end in EOS."""
         return NO_TEMPLATE if self.probes.template is None else None
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """What a plain encode adds at the end."""
         return "a plain encode adds no EOS at the end"
 

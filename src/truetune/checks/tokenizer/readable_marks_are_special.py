@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for marks in pairs (`<think>` and `</think>`, `<tool_call>` and `</tool_call>`, `<answer>` and `</answer>`) that
-are learned in answers and are marked `special: true` in the tokenizer.
+are learned in answers and are marked `special: true` in the tokenizer. Without rows it compares the flags with those of
+the published tokenizers whose ids these marks have (Qwen 2.5, 3 and 3.5, DeepSeek V4).
 
 ## Why it is bad
 `decode(..., skip_special_tokens=True)` is what servers, pipelines and reward functions call. It leaves the marks out:
@@ -58,7 +59,7 @@ import numpy as np
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Tokenizer
@@ -68,20 +69,34 @@ READ_BY_SERVERS = re.compile(
     r"think(?:ing)?|reasoning|tool_?calls?|tool_?responses?|function_?calls?"
 )
 """Names of marks that the parsers of servers look for in the text of an answer"""
+PUBLISHED_AS_TEXT = {
+    (151657, "<tool_call>"): "Qwen 2.5 and 3",
+    (151658, "</tool_call>"): "Qwen 2.5 and 3",
+    (151667, "<think>"): "Qwen 3",
+    (151668, "</think>"): "Qwen 3",
+    (248058, "<tool_call>"): "Qwen 3.5",
+    (248059, "</tool_call>"): "Qwen 3.5",
+    (248068, "<think>"): "Qwen 3.5",
+    (248069, "</think>"): "Qwen 3.5",
+    (128821, "<think>"): "DeepSeek V4",
+    (128822, "</think>"): "DeepSeek V4",
+}
+"""Added tokens with `special: false`, by id and text, and the published tokenizers that have them so"""
 
 
 class ReadableMarksAreSpecial(DataRule):
     code = "TOK016"
     symptoms = ("garbage-output", "odd-metrics")
     severity = "warning"
+    judges_without_rows = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         # `<s>` and `</s>` are a pair as well, and decoding is meant to leave them out.
         ends = {stop.id for stop in setup.probes.stops}
         ends.update(token.id for token in self.tokenizer.special.values())
-        marks = _marks_in_pairs(self.tokenizer, ends)
-        self.has_marks = bool(marks)
+        marks = _added_tokens_of_tag_pairs(self.tokenizer, ends)
+        self.mark_count = len(marks)
         self.marks = {id: text for id, text in marks.items() if id in self.tokenizer.control}
         """Those that are special tokens"""
         self.examples = self.hurt = 0
@@ -89,7 +104,7 @@ class ReadableMarksAreSpecial(DataRule):
         """Ids of the marks that answers hold"""
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples in whose answers such a mark is learned."""
         self.examples += len(batch.examples)
         if not self.marks:
@@ -97,7 +112,7 @@ class ReadableMarksAreSpecial(DataRule):
         is_mark = np.isin(batch.ids, list(self.marks)) & batch.supervised
         places = np.flatnonzero(is_mark)
         self.learned.update(np.unique(batch.ids[places]).tolist())
-        self.hurt += int((batch.per_example(is_mark) > 0).sum())
+        self.hurt += int((batch.count_true_per_example(is_mark) > 0).sum())
         room = MAX_CASES - len(self.cases)
         for place in places[:room].tolist():
             mark = self.marks[int(batch.ids[place])]
@@ -105,18 +120,22 @@ class ReadableMarksAreSpecial(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where the tokenizer has no marks in pairs."""
-        if not self.has_marks:
+        if not self.mark_count:
             return Unmet("it is about tokens that are marks in pairs, and the tokenizer has none")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """In how many examples such a mark is learned."""
-        return count_measurement(
+        if not self.examples:
+            what = "marks in pairs that are special here, and text in the published tokenizer"
+            return make_count_measurement(what, 0, self.mark_count)
+        return make_count_measurement(
             "examples that learn a mark which decoding leaves out", self.hurt, self.examples
         )
 
     def findings(self) -> Iterator[Finding]:
         if not self.hurt:
+            yield from self._findings_on_changed_flags()
             return
         names = [self.marks[id] for id in sorted(self.learned)]
         is_read = any(READ_BY_SERVERS.fullmatch(name.strip("</>").lower()) for name in names)
@@ -124,16 +143,36 @@ class ReadableMarksAreSpecial(DataRule):
             f"{', '.join(names)} are special tokens: decode(skip_special_tokens=True), which servers"
             f" and pipelines call, leaves them out of the answers; {self.hurt:,} of {self.examples:,}"
             " examples learn them",
-            'set "special": false for them in tokenizer.json and tokenizer_config.json, or add them with'
-            " add_tokens(..., special_tokens=False)",
+            _SET_FLAGS,
             severity="warning" if is_read else "info",
             cases=self.cases,
             count=self.hurt,
             total=self.examples,
         )
 
+    def _findings_on_changed_flags(self) -> Iterator[Finding]:
+        """The finding on marks that a published tokenizer has as text, where no example of answers tells."""
+        changed = [one for one in sorted(self.marks.items()) if one in PUBLISHED_AS_TEXT]
+        if not changed:
+            return
+        models = ", ".join(dict.fromkeys(PUBLISHED_AS_TEXT[one] for one in changed))
+        yield self.finding(
+            f"{', '.join(text for _, text in changed)} are special tokens here, and not in the published tokenizer of"
+            f" {models}: decode(skip_special_tokens=True), which servers and pipelines call, leaves them out of the"
+            " answers, and parsers find none",
+            _SET_FLAGS,
+            count=len(changed),
+            total=len(changed),
+        )
 
-def _marks_in_pairs(tokenizer: Tokenizer, ends: Collection[int]) -> dict[int, str]:
+
+_SET_FLAGS = (
+    'set "special": false for them in tokenizer.json and tokenizer_config.json, or add them with'
+    " add_tokens(..., special_tokens=False)"
+)
+
+
+def _added_tokens_of_tag_pairs(tokenizer: Tokenizer, ends: Collection[int]) -> dict[int, str]:
     """Id -> text of the added tokens that open or close a pair, as `<think>` and `</think>` do; none of `ends`."""
     by_name: dict[str, dict[str, int]] = {}
     added = tokenizer.backend.get_added_tokens_decoder()

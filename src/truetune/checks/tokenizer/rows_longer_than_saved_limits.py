@@ -3,6 +3,7 @@
 ## What it does
 Compares the lengths of the rows, in tokens, with `model_max_length` of tokenizer_config.json and with the positions
 that config.json gives the model, and the longest answer of each chat with `max_new_tokens` of generation_config.json.
+Without that, `max_length` of generation_config.json limits prompt and answer together.
 
 ## Why it is bad
 Each limit cuts in silence somewhere: `tokenizer(text, truncation=True)` cuts at `model_max_length`, and vLLM takes no
@@ -47,8 +48,11 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
-from truetune.checks.positions_of_model import positions_of_model, scales_positions
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.model_position_limit_and_scaling import (
+    does_model_scale_rotary_positions,
+    positions_of_model,
+)
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
@@ -77,11 +81,11 @@ class SavedLimit:
     cases: list[Case] = field(default_factory=list)
 
     @property
-    def is_of_answers(self) -> bool:
+    def is_limit_on_generated_tokens(self) -> bool:
         """Does it limit what is generated, and not what is read?"""
         return self.subject == ANSWERS
 
-    def count_longer(self, batch: Batch, lengths: NDArray[np.int64]) -> None:
+    def count_longer_examples(self, batch: Batch, lengths: NDArray[np.int64]) -> None:
         """Count the examples of a batch whose length is beyond it, and keep where.
 
         Args:
@@ -118,15 +122,19 @@ class RowsLongerThanSavedLimits(DataRule):
             limit
             for limit in _list_saved_limits(setup.tokenizer)
             # What the run cuts itself never meets a limit that is no shorter.
-            if limit.is_of_answers or run_limit is None or limit.tokens < run_limit
+            if limit.is_limit_on_generated_tokens or run_limit is None or limit.tokens < run_limit
         ]
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples and answers that are longer than each limit."""
         self.examples += len(batch.examples)
         for limit in self.limits:
-            lengths = longest_answers(batch) if limit.is_of_answers else batch.lengths
-            limit.count_longer(batch, lengths)
+            lengths = (
+                longest_answer_lengths(batch)
+                if limit.is_limit_on_generated_tokens
+                else batch.lengths
+            )
+            limit.count_longer_examples(batch, lengths)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no file states a length, or no row was encoded."""
@@ -138,16 +146,18 @@ class RowsLongerThanSavedLimits(DataRule):
             return Unmet("it is about tokens, and the tokenizer is not available")
         return None if self.examples else Unmet("it is about encoded rows, and there are none")
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows beyond a limit, none."""
         stated = ", ".join(f"{limit.key} {limit.tokens:,}" for limit in self.limits)
-        return count_measurement(f"rows beyond {stated}", 0, self.examples)
+        return make_count_measurement(f"rows beyond {stated}", 0, self.examples)
 
     def findings(self) -> Iterator[Finding]:
         for limit in self.limits:
             if not limit.count:
                 continue
-            what = "rows have an answer that is" if limit.is_of_answers else "rows are"
+            what = (
+                "rows have an answer that is" if limit.is_limit_on_generated_tokens else "rows are"
+            )
             yield self.finding(
                 f"{limit.count:,} of {self.examples:,} {what} longer than the {limit.tokens:,}"
                 f" tokens of {limit.key} in {limit.file} (the longest has {limit.longest:,}):"
@@ -159,7 +169,7 @@ class RowsLongerThanSavedLimits(DataRule):
             )
 
 
-def longest_answers(batch: Batch) -> NDArray[np.int64]:
+def longest_answer_lengths(batch: Batch) -> NDArray[np.int64]:
     """(examples,) tokens of the longest answer in each: of what an assistant says without a break.
 
     A text that is learned whole has none: nobody generates it in one go.
@@ -199,8 +209,18 @@ def _list_saved_limits(tokenizer: Tokenizer) -> Iterator[SavedLimit]:
             "raise max_new_tokens in generation_config.json, or leave it out",
             ANSWERS,
         )
+    longest_whole = _limit_or_none((tokenizer.generation_config or {}).get("max_length"))
+    # transformers counts the prompt in max_length, and does not look at it where max_new_tokens is given.
+    if longest_whole is not None and longest_answer is None:
+        yield SavedLimit(
+            "generation_config.json",
+            "max_length",
+            longest_whole,
+            "generate() ends prompt and answer together there",
+            "set max_new_tokens in generation_config.json, and leave max_length out",
+        )
     positions = positions_of_model(tokenizer.model_config)
-    if positions is not None and not scales_positions(tokenizer.model_config):
+    if positions is not None and not does_model_scale_rotary_positions(tokenizer.model_config):
         yield SavedLimit(
             "config.json",
             "max_position_embeddings",

@@ -43,9 +43,9 @@ from truetune.checks.hyperparameter_limits import (
     settings_with_limits,
 )
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import NO_GENERATION_CONFIG
 from truetune.checks.rule import DataRule
-from truetune.checks.tokenizer.evidence.token_ids_in_files import GENERATION_FILE
-from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
+from truetune.checks.tokenizer.evidence.token_ids_named_by_model_configs import GENERATION_FILE
 
 
 class ServedSettingsDistortAnswers(DataRule):
@@ -60,7 +60,7 @@ class ServedSettingsDistortAnswers(DataRule):
         """Unmet without generation_config.json."""
         return None if self.tokenizer.generation_config else NO_GENERATION_CONFIG
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The settings with limits that the file names; or that it names none."""
         values = self.tokenizer.generation_config or {}
         named = [

@@ -37,9 +37,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
@@ -54,7 +54,7 @@ class StopIdsIncomplete(DataRule):
     by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
     chats = 0
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the chats."""
         self.chats += batch.chats
 
@@ -64,7 +64,7 @@ class StopIdsIncomplete(DataRule):
             return NO_CHATS
         return explain_unknown_turn_end(self.probes)
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The token that ends turns, and the files that name it as a stop token."""
         stop = self._turn_end_of_template()
         assert stop is not None, "else the rule is not judged"
@@ -89,10 +89,11 @@ class StopIdsIncomplete(DataRule):
             f'write "eos_token_id": {sorted(s.id for s in self.probes.stops)} into'
             " generation_config.json",
             severity="error" if known and not listed else "warning",
-            evidence=list(self._stops_by_origin(stop, listed)) or ["no file names a stop token"],
+            evidence=list(self._evidence_of_stop_tokens_by_file(stop, listed))
+            or ["no file names a stop token"],
         )
 
-    def _stops_by_origin(self, stop: StopToken, listed: set[str]) -> Iterator[str]:
+    def _evidence_of_stop_tokens_by_file(self, stop: StopToken, listed: set[str]) -> Iterator[str]:
         """Evidence: the other stop tokens with the files that name them, and the files that name this one."""
         for other in self.probes.stops:
             if other != stop:

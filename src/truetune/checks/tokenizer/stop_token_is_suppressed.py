@@ -38,7 +38,10 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
-from truetune.checks.tokenizer.evidence.token_ids_in_files import GENERATION_FILE, ids_in_value
+from truetune.checks.tokenizer.evidence.token_ids_named_by_model_configs import (
+    GENERATION_FILE,
+    ids_in_value,
+)
 from truetune.render.tokenizer import StopToken
 
 
@@ -57,7 +60,7 @@ class StopTokenIsSuppressed(DataRule):
             None if self.probes.stops else Unmet("it is about stop tokens, and no file names one")
         )
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """The ids that may not be generated, and that no stop token is among them."""
         banned = self._keys_by_banned_id()
         if not banned:
@@ -69,14 +72,14 @@ class StopTokenIsSuppressed(DataRule):
         suppressed = [stop for stop in self.probes.stops if stop.id in banned]
         if not suppressed:
             return
-        first = self._first_of_template(suppressed)
+        first = self._stop_token_of_template_or_first(suppressed)
         key = banned[first.id]
         yield self.finding(
             f"{first.token} ({first.id}) is a stop token, and {key} of {GENERATION_FILE} forbids it:"
             " an answer can't end with it",
             f"take {first.id} out of {key}",
             # Where the template ends turns with another token, that one ends the answer all the same.
-            severity="error" if self._ends_no_turn(suppressed) else "info",
+            severity="error" if self._are_template_or_all_stops_suppressed(suppressed) else "info",
             cases=[
                 Case(f"{banned[stop.id]} holds {stop.id}", file=GENERATION_FILE)
                 for stop in suppressed
@@ -88,12 +91,12 @@ class StopTokenIsSuppressed(DataRule):
             count=len(suppressed),
         )
 
-    def _ends_no_turn(self, suppressed: list[StopToken]) -> bool:
+    def _are_template_or_all_stops_suppressed(self, suppressed: list[StopToken]) -> bool:
         """Is the token that the template writes suppressed, or each stop token?"""
         is_of_template = any("template" in stop.origins for stop in suppressed)
         return is_of_template or len(suppressed) == len(self.probes.stops)
 
-    def _first_of_template(self, stops: list[StopToken]) -> StopToken:
+    def _stop_token_of_template_or_first(self, stops: list[StopToken]) -> StopToken:
         """The one that the chat template writes, else the first."""
         return next((stop for stop in stops if "template" in stop.origins), stops[0])
 

@@ -33,10 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from truetune.checks.data_unmet_reasons import NO_EMBEDDING
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EMBEDDING
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 
@@ -57,13 +57,13 @@ class TokenIdOutsideEmbedding(DataRule):
         """Unmet where the rows of the embedding are not known."""
         return NO_EMBEDDING if self.tokenizer.embedding_rows is None else None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of added tokens beyond the rows of the embedding, none."""
         special = (
             token.id for name, token in self.tokenizer.special.items() if name in NAMED_TOKENS
         )
         tokens = {*self.tokenizer.backend.get_added_tokens_decoder(), *special}
-        return count_measurement(
+        return make_count_measurement(
             f"added tokens beyond the {self.tokenizer.embedding_rows:,} rows of the embedding",
             0,
             len(tokens),
@@ -76,7 +76,7 @@ class TokenIdOutsideEmbedding(DataRule):
         special = self.tokenizer.special
         present = [name for name in NAMED_TOKENS if name in special]
         named = [name for name in present if special[name].id >= rows]
-        texts = self._tokens_beyond(rows, named)
+        texts = self._descriptions_of_tokens_without_row(rows, named)
         if not texts:
             return
         subject = (
@@ -91,7 +91,9 @@ class TokenIdOutsideEmbedding(DataRule):
             count=len(texts),
         )
 
-    def _tokens_beyond(self, rows: int, named: Iterable[str]) -> dict[int, str]:
+    def _descriptions_of_tokens_without_row(
+        self, rows: int, named: Iterable[str]
+    ) -> dict[int, str]:
         """Id -> description of the named special tokens and of the added tokens without a row."""
         texts = {}
         for name in named:

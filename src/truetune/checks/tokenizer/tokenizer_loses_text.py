@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import DataRule
 
 BYTE_TOKENS = (("\u010a", "\u0120", "A"), ("<0x0A>", "<0x20>", "<0x41>"))
@@ -70,9 +70,9 @@ class TokenizerLosesText(DataRule):
             return Unmet("it is about vocabularies that have a token for each byte")
         return None
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of texts that come back changed, none."""
-        return count_measurement("texts that come back changed", 0, len(PROBE_TEXTS))
+        return make_count_measurement("texts that come back changed", 0, len(PROBE_TEXTS))
 
     def findings(self) -> Iterator[Finding]:
         if not self._has_token_for_each_byte():

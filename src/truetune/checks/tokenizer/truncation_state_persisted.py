@@ -66,13 +66,13 @@ class TruncationStatePersisted(DataRule):
     examples = longer = 0
     """Of the rows, where there are some"""
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples, and those longer than the truncation that tokenizer.json holds."""
         if self.tokenizer.truncation is not None:
             self.examples += len(batch.examples)
             self.longer += int((batch.lengths > self.tokenizer.truncation["max_length"]).sum())
 
-    def figure(self) -> str:
+    def measurement_if_clean(self) -> str:
         """That tokenizer.json holds neither truncation nor padding."""
         return "tokenizer.json holds neither truncation nor padding"
 

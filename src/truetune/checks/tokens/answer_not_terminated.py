@@ -34,11 +34,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_TURNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_TURNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
@@ -61,7 +61,7 @@ class AnswerNotTerminated(DataRule):
         self.turns = self.open = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the trained turns, and those without a stop token."""
         for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
@@ -70,9 +70,9 @@ class AnswerNotTerminated(DataRule):
                 # end to look for.
                 is_written = turn.end > turn.start >= 0
                 if turn.message in trained or (WHOLE_EXAMPLE in trained and is_written):
-                    self._count_turn(batch, i, turn)
+                    self._count_turn_and_keep_unterminated(batch, i, turn)
 
-    def _count_turn(self, batch: Batch, example: int, turn: Turn) -> None:
+    def _count_turn_and_keep_unterminated(self, batch: Batch, example: int, turn: Turn) -> None:
         """Count a trained turn; one without a stop token is a case."""
         self.turns += 1
         if turn.stop_start >= 0:
@@ -88,9 +88,9 @@ class AnswerNotTerminated(DataRule):
         """Unmet where there are no trained turns."""
         return None if self.turns else NO_TURNS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of trained answers whose stop token is in the loss."""
-        return count_measurement(
+        return make_count_measurement(
             "trained answers whose stop token is in the loss", self.turns - self.open, self.turns
         )
 

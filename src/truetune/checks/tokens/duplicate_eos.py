@@ -34,11 +34,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_STOPS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE, NO_STOPS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -56,7 +56,7 @@ class DuplicateEos(DataRule):
         self.examples = self.double = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples, and those that end in two stop tokens with at most white space
         between.
         """
@@ -72,8 +72,8 @@ class DuplicateEos(DataRule):
             if one < batch.offsets[i]:  # the other one ends the example before
                 continue
             rendering = batch.examples[i].rendering
-            between = rendering.text[_end_character_of_token(batch, i, one) : batch.starts[two]]
-            after = rendering.text[_end_character_of_token(batch, i, two) :]
+            between = rendering.text[_end_position_of_token(batch, i, one) : batch.starts[two]]
+            after = rendering.text[_end_position_of_token(batch, i, two) :]
             # A template may write a second one that nobody learns. White space between them is no
             # text: some templates end turns with a stop token and a line end, behind which the
             # trainer appends its own.
@@ -93,9 +93,11 @@ class DuplicateEos(DataRule):
             return NO_STOPS
         return None if self.examples else NO_EXAMPLE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of examples that end in two stop tokens."""
-        return count_measurement("examples that end in two stop tokens", self.double, self.examples)
+        return make_count_measurement(
+            "examples that end in two stop tokens", self.double, self.examples
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.double:
@@ -109,7 +111,7 @@ class DuplicateEos(DataRule):
             )
 
 
-def _end_character_of_token(batch: Batch, example: int, place: int) -> int:
+def _end_position_of_token(batch: Batch, example: int, place: int) -> int:
     """The place after the last character of a token in its example's text."""
     following = place + 1
     if following < batch.offsets[example + 1]:

@@ -34,11 +34,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -58,7 +58,7 @@ class EosNotAppendedByTokenizer(DataRule):
         self.rows = self.open = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows of plain text, and those that end without a stop token, white space left
         aside.
         """
@@ -89,9 +89,9 @@ class EosNotAppendedByTokenizer(DataRule):
         """Unmet where no row is plain text."""
         return None if self.rows else NO_PLAIN_ROWS
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows of plain text that end with a stop token."""
-        return count_measurement(
+        return make_count_measurement(
             "rows of plain text that end with a stop token", self.rows - self.open, self.rows
         )
 
@@ -107,7 +107,7 @@ class EosNotAppendedByTokenizer(DataRule):
                     " transformers' Trainer does not)"
                 )
             )
-            appends = f"{self.setup.trainer.called} appends none to such rows"
+            appends = f"{self.setup.trainer.name_in_reports} appends none to such rows"
             yield self.finding(
                 f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token",
                 f"end each with {eos.token if eos else 'the EOS token'}{by_itself}",

@@ -35,11 +35,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
@@ -60,7 +60,7 @@ class IdsBeyondEmbedding(DataRule):
         self.tokens = self.beyond = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the tokens, and those with an id beyond the rows of the embedding."""
         if self.limit is None or not len(batch.ids):
             return
@@ -81,9 +81,9 @@ class IdsBeyondEmbedding(DataRule):
             return NO_EMBEDDING
         return None if self.tokens else NO_EXAMPLE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of tokens with an id beyond the rows of the embedding."""
-        return count_measurement(
+        return make_count_measurement(
             f"tokens with an id beyond the {self.limit:,} rows of the embedding",
             self.beyond,
             self.tokens,

@@ -31,10 +31,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE
+from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE, PROMPTS_ALONE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -57,11 +58,13 @@ class NoSupervisedToken(DataRule):
         self.rows = self.rejected = self.empty = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the rows, those that could not be rendered, and those of which nothing is learned."""
+        if self.setup.spec.training.method in SAMPLES_ITS_ANSWERS:
+            return
         self.rows += len(batch.rows)
         self.rejected += len(batch.rejected)
-        for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
+        for i in np.flatnonzero(batch.count_true_per_example(batch.supervised) == 0).tolist():
             self._count_row(batch.examples[i].row)
         # A row of which no turn is learned has no example at all (`history: as-served` makes one
         # for each such turn).
@@ -83,13 +86,15 @@ class NoSupervisedToken(DataRule):
             )
 
     def unmet(self) -> Unmet | None:
-        """Unmet where no row could be rendered."""
+        """Unmet where no row could be rendered, and where the training samples its answers."""
+        if self.setup.spec.training.method in SAMPLES_ITS_ANSWERS:
+            return PROMPTS_ALONE
         return None if self.rows > self.rejected else NO_EXAMPLE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of rows without a supervised token, and how many more could not be rendered."""
         more = f" ({self.rejected:,} more could not be rendered)" if self.rejected else ""
-        return count_measurement(
+        return make_count_measurement(
             "rows without a supervised token", self.empty, self.rows - self.rejected, more
         )
 

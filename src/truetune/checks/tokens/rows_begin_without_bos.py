@@ -64,11 +64,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Tokenizer
@@ -104,11 +104,11 @@ class RowsBeginWithoutBos(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.bos_family = _family_of(self.tokenizer)
+        self.bos_family = _family_trained_with_bos(self.tokenizer)
         self.examples = self.without = 0
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples, and those that begin with another token than the family's BOS."""
         if self.bos_family is None:
             return
@@ -129,20 +129,33 @@ class RowsBeginWithoutBos(DataRule):
             return Unmet("it is about tokenizers of families whose bases were trained with BOS")
         return None if self.examples else NO_EXAMPLE
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """How many examples begin without BOS."""
-        return count_measurement("examples that begin without BOS", self.without, self.examples)
+        return make_count_measurement(
+            "examples that begin without BOS", self.without, self.examples
+        )
 
     def findings(self) -> Iterator[Finding]:
         family = self.bos_family
         if family is None or self.without < max(1, MIN_SHARE * self.examples):
             return
-        adds = "adds it to plain text" if self.tokenizer.adds_bos else "does not add it"
+        if self.tokenizer.adds_bos:
+            # What the tokenizer adds to plain text is no part of a chat: its template has to write it.
+            adds = "adds it to plain text, not to chats"
+            remedy = (
+                "begin the chat template with {{ bos_token }}, and plain texts that are encoded with"
+                f" add_special_tokens=False with {family.bos}"
+            )
+        else:
+            adds = "does not add it"
+            remedy = (
+                "take the post-processor of the published tokenizer.json and add_bos_token: true, or begin each"
+                f" text with {family.bos} where the tokenizer adds none"
+            )
         yield self.finding(
             f"{self.without:,} of {self.examples:,} examples begin without {family.bos}, with which"
             f" {family.name} was trained on every text",
-            "take the post-processor of the published tokenizer.json and add_bos_token: true, or begin each"
-            f" text with {family.bos} where the tokenizer adds none",
+            remedy,
             severity=family.severity,
             evidence=[f"this tokenizer {adds}"],
             cases=self.cases,
@@ -151,7 +164,7 @@ class RowsBeginWithoutBos(DataRule):
         )
 
 
-def _family_of(tokenizer: Tokenizer) -> TrainedWithBos | None:
+def _family_trained_with_bos(tokenizer: Tokenizer) -> TrainedWithBos | None:
     """The family whose BOS and mark are both control tokens of a tokenizer; None for others."""
     for family in FAMILIES:
         ids = [tokenizer.backend.token_to_id(token) for token in (family.bos, family.mark)]

@@ -37,12 +37,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens_against_ideal_mask import ideal_loss_mask
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact, is_nearly_all
 from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
@@ -86,7 +86,7 @@ class SftMaxLengthDefault1024(DataRule):
         self.media = Media()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples longer than the trainer's default, and what the cut takes of them:
         ends and whole answers.
         """
@@ -124,20 +124,20 @@ class SftMaxLengthDefault1024(DataRule):
         left_to_default = self.spec.max_length is None and self.limit is not None
         return explain_uncounted_tokens(self.media, is_named=False) if left_to_default else None
 
-    def figure(self) -> Measurement | str:
+    def measurement_if_clean(self) -> Measurement | str:
         """The number of examples longer than the trainer's default; a text where max_length is set
         or the trainer cuts nothing.
         """
         if self.spec.max_length is not None:
             return f"max_length is set: {self.spec.max_length:,} tokens"
         if self.limit is None:
-            trainer = self.setup.trainer.called
+            trainer = self.setup.trainer.name_in_reports
             return (
                 f"{trainer} cuts nothing by default; the longest example has {self.longest:,}"
                 " tokens"
             )
         what = f"examples longer than the default of {self.limit:,} tokens"
-        return count_measurement(
+        return make_count_measurement(
             what, self.over, self.examples, f" (the longest has {self.longest:,})"
         )
 
@@ -148,7 +148,7 @@ class SftMaxLengthDefault1024(DataRule):
             does = {"drop": "leaves them out", "both": "cuts prompts and answers"}.get(
                 cut.action, "cuts them"
             )
-            who = "TRL cuts them" if trainer.name is None else f"{trainer.called} {does}"
+            who = "TRL cuts them" if trainer.name is None else f"{trainer.name_in_reports} {does}"
             if cut.action != "drop" and is_nearly_all(self.whole, self.examples):
                 yield self._finding_on_lost_answers()
                 return
@@ -177,7 +177,7 @@ class SftMaxLengthDefault1024(DataRule):
         """The finding that nearly no row keeps a token of its answer."""
         trainer = self.setup.trainer
         setting = trainer.cut.value.setting
-        whose = "TRL" if trainer.name is None else trainer.called
+        whose = "TRL" if trainer.name is None else trainer.name_in_reports
         return self.finding(
             f"{self.whole:,} of {self.examples:,} rows lose the whole answer: it is past the cut at"
             f" {self.limit:,} tokens ({whose}'s default {setting})",

@@ -40,12 +40,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_LIMIT, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens_against_ideal_mask import ideal_loss_mask
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import (
+    NO_EXAMPLE,
+    NO_LIMIT,
+    explain_uncounted_tokens,
+)
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS, is_nearly_all
 from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
@@ -70,7 +74,7 @@ class TruncationCutsTheTerminator(DataRule):
         self.media = Media()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples, those longer than max_length, and those that keep a trained token and
         lose the last stop token.
         """
@@ -110,12 +114,14 @@ class TruncationCutsTheTerminator(DataRule):
             return NO_EXAMPLE
         return explain_uncounted_tokens(self.media, is_named=True)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of examples that lose their last stop token at max_length, and how many are
         longer than it.
         """
         what = f"examples that lose their last stop token at {self.spec.max_length:,} tokens"
-        return count_measurement(what, self.cut, self.examples, f" ({self.longer:,} are longer)")
+        return make_count_measurement(
+            what, self.cut, self.examples, f" ({self.longer:,} are longer)"
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.cut:

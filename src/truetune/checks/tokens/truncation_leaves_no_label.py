@@ -38,11 +38,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_LIMIT, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
-from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import (
+    NO_EXAMPLE,
+    NO_LIMIT,
+    explain_uncounted_tokens,
+)
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS, SeverityByFact, SeverityForFact
 from truetune.data.count_media import Media
@@ -89,7 +93,7 @@ class TruncationLeavesNoLabel(DataRule):
         self.media = Media()
         self.cases: list[Case] = []
 
-    def batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Count the examples, those longer than max_length, and those whose supervised tokens all
         lie behind it.
         """
@@ -122,12 +126,14 @@ class TruncationLeavesNoLabel(DataRule):
             return NO_EXAMPLE
         return explain_uncounted_tokens(self.media, is_named=True)
 
-    def figure(self) -> Measurement:
+    def measurement_if_clean(self) -> Measurement:
         """The number of examples without a supervised token left at max_length, and how many are
         longer than it.
         """
         what = f"examples without a supervised token left at {self.spec.max_length:,} tokens"
-        return count_measurement(what, self.empty, self.examples, f" ({self.longer:,} are longer)")
+        return make_count_measurement(
+            what, self.empty, self.examples, f" ({self.longer:,} are longer)"
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -10,7 +10,7 @@ they stand. What a filter or a function does to a row that is not known leaves t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -239,20 +239,20 @@ def _row_with_new_columns(row: Row, given: Value) -> Row:
     # `datasets` writes each row down when it is made: an object that the next call changes keeps its texts here.
     entries = {
         **row.entries,
-        **{name: _snapshot_of_value(one) for name, one in given.entries.items()},
+        **{name: copy_of_value(one) for name, one in given.entries.items()},
     }
     is_open = row.is_open or given.is_open or given.rest is not None
     return Row(entries, row.rest, is_open, place=row.place)
 
 
-def _snapshot_of_value(value: Value) -> Value:
-    """A copy of a list or dictionary as it is now, so that later changes do not reach it."""
-    if isinstance(value, Sequence) and type(value) is Sequence:
-        items = [_snapshot_of_value(one) for one in value.items]
-        return Sequence(value.kind, items, value.is_open, value.part_of)
-    if isinstance(value, Mapping) and type(value) is Mapping:
-        entries = {key: _snapshot_of_value(one) for key, one in value.entries.items()}
-        return Mapping(entries, value.rest, value.is_open)
+def copy_of_value(value: Value) -> Value:
+    """A copy of a list or dictionary as it is now, so that later changes do not reach it. A row keeps its place, and
+    ids their pads; a data set is the same one.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, Table):
+        return replace(value, items=[copy_of_value(one) for one in value.items])
+    if isinstance(value, Mapping):
+        return replace(value, entries={k: copy_of_value(one) for k, one in value.entries.items()})
     return value
 
 

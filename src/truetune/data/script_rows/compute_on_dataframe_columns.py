@@ -123,7 +123,7 @@ def _call_method_on_item(
     """The result of a column's method for one item."""
     plain = constant_of(item)
     if method in EMPTINESS_METHODS:
-        return _is_missing_or_present(item, plain, of_missing=EMPTINESS_METHODS[method])
+        return _isna_or_notna_of_item(item, plain, of_missing=EMPTINESS_METHODS[method])
     if method == "len":
         return Constant(len(plain)) if isinstance(plain, str | list) else None
     if not args or method not in METHODS_WITH_ARGUMENT:
@@ -138,7 +138,7 @@ def _call_method_on_item(
     return _is_item_in(plain, constant_of(first))
 
 
-def _is_missing_or_present(item: Value, plain: Any, *, of_missing: bool) -> Value | None:
+def _isna_or_notna_of_item(item: Value, plain: Any, *, of_missing: bool) -> Value | None:
     """`isna` or `notna` of one item. A list is present, even if its items are not known."""
     is_known = plain is not NO_CONSTANT or isinstance(item, Sequence | Mapping)
     return Constant((plain is None) == of_missing) if is_known else None

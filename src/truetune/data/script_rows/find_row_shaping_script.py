@@ -19,7 +19,7 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import DataFile, find_data_files_of_paths
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_text_rows
 from truetune.errors import DataError, TruetuneError, format_name_list
 
 COMPARED_ROWS = 5
@@ -42,7 +42,10 @@ class ShapingScript(NamedTuple):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What a report says of the script: (label, text) each."""
         how = "its code was followed, not run; options are as a command here gives them, or by default"
-        unread, lost = self.rows.unread_columns(), self.rows.lost_columns()
+        unread, lost = (
+            self.rows.columns_neither_read_nor_trained(),
+            self.rows.columns_read_but_not_trained(),
+        )
         return (
             ("makes", f"{len(self.rows.rows):,} rows for its trainer"),
             *((("never reads", format_name_list(unread)),) if unread else ()),
@@ -59,16 +62,20 @@ def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingS
         scripts: The paths of Python files and notebooks.
         data: Files of rows.
     """
-    files = [Path(str(source.path)) for source in _sources_or_none(data)]
+    files = [Path(str(source.path)) for source in _data_files_or_empty_if_unknown(data)]
     found = [
         rows
         for rows in _rows_of_scripts(training_scripts(scripts))
         if any(rows.rows_of_file(file) is not None for file in files)
     ]
-    return ShapingScript(found[0], _shapes_rows_differently(found[0])) if len(found) == 1 else None
+    return (
+        ShapingScript(found[0], _does_script_shape_rows_unlike_columns(found[0]))
+        if len(found) == 1
+        else None
+    )
 
 
-def _sources_or_none(data: Sequence[str]) -> list[DataFile]:
+def _data_files_or_empty_if_unknown(data: Sequence[str]) -> list[DataFile]:
     """The data files that paths mean; empty if that is not known, for the check itself says why."""
     try:
         return find_data_files_of_paths(data)
@@ -102,12 +109,12 @@ def _rows_of_scripts(scripts: Iterable[str]) -> Iterator[ScriptRows]:
     """The rows of the scripts that can be followed."""
     for script in take_while_time_is_left(scripts):
         try:
-            yield read_trained_rows(script)
+            yield read_trained_text_rows(script)
         except TruetuneError:
             continue  # what can't be followed is judged as it stands in the file
 
 
-def _shapes_rows_differently(rows: ScriptRows) -> bool:
+def _does_script_shape_rows_unlike_columns(rows: ScriptRows) -> bool:
     """Does a script make something else of the first rows than their columns say?"""
     try:
         plain = _first_rows_made_or_read(rows, None)

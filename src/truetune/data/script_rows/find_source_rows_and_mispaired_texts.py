@@ -47,7 +47,7 @@ class TextIndex:
         self._places: dict[str, dict[str, Place | None]] = {}
         for place, row in rows:
             for column, value in row.items():
-                bare = letters_and_digits(value) if isinstance(value, str) else ""
+                bare = casefolded_letters_and_digits(value) if isinstance(value, str) else ""
                 if len(bare) >= PIECE_CHARACTERS:
                     known = self._places.setdefault(column, {})
                     key = bare[:WHOLE_CHARACTERS]
@@ -58,7 +58,7 @@ class TextIndex:
         """For each column, the rows of the file whose text of that column occurs in a row that the
         script makes.
         """
-        whole = "\n".join(map(letters_and_digits, texts_in_value(row)))
+        whole = "\n".join(map(casefolded_letters_and_digits, texts_in_value(row)))
         found: dict[str, set[Place]] = {}
         for column, texts in self._places.items():
             for text, place in texts.items():
@@ -67,7 +67,7 @@ class TextIndex:
         return found
 
 
-def letters_and_digits(text: str) -> str:
+def casefolded_letters_and_digits(text: str) -> str:
     """The letters and digits of a text, in one case."""
     return re.sub(r"\W+", "", text).casefold()
 

@@ -18,14 +18,15 @@ from truetune.errors import TruetuneError
 from truetune.source.find_file_of_import import NEVER_IN_A_PROJECT, SOURCES_FOLDER
 from truetune.source.find_source_files import find_source_files
 from truetune.source.group_files_by_imports import IMPORT_LINE
-from truetune.source.parsed_source_file import decode_source_file
+from truetune.source.parsed_source_file import decode_source_file_with_codec
 
 MAX_FILES = 200
 """Files that are looked at for one script"""
 
 
-def texts_of_imports(script: Path) -> dict[str, str]:
-    """The texts of a script and of the files that it may import, by path; the script's own comes first.
+def texts_of_script_and_possible_imports(script: Path) -> dict[str, str]:
+    """The texts of a script, of all Python files beside it and of the files that they may import, by path; the script's
+    own comes first.
 
     Args:
         script: A Python file or notebook.
@@ -33,7 +34,7 @@ def texts_of_imports(script: Path) -> dict[str, str]:
     Raises:
         DataError: the script itself can't be read.
     """
-    texts = {str(script): decode_source_file(script)[0]}
+    texts = {str(script): decode_source_file_with_codec(script)[0]}
     folders = _import_search_folders(script)
     waiting = [*sorted(script.parent.glob("*.py"))]
     searched: set[str] = set()
@@ -44,7 +45,7 @@ def texts_of_imports(script: Path) -> dict[str, str]:
         if str(path) in texts:
             continue
         try:
-            texts[str(path)] = decode_source_file(path)[0]
+            texts[str(path)] = decode_source_file_with_codec(path)[0]
         except (TruetuneError, OSError):
             continue
         for name in _imported_top_names(texts[str(path)], searched):

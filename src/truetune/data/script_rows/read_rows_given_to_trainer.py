@@ -17,14 +17,18 @@ from dataclasses import dataclass
 from itertools import permutations
 from os.path import commonpath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from truetune.data.column_name_aliases import Row as PlainRow
+from truetune.data.script_rows.cache_script_reads_until_it_changes import (
+    kept_while_script_unchanged,
+)
 from truetune.data.script_rows.columns_lost_by_script import find_lost_columns
 from truetune.data.script_rows.compute_dataset_methods_on_known_rows import (
     Place,
     Row,
     Table,
+    copy_of_value,
     table_of_dictionaries,
 )
 from truetune.data.script_rows.compute_tokenizer_calls_of_script import ScriptTokenizer
@@ -34,8 +38,11 @@ from truetune.data.script_rows.find_source_rows_and_mispaired_texts import (
     find_mispairing,
     source_place_of_row,
 )
-from truetune.data.script_rows.imported_project_files import texts_of_imports
-from truetune.data.script_rows.keep_while_script_unchanged import kept_while_script_unchanged
+from truetune.data.script_rows.imported_project_files import texts_of_script_and_possible_imports
+from truetune.data.script_rows.make_batches_by_collator import (
+    ScriptCollator,
+    collator_with_sample_batches,
+)
 from truetune.data.script_rows.row_files_of_script import MAX_ROWS, RowFiles
 from truetune.data.script_rows.symbolic_run_with_rows import (
     PAIR_LOADS,
@@ -90,6 +97,24 @@ NO_LABELS = r"attention|padding|position|length|seq_?len"
 """Names of columns that say nothing of what is learned"""
 IGNORED = -100
 """The label of a token that is not learned"""
+LabelKind = Literal["next tokens", "answer", "classes"]
+"""next tokens: of the ids themselves; answer: ids of another text, which a decoder writes; classes: one of few numbers
+for each token"""
+LOADS_OF_CAUSAL_MODELS = ("transformers.*ForCausalLM.*", "transformers.*LMHeadModel.*", "unsloth.*")
+LOADS_BY_LABELS: dict[LabelKind, tuple[str, ...]] = {
+    "answer": (
+        "transformers.*ForSeq2SeqLM.*",
+        # Models of pictures and text have this name too, and learn next tokens.
+        *(
+            f"transformers.{family}*ForConditionalGeneration.*"
+            for family in ("T5", "MT5", "UMT5", "LongT5", "Bart", "MBart", "Pegasus", "LED", "M2M")
+        ),
+        "transformers.EncoderDecoderModel.*",
+        "transformers.MarianMTModel.*",
+    ),
+    "classes": ("transformers.*ForTokenClassification.*",),
+}
+"""What labels are, by the model that a script loads"""
 CLASS = "class"
 """In a row of token ids, the one label that a classifier learns of it"""
 
@@ -102,6 +127,7 @@ class _TrainedRow(NamedTuple):
     left_over: PlainRow
     lost: PlainRow
     read: PlainRow
+    raw: PlainRow
 
 
 class ScriptRow(NamedTuple):
@@ -117,9 +143,11 @@ class ScriptRow(NamedTuple):
     """Those that it reads, and of whose column nothing reaches the trainer in any row"""
     read: PlainRow
     """The texts and numbers of the file's row whose columns the script reads"""
+    raw: PlainRow
+    """The file's row as it stands there; empty of a row that is given as text"""
 
     @property
-    def unused(self) -> PlainRow:
+    def untrained_texts_by_column(self) -> PlainRow:
         """The texts of the file's row that do not reach the trainer, by column."""
         return {**self.left_over, **self.lost}
 
@@ -145,14 +173,18 @@ class ScriptRows:
     """Nearly all rows pair texts of different rows of the file"""
     rows_at_once: int | None = None
     """Rows of one batch of a loop of the script's own; None for a trainer, and where it is not known"""
+    collator: ScriptCollator | None = None
+    """The script's own collator; None where it has none, and of rows that are given as text"""
+    labels: LabelKind = "next tokens"
+    """What the labels of rows of token ids are"""
 
     @property
-    def files(self) -> tuple[str, ...]:
+    def training_files(self) -> tuple[str, ...]:
         """The files of the training set."""
         return tuple(dict.fromkeys(row.file for row in self.rows))
 
     @property
-    def has_classes(self) -> bool:
+    def has_class_label_per_row(self) -> bool:
         """Does a classifier learn one label of each row?"""
         return any(CLASS in row.row for row in self.rows)
 
@@ -161,18 +193,18 @@ class ScriptRows:
         """The files of the evaluation set."""
         return tuple(dict.fromkeys(row.file for row in self.evaluation))
 
-    def unread_columns(self) -> tuple[str, ...]:
+    def columns_neither_read_nor_trained(self) -> tuple[str, ...]:
         """The columns of text that the script neither reads nor gives to the trainer, in any row."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.left_over))
 
-    def lost_columns(self) -> tuple[str, ...]:
+    def columns_read_but_not_trained(self) -> tuple[str, ...]:
         """The columns of text that the script reads, and of which nothing reaches the trainer."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.lost))
 
     def rows_of_file(self, path: Path) -> dict[int, ScriptRow] | None:
         """Line -> the row that is made of it; None for a file that the script does not read."""
         wanted = path.resolve()
-        names = (*self.files, *self.evaluation_files)
+        names = (*self.training_files, *self.evaluation_files)
         own = {name for name in names if Path(name).resolve() == wanted}
         if not own:
             return None
@@ -197,7 +229,7 @@ def use_tokenizer_for_script(script: str, tokenizer: ScriptTokenizer | None) -> 
         _BROUGHT[script] = tokenizer
 
 
-def read_trained_rows(script: str) -> ScriptRows:
+def read_trained_text_rows(script: str) -> ScriptRows:
     """The rows of text that the one trainer of a script gets.
 
     Args:
@@ -206,24 +238,24 @@ def read_trained_rows(script: str) -> ScriptRows:
     Raises:
         DataError: the script can't be read, makes no trainer or several, or its rows are not known; says which.
     """
-    return _raise_if_error(_kept_text_rows(script, str(Path.cwd()), _BROUGHT.get(script)))
+    return _raise_if_error(_cached_trained_text_rows(script, str(Path.cwd()), _BROUGHT.get(script)))
 
 
 def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
     """The rows of token ids that a script gives to the one trainer that it makes.
 
     Args:
-        script: As of `read_trained_rows`.
+        script: As of `read_trained_text_rows`.
         tokenizer: The one that the script loads.
 
     Raises:
-        DataError: as `read_trained_rows`; also where the rows are no token ids.
+        DataError: as `read_trained_text_rows`; also where the rows are no token ids.
     """
-    return _raise_if_error(_kept_token_rows(script, str(Path.cwd()), tokenizer))
+    return _raise_if_error(_cached_trained_token_rows(script, str(Path.cwd()), tokenizer))
 
 
 @kept_while_script_unchanged
-def _kept_text_rows(
+def _cached_trained_text_rows(
     script: str, folder: str, tokenizer: ScriptTokenizer | None
 ) -> ScriptRows | DataError:
     """The script's trained rows as texts, or the error why they can't be read; kept while the
@@ -233,7 +265,7 @@ def _kept_text_rows(
 
 
 @kept_while_script_unchanged
-def _kept_token_rows(
+def _cached_trained_token_rows(
     script: str, folder: str, tokenizer: ScriptTokenizer
 ) -> ScriptRows | DataError:
     """The script's trained rows as token ids, or the error why they can't be read; kept while the
@@ -276,10 +308,13 @@ def _follow_script_to_trainer(
     run = ConcreteRun(module, files, tokenizer, keeps_chats=not gives_ids)
     try:
         run.run()
-        trainer, table = _only_trainer_with_rows(script, run)
+        trainer, dataset, table = _only_trainer_with_rows(script, run)
         read = _trained_token_rows if gives_ids else _trained_text_rows
         rows = read(run, trainer, table)
         evaluation = [] if gives_ids else _evaluation_rows(run, trainer, table)
+        collator = (
+            _script_collator_with_sample_batches(run, trainer, dataset) if gives_ids else None
+        )
     except (LimitReached, RecursionError):
         raise DataError(f"{script}: its rows take too long to follow") from None
     if not rows:
@@ -294,16 +329,37 @@ def _follow_script_to_trainer(
         _collator_labels_every_token(trainer),
         None if gives_ids else _find_mispaired_rows(run, rows),
         _batch_size_of_loader(trainer),
+        collator,
+        _kind_of_labels(run.trace),
     )
+
+
+def _script_collator_with_sample_batches(
+    run: ConcreteRun, trainer: CallEvent, dataset: Value
+) -> ScriptCollator | None:
+    """The script's own collator of a trainer or loader, with a few batches; None where it has none."""
+    collator = _script_collator(trainer)
+    items = None if collator is None else _items_of_dataset(run, dataset)
+    if collator is None or not items:
+        return None
+    return collator_with_sample_batches(run, collator, items, _batch_size(trainer))
+
+
+def _kind_of_labels(trace: Trace) -> LabelKind:
+    """What the labels are, by the models that a script loads: next tokens, unless it loads none that learns those."""
+    if any(trace.calls(*LOADS_OF_CAUSAL_MODELS)):
+        return "next tokens"
+    kinds = [kind for kind, loads in LOADS_BY_LABELS.items() if any(trace.calls(*loads))]
+    return kinds[0] if kinds else "next tokens"
 
 
 def _with_files_relative_to_script(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
     """The rows, with their files named from the folder of the script, if they lie below it."""
     folder = script.parent.resolve()
-    for place, row, left_over, lost, read in rows:
+    for place, row, left_over, lost, read, raw in rows:
         is_below = place.file.is_relative_to(folder)
         name = script.parent / place.file.relative_to(folder) if is_below else place.file
-        yield ScriptRow(str(name), place.line, row, left_over, lost, read)
+        yield ScriptRow(str(name), place.line, row, left_over, lost, read, raw)
 
 
 def tokenizer_name_of_script(script: str) -> str | None:
@@ -340,7 +396,7 @@ def _evaluation_rows(run: ConcreteRun, trainer: CallEvent, train: Table) -> list
 
 def read_module_with_helpers(path: Path) -> Module:
     """A script with the files beside it that it imports. Raises DataError where it can't be read."""
-    texts = texts_of_imports(path)
+    texts = texts_of_script_and_possible_imports(path)
     imports = ImportSearch(texts, [str(_common_folder(texts))])
     group = next(one for one in group_by_imports(list(texts.items()), imports) if str(path) in one)
     modules = [read_module(Path(name)) for name in group]
@@ -354,9 +410,9 @@ def _common_folder(paths: Iterable[str]) -> Path:
     return Path(commonpath([str(Path(path).parent.absolute()) for path in paths]))
 
 
-def _only_trainer_with_rows(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
-    """The one trainer or training loop whose rows are known, and its table. Raises DataError if
-    there is none, or more than one.
+def _only_trainer_with_rows(script: str, run: ConcreteRun) -> tuple[CallEvent, Value, Table]:
+    """The one trainer or training loop whose rows are known, its data set, and the table of its rows.
+    Raises DataError if there is none, or more than one.
     """
     given = [
         (one, one.keywords["train_dataset"])
@@ -377,7 +433,7 @@ def _only_trainer_with_rows(script: str, run: ConcreteRun) -> tuple[CallEvent, T
     for one, rows in given:
         table = _table_of_dataset(run, rows, _script_collator(one))
         if table is not None and not table.is_open:
-            return one, table
+            return one, rows, table
     raise DataError(f"{script}: the code that shapes its rows could not be followed")
 
 
@@ -388,6 +444,20 @@ def _batch_size_of_loader(loader: CallEvent) -> int | None:
     given = loader.argument(1, "batch_size")
     # One row is the default of torch.
     size = 1 if given is None else constant_of(given)
+    return size if type(size) is int else None
+
+
+def _batch_size(trainer: CallEvent) -> int | None:
+    """The rows of one batch of a trainer or loader; None where it is not known."""
+    if trainer.named(*LOADERS):
+        return _batch_size_of_loader(trainer)
+    settings = trainer.keywords.get("args")
+    given = (
+        settings.call.keywords.get("per_device_train_batch_size")
+        if isinstance(settings, Result)
+        else None
+    )
+    size = constant_of(given)
     return size if type(size) is int else None
 
 
@@ -480,7 +550,10 @@ def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> 
     if len(places) != len(items):
         places = run.files.places_of_rows_in_file(Sequence("list", items)) or []
     if collator is not None:
-        batches = [run.call_script_function(collator, (Sequence("list", [one]),)) for one in items]
+        batches = [
+            run.call_script_function(collator, (Sequence("list", [copy_of_value(one)]),))
+            for one in items
+        ]
         items = [_only_row_of_batch(one) for one in batches]
     items = _name_ids_and_labels_in_tuples(items)
     made = table_of_dictionaries(Sequence("list", items), places)
@@ -632,9 +705,10 @@ def _trained_text_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> li
         _TrainedRow(
             place,
             read,
-            run.files.left_over(place, trained),
+            run.files.texts_neither_read_nor_trained(place, trained),
             {name: before[name] for name in lost if name in before},
             run.files.values_of_columns_read(place),
+            {},
         )
         for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
@@ -694,12 +768,12 @@ def _trained_token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> l
             return []
         if labels_all:
             plain["labels"] = plain["input_ids"]
-        rows.append(_TrainedRow(row.place, plain, {}, {}, {}))
+        rows.append(_TrainedRow(row.place, plain, {}, {}, {}, run.files.raw_row(row.place)))
     # A column that is still there may be read by a collator; only now is it known what the code reads of any row.
     kept = [list(row.entries.values()) for row in table.rows]
     return [
         row._replace(
-            left_over=run.files.left_over(row.place, values),
+            left_over=run.files.texts_neither_read_nor_trained(row.place, values),
             read=run.files.values_of_columns_read(row.place),
         )
         for row, values in zip(rows, kept, strict=True)

@@ -27,8 +27,10 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.parsing.read_files_within_limits import lines_within_limit
+from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.lists_and_dicts import plain_to_value
 from truetune.source.symbolic_execution.values_of_run import (
+    NO_CONSTANT,
     Constant,
     Mapping,
     Opaque,
@@ -110,7 +112,7 @@ class RowFiles:
         fitting = [places for places in self.read.values() if len(places) == count]
         return fitting[0] if len(fitting) == 1 else None
 
-    def table(self, path: Path) -> Table | None:
+    def table_of_rows_in_file(self, path: Path) -> Table | None:
         """The table of the rows in a file; None if it holds none that can be read."""
         rows: list[Row] = []
         try:
@@ -135,7 +137,7 @@ class RowFiles:
         """Note that the script reads a column of a row; all columns without a name."""
         self.columns_read.update(row.entries if name is None else [name])
 
-    def left_over(self, place: Place, trained: list[Value]) -> dict[str, Any]:
+    def texts_neither_read_nor_trained(self, place: Place, trained: list[Value]) -> dict[str, Any]:
         """The texts of a file's row that the script neither reads nor gives to the trainer, by
         column.
 
@@ -193,6 +195,12 @@ class RowFiles:
             and isinstance(value.value, str | int | float)
         }
 
+    def raw_row(self, place: Place) -> dict[str, Any]:
+        """The row of a file as it stands there, with the columns whose values are known."""
+        row = self._row_of_file(place)
+        columns = {} if row is None else {str(k): constant_of(v) for k, v in row.entries.items()}
+        return {name: one for name, one in columns.items() if one is not NO_CONSTANT}
+
     def _row_of_file(self, place: Place) -> Row | None:
         """A row as it is in its file, which the script may have read as text; None if there is
         none.
@@ -200,11 +208,11 @@ class RowFiles:
         if place not in self.raw and place.file not in self._parsed:
             self._parsed.add(place.file)
             beside = RowFiles(self.folders)
-            beside.table(place.file)
+            beside.table_of_rows_in_file(place.file)
             self.raw.update(beside.raw)
         return self.raw.get(place)
 
-    def document(self, path: Path) -> Mapping | None:
+    def read_json_object_file(self, path: Path) -> Mapping | None:
         """A file that is one JSON object, such as settings; None for any other."""
         try:
             value = plain_to_value(read_json(path, SETTINGS))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
-from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRow, read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRow, read_trained_text_rows
 from truetune.settings.run_spec import FormatName
 
 
@@ -33,7 +33,7 @@ def shape_records(
     Raises:
         DataError: the script's rows can't be followed.
     """
-    row_of_line = read_trained_rows(script).rows_of_file(Path(str(source.path)))
+    row_of_line = read_trained_text_rows(script).rows_of_file(Path(str(source.path)))
     return (records if row_of_line is None else _replace_by_script_rows(records, row_of_line)), None
 
 
@@ -46,4 +46,6 @@ def _replace_by_script_rows(
     for record in records:
         made = row_of_line.get(record.line)
         if made is not None:
-            yield Record(record.line, made.row, left_over=made.unused, read=made.read)
+            yield Record(
+                record.line, made.row, left_over=made.untrained_texts_by_column, read=made.read
+            )

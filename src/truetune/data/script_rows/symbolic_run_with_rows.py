@@ -35,10 +35,7 @@ from truetune.data.script_rows.compute_on_dataframe_columns import (
     operate_on_columns,
     rows_selected_by_mask,
 )
-from truetune.data.script_rows.compute_on_number_lists_and_tensors import (
-    call_tensor_method,
-    call_torch_function,
-    compare_tensor_with_number,
+from truetune.data.script_rows.compute_on_number_lists import (
     extend_number_list,
     join_number_lists,
     repeat_list,
@@ -48,14 +45,7 @@ from truetune.data.script_rows.compute_path_methods_on_texts import (
     attribute_of_path,
     path_from_method,
 )
-from truetune.data.script_rows.compute_tokenizer_calls_of_script import (
-    ChatIds,
-    ScriptTokenizer,
-    call_apply_chat_template,
-    call_encode,
-    call_tokenizer,
-)
-from truetune.data.script_rows.known_python_functions import (
+from truetune.data.script_rows.compute_python_functions_on_known_values import (
     MATCH,
     call_known_function,
     format_text,
@@ -63,11 +53,28 @@ from truetune.data.script_rows.known_python_functions import (
     search_pattern,
     slice_text,
 )
+from truetune.data.script_rows.compute_tensors_with_numpy import (
+    attribute_of_tensor,
+    call_function_of_tensors,
+    call_method_of_tensor,
+    is_tensor,
+    item_of_tensor,
+    operate_on_tensors,
+)
+from truetune.data.script_rows.compute_tokenizer_calls_of_script import (
+    ChatIds,
+    Padding,
+    ScriptTokenizer,
+    call_apply_chat_template,
+    call_encode,
+    call_pad,
+    call_tokenizer,
+)
 from truetune.data.script_rows.row_files_of_script import OpenFile, RowFiles
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
-from truetune.source.find_command_line_option_values import option_given_to_script
+from truetune.source.find_command_line_option_values import option_value_from_commands_by_name
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import (
@@ -79,6 +86,7 @@ from truetune.source.symbolic_execution.lists_and_dicts import constant_key_of_i
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
+    Attribute,
     Constant,
     Function,
     Item,
@@ -90,6 +98,7 @@ from truetune.source.symbolic_execution.values_of_run import (
     Scope,
     Sequence,
     Slice,
+    Unknown,
     Value,
 )
 
@@ -103,7 +112,12 @@ MAX_STEPS_WITHOUT_FILES = 50_000
 MAX_TEXT = 1_000_000
 """Characters of a text that is put together"""
 SPECIAL_TOKENS = ("eos_token", "bos_token", "pad_token", "unk_token")
-TOKENIZER_METHODS = ("apply_chat_template", "encode", "convert_tokens_to_ids")
+CALLS_OF_TOKENIZER = {
+    "apply_chat_template": call_apply_chat_template,
+    "encode": call_encode,
+    "pad": call_pad,
+}
+TOKENIZER_METHODS = (*CALLS_OF_TOKENIZER, "convert_tokens_to_ids")
 TOKENIZER_LOADS = (
     "transformers.*Tokenizer*.from_pretrained",
     "transformers.*Processor.from_pretrained",
@@ -173,6 +187,7 @@ class ConcreteRun(Interpreter):
         self.files = files
         self._keeps_chats = keeps_chats
         self._tokenizer = tokenizer
+        self._makes_batches = False
         self._deadline = time.process_time() + MAX_SECONDS
 
     def call_method(self, instance: Value, name: str, args: tuple[Value, ...]) -> Value | None:
@@ -199,13 +214,20 @@ class ConcreteRun(Interpreter):
         # The clock is asked seldom: it costs more than a step.
         if self._steps % 1_000 != 0:
             return
-        has_no_rows = self._steps >= MAX_STEPS_WITHOUT_FILES and not self.files.read
-        if has_no_rows or time.process_time() > self._deadline:
+        if self._steps >= MAX_STEPS_WITHOUT_FILES and not self.files.read:
+            raise LimitReached
+        self._stop_if_late()
+
+    def _stop_if_late(self) -> None:
+        """Raise LimitReached after too much time. Asked before each operation on a tensor, which may take as long as
+        thousands of steps.
+        """
+        if time.process_time() > self._deadline:
             raise LimitReached
 
     # Loops over what is known
 
-    def _items_of(self, iterable: Value) -> list[Value] | None:
+    def _items_that_get_own_loop_pass(self, iterable: Value) -> list[Value] | None:
         """The items that a loop over a value takes, with the lines of an open file and the keys of
         a row; None if they are not known.
         """
@@ -217,13 +239,13 @@ class ConcreteRun(Interpreter):
             self.files.note_column_read(iterable)
         if isinstance(iterable, Mapping) and not iterable.is_open and iterable.rest is None:
             return [Constant(key) for key in iterable.entries]
-        return super()._items_of(iterable)
+        return super()._items_that_get_own_loop_pass(iterable)
 
     def _is_in_loop(self) -> bool:
         """Does the run stand inside a loop whose passes are not known? Then it is not known either
         how often a list grows there.
         """
-        frames = () if self._frame is None else self._frame.around()
+        frames = () if self._frame is None else self._frame.self_and_outer_frames()
         return any(
             frame.kind in ("loop", "comprehension")
             and (frame.value is None or not self._has_known_items(frame.value))
@@ -238,7 +260,7 @@ class ConcreteRun(Interpreter):
             return iterable.path in self.files.read
         if isinstance(iterable, Sequence) and not iterable.is_open:
             return True
-        return self._items_of(iterable) is not None
+        return self._items_that_get_own_loop_pass(iterable) is not None
 
     def _run_body(self, function: Function, scope: Scope) -> Value:
         """Run the body of a function. The items that a generator yields are a list that is known
@@ -262,9 +284,9 @@ class ConcreteRun(Interpreter):
             while home.parent is not None and (home is scope or name not in home.names):
                 home = home.parent
         # No event: rows would make millions of them.
-        self._write(home.names, name, value)
+        self._write_with_undo_record(home.names, name, value)
 
-    def _keep(self, value: Value) -> Value:
+    def _add_to_trace(self, value: Value) -> Value:
         """Return the value without noting it in the trace, which would hold every row."""
         return value
 
@@ -279,12 +301,12 @@ class ConcreteRun(Interpreter):
         """What a command beside the script gives for an option, otherwise its default, or the
         option itself if it has none.
         """
-        given = option_given_to_script(self._entry.path, option.name)
+        given = option_value_from_commands_by_name(self._entry.path, option.name)
         if given is not None:
             return Constant(given.value)
         return option if option.default is None else option.default
 
-    def _event(
+    def _record_library_call(
         self,
         names: tuple[str, ...],
         method: str | None,
@@ -300,7 +322,7 @@ class ConcreteRun(Interpreter):
             if isinstance(value, Row):
                 # What a library makes of a whole row is not known: it may read any column.
                 self.files.note_column_read(value)
-        return super()._event(names, method, receiver, given, node, home)
+        return super()._record_library_call(names, method, receiver, given, node, home)
 
     # Operators, attributes, items
 
@@ -323,14 +345,15 @@ class ConcreteRun(Interpreter):
         plain = [constant_of(one) for one in operands]
         if sign in ("+", "format", "/") and _are_nonempty_texts(plain):
             return _join_texts_or_paths(sign, plain)
-        compared = compare_tensor_with_number(sign, operands)
-        if compared is not None:
-            return compared
+        if any(map(is_tensor, operands)):
+            self._stop_if_late()
+            of_tensors = operate_on_tensors(sign, operands)
+            if of_tensors is not None:
+                return of_tensors
         if sign == "*":
             return repeat_list(operands[0], operands[1])
         if sign in ("in", "not in"):
-            holds = _is_inside(plain[0], operands[1])
-            return None if holds is None else Constant(holds == (sign == "in"))
+            return _test_membership(sign, plain[0], operands[1])
         return None
 
     def _join_lists(self, left: Sequence, right: Sequence, node: ast.BinOp) -> Sequence:
@@ -389,6 +412,13 @@ class ConcreteRun(Interpreter):
             self.files.note_column_read(base, constant_key_of_index(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
             return Sequence("list", base.items)
+        if is_tensor(base):
+            self._stop_if_late()
+            of_tensor = item_of_tensor(base, key)
+            if of_tensor is not None:
+                return of_tensor
+            if isinstance(key, Sequence):
+                return Unknown("a part of a tensor")  # of a list it would be one of the items
         text = constant_of(base)
         if isinstance(text, str) and isinstance(key, Slice):
             part = slice_text(text, key)
@@ -396,13 +426,9 @@ class ConcreteRun(Interpreter):
                 return part
         if isinstance(base, Table):
             self._note_column_read(base, key)
-            known = (
-                rows_selected_by_mask(base, key)
-                if is_frame_column(key)
-                else row_or_columns_of_table(base, key)
-            )
-            if known is not None:
-                return known
+            of_table = _part_of_table(base, key)
+            if of_table is not None:
+                return of_table
         return super()._item(base, key, node)
 
     def _note_column_read(self, table: Table, key: Value) -> None:
@@ -413,14 +439,14 @@ class ConcreteRun(Interpreter):
         if isinstance(name, str) and table.rows:
             self.files.note_column_read(table.rows[0], name)
 
-    def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+    def _evaluate_call_arguments(self, node: ast.Call, scope: Scope) -> Arguments:
         """The arguments of a call. A row that is unpacked by `**row` counts as read whole."""
         for keyword in node.keywords:
             if keyword.arg is None and isinstance(keyword.value, ast.Name):
                 unpacked = self.evaluate(keyword.value, scope)
                 if isinstance(unpacked, Row):
                     self.files.note_column_read(unpacked)
-        return super()._arguments(node, scope)
+        return super()._evaluate_call_arguments(node, scope)
 
     def _set_item(
         self,
@@ -438,6 +464,8 @@ class ConcreteRun(Interpreter):
             base.items[:] = changed.items if changed else []
             base.is_open = base.is_open or changed is None
             return
+        if is_tensor(base):
+            self._stop_if_late()
         if isinstance(base, Sequence) and not base.is_open and set_item_or_slice(base, key, value):
             return
         super()._set_item(base, key, value, scope, node, is_augmented=is_augmented)
@@ -479,7 +507,7 @@ class ConcreteRun(Interpreter):
         if isinstance(receiver, Constant) and isinstance(receiver.value, str):
             return self._call_method_on_text(receiver.value, name, given)
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
-            return self._call_method_on_tokenizer(name, given)
+            return self._call_method_on_tokenizer(receiver, name, given)
         if isinstance(receiver, Result) and receiver.call.named("re.compile"):
             return _search_with_compiled_pattern(receiver.call, name, given)
         return (
@@ -496,23 +524,26 @@ class ConcreteRun(Interpreter):
             return _groups_of_match(receiver, name, given)
         if receiver.kind == COLUMN:
             return call_column_method(receiver, name, given.args, self.call_script_function)
-        return _call_method_on_numbers(receiver, name, given.args)
+        self._stop_if_late()
+        return _call_method_on_numbers(receiver, name, given)
 
-    def _call_method_on_tokenizer(self, name: str, given: Arguments) -> Value | None:
+    def _call_method_on_tokenizer(
+        self, receiver: Value, name: str, given: Arguments
+    ) -> Value | None:
         """The result of a method of the tokenizer; None if it is not known."""
+        padding = self._padding_of_tokenizer(receiver)
         if name == "apply_chat_template" and self._keeps_chats:
             chat = _render_chat_as_text(given)
             if chat is not None and self._tokenizer is not None:
                 chat.text = known_text(
-                    call_apply_chat_template(self._tokenizer, given.args, given.keywords)
+                    call_apply_chat_template(self._tokenizer, given.args, given.keywords, padding)
                 )
             return chat
         if self._tokenizer is None:
             return None
-        if name == "apply_chat_template":
-            return call_apply_chat_template(self._tokenizer, given.args, given.keywords)
-        if name == "encode":
-            return call_encode(self._tokenizer, given.args, given.keywords)
+        call_method = CALLS_OF_TOKENIZER.get(name)
+        if call_method is not None:
+            return call_method(self._tokenizer, given.args, given.keywords, padding)
         token = constant_of(given.args[0]) if given.args else None
         number = self._tokenizer.id_of(token) if isinstance(token, str) else None
         return None if number is None else Constant(number)
@@ -522,10 +553,57 @@ class ConcreteRun(Interpreter):
         calls.
         """
         if self._tokenizer is not None and is_loaded_tokenizer(function):
-            encoded = call_tokenizer(self._tokenizer, given.args, given.keywords)
+            padding = self._padding_of_tokenizer(function)
+            encoded = call_tokenizer(self._tokenizer, given.args, given.keywords, padding)
             if encoded is not None:
                 return encoded
         return super().call(function, given, node, home)
+
+    def _padding_of_tokenizer(self, tokenizer: Value) -> Padding:
+        """How the tokenizer pads: with the token and on the side that the script sets, otherwise its own.
+
+        Without a pad token the EOS token stands in, as scripts set it, otherwise the id 0.
+        """
+        side = constant_of(self._attribute(tokenizer, "padding_side", None))
+        if side not in ("left", "right"):
+            side = "right" if self._tokenizer is None else self._tokenizer.padding_side
+        ids = (
+            constant_of(self._attribute(tokenizer, name, None))
+            for name in ("pad_token_id", "eos_token_id")
+        )
+        pad = next((one for one in ids if type(one) is int), 0)
+        return Padding(
+            pad, side, self._makes_batches, self._model_max_length_of_tokenizer(tokenizer)
+        )
+
+    def _model_max_length_of_tokenizer(self, tokenizer: Value) -> int | None:
+        """The limit that the script sets for its tokenizer, otherwise its own; None where it is not known."""
+        # Loaders that give a model as well may set a limit of their own.
+        is_alone = isinstance(tokenizer, Result) and tokenizer.call.named(*TOKENIZER_LOADS)
+        if self._tokenizer is None or not isinstance(tokenizer, Result) or not is_alone:
+            return None
+        stated = self._attribute(tokenizer, "model_max_length", None)
+        if isinstance(stated, Attribute):
+            # No statement sets it: it is an attribute of the tokenizer still.
+            given = tokenizer.call.keywords.get("model_max_length")
+            if given is None:
+                return self._tokenizer.model_max_length
+            stated = given
+        limit = constant_of(stated)
+        return limit if type(limit) is int else None
+
+    def padding_of_script(self) -> Padding:
+        """How the last tokenizer pads that the script loads."""
+        loaded = [one.result for one in self.trace.calls(*TOKENIZER_LOADS)]
+        return self._padding_of_tokenizer(loaded[-1] if loaded else Unknown("a tokenizer"))
+
+    def make_batch(self, collator: Value, rows: list[Value]) -> Value:
+        """What a collator of the script makes of rows: texts of one call are padded to the longest."""
+        self._makes_batches = True
+        try:
+            return self.call_script_function(collator, (Sequence("list", list(rows)),))
+        finally:
+            self._makes_batches = False
 
     def _call_method_on_table(self, table: Table, name: str, given: Arguments) -> Value | None:
         """The result of a method of a data set or a frame; None if it is not known."""
@@ -652,8 +730,8 @@ class ConcreteRun(Interpreter):
     def _parse_opened_file(self, name: str, path: Path) -> Value | None:
         """`json.load` or `csv.DictReader` of a file that the script opened."""
         if name == "json.load":
-            return self.files.document(path) or self.files.table(path)
-        return self.files.table(path) if name == "csv.DictReader" else None
+            return self.files.read_json_object_file(path) or self.files.table_of_rows_in_file(path)
+        return self.files.table_of_rows_in_file(path) if name == "csv.DictReader" else None
 
     def _call_dataset_maker(self, name: str, first: Value | None, given: Arguments) -> Value | None:
         """The data set that a function of `datasets` or pandas makes of rows or files; None if it
@@ -713,13 +791,14 @@ class ConcreteRun(Interpreter):
             return Constant(None)
         if args and isinstance(args[0], OpenFile):
             args = (self.files.text_lines(args[0].path), *args[1:])
-        return _call_plain_function(name, args, given.keywords)
+        self._stop_if_late()
+        return _call_function_without_script_callbacks(name, args, given.keywords)
 
     def _sort_by_script_function(self, name: str, given: Arguments) -> Value | None:
         """`sorted`, `max` and `min` of known items by a function of the script; None if that is not
         known.
         """
-        items = self._items_of(given.args[0])
+        items = self._items_that_get_own_loop_pass(given.args[0])
         function = given.keywords["key"]
         if not items or not isinstance(function, Function | Partial):
             return None
@@ -739,7 +818,7 @@ class ConcreteRun(Interpreter):
 
     def _map_or_filter_list(self, name: str, function: Value, items: Value) -> Value | None:
         """`map(function, items)` and `filter(function, items)` as a list; None if it is not known."""
-        known = self._items_of(items)
+        known = self._items_that_get_own_loop_pass(items)
         if known is None or not isinstance(function, Function | Partial):
             return None
         given = [self.call_script_function(function, (one,)) for one in known]
@@ -769,9 +848,9 @@ class ConcreteRun(Interpreter):
     def _table_of_file(self, name: Value | None) -> Table | None:
         """The table of the rows in a file that a script names; None if there is none."""
         if isinstance(name, OpenFile):
-            return self.files.table(name.path)
+            return self.files.table_of_rows_in_file(name.path)
         path = self.files.find(constant_of(name))
-        return None if path is None else self.files.table(path)
+        return None if path is None else self.files.table_of_rows_in_file(path)
 
     def _load_dataset(self, given: Arguments) -> Value | None:
         """`load_dataset("json", data_files=...)`: a table, or a dictionary of tables by split; None
@@ -812,7 +891,7 @@ class ConcreteRun(Interpreter):
         return _concatenate_tables(Sequence("list", [one for one in tables if one is not None]))
 
 
-def _call_plain_function(
+def _call_function_without_script_callbacks(
     name: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Value | None:
     """The result of a function of Python or torch that calls none of the script's own; None if it
@@ -821,7 +900,7 @@ def _call_plain_function(
     if name not in ("list", "len", "tuple") and any(isinstance(one, Table) for one in args):
         # `enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`
         return call_known_function(name, args, {})
-    tensor = call_torch_function(name, args, keywords)
+    tensor = call_function_of_tensors(name, args, keywords)
     known = tensor if tensor is not None else call_known_function(name, args, keywords)
     if name in JSON_PARSERS and isinstance(known, Mapping):
         # A row that the script parses: what is read of it is noted.
@@ -876,6 +955,8 @@ def _are_nonempty_texts(plain: list[Any]) -> bool:
 
 def _attribute_of_table_column_or_path(base: Value, name: str) -> Value | None:
     """An attribute of a data set, a column or a path; None for any other value."""
+    if isinstance(base, Sequence) and is_tensor(base):
+        return attribute_of_tensor(base, name)
     if isinstance(base, Table) and name in ("column_names", "features", "columns"):
         return base.column_names()
     is_accessor = (is_frame_column(base) and name == "str") or (
@@ -893,6 +974,19 @@ def _join_texts_or_paths(sign: str, texts: list[str]) -> Value | None:
     if sign == "/":
         return Constant("/".join(texts))
     return Constant("".join(texts)) if sum(map(len, texts)) <= MAX_TEXT else None
+
+
+def _part_of_table(table: Table, key: Value) -> Value | None:
+    """The rows that a mask selects, else the row or columns of a key; None if they are not known."""
+    if is_frame_column(key):
+        return rows_selected_by_mask(table, key)
+    return row_or_columns_of_table(table, key)
+
+
+def _test_membership(sign: str, plain: Any, container: Value) -> Constant | None:
+    """The result of `in` or `not in` on a plain value; None if it is not known."""
+    is_inside = _is_inside(plain, container)
+    return None if is_inside is None else Constant(is_inside == (sign == "in"))
 
 
 def _is_inside(plain: Any, container: Value) -> bool | None:
@@ -936,11 +1030,13 @@ def _rendered_chat_as_text(value: Value) -> Value:
     return Constant(known_text(value)) if is_known else value
 
 
-def _call_method_on_numbers(numbers: Sequence, name: str, args: tuple[Value, ...]) -> Value | None:
+def _call_method_on_numbers(numbers: Sequence, name: str, given: Arguments) -> Value | None:
     """The result of a method of a list of numbers or a tensor; None if it is not known."""
-    if name == "extend" and args and extend_number_list(numbers, args[0]):
+    if name == "extend" and given.args and extend_number_list(numbers, given.args[0]):
         return Constant(None)
-    return call_tensor_method(numbers, name, args)
+    if is_tensor(numbers):
+        return call_method_of_tensor(numbers, name, given.args, given.keywords)
+    return None
 
 
 def _render_chat_as_text(given: Arguments) -> RenderedChat | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
-from truetune.fixing.remedy import (
+from truetune.fixing.base_of_row_remedies import (
     Attempt,
     Remedy,
     RemedyContext,
@@ -37,7 +37,7 @@ class _RemoveTokens(Remedy):
             tokens = sorted(str(tokenizer.backend.id_to_token(id)) for id in tokenizer.control)
             self._control = re.compile(pattern_of_longest_word(tokens) if tokens else "(?!)")
 
-    def _text_without_tokens(self, text: str) -> str:
+    def _text_without_control_tokens(self, text: str) -> str:
         """A text without control tokens. What is left may be a token again: `<|im_<|im_end|>end|>`."""
         while True:
             shorter = self._control.sub("", text)
@@ -54,7 +54,7 @@ class _RemoveTokens(Remedy):
             if inner is not value:
                 yield from self._edits_of_texts(inner, path)
                 return
-            text = self._text_without_tokens(value)
+            text = self._text_without_control_tokens(value)
             if text != value:
                 yield PutValue(path, text)
         elif isinstance(value, dict):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, Stage
+from truetune.fixing.base_of_row_remedies import Attempt, Remedy, RemedyContext, RowView, Stage
 from truetune.fixing.row_edits import DropRow
 
 

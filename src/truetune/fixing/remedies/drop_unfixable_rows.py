@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.fixing.base_of_row_remedies import Attempt, ProblemRemedy, Remedy, RowView, Stage
 from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows
-from truetune.fixing.remedy import Attempt, ProblemRemedy, Remedy, RowView, Stage
 from truetune.fixing.row_edits import DropRow
 
 
@@ -115,4 +115,4 @@ class DropRefusedRows(_DropRow):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses; the rule's own count may group them."""
-        return len(judged_rows.refused_by_template)
+        return len(judged_rows.template_refusal_reason_by_row)

@@ -6,8 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    ProblemRemedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.remedies.rename_role_aliases import standard_role_of_name
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_messages_with_paths import Turn
 from truetune.render.template import REASONING_KEYS

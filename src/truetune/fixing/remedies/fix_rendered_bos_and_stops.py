@@ -7,14 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    Remedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue
 
 
 def _texts_of_columns(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
     """(column, text) of those columns that hold text."""
     names = {alias: name for name in columns for alias in COLUMN_ALIASES[name]} | dict(
-        row.context.names
+        row.context.truetune_column_by_file_column
     )
     for column, value in row.value.items():
         if names.get(column) in columns and isinstance(value, str):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.fixing.base_of_row_remedies import Attempt, Remedy, RowView, Stage
 from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows
 from truetune.fixing.remedies.rename_role_aliases import standard_role_of_name
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
 from truetune.fixing.row_messages_with_paths import TEXT_KEYS, Turn
 
@@ -44,7 +44,7 @@ class OrderTurns(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses."""
-        return len(judged_rows.refused_by_template)
+        return len(judged_rows.template_refusal_reason_by_row)
 
 
 def _edits_that_join_runs(turns: list[Turn]) -> list[Edit]:

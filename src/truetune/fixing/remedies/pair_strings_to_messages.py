@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    Remedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue
 
 
@@ -33,7 +39,7 @@ class WriteStringsAsMessages(Remedy):
             "rejected": "assistant",
         }
         names = {alias: ours for ours in roles for alias in COLUMN_ALIASES[ours]} | dict(
-            row.context.names
+            row.context.truetune_column_by_file_column
         )
         for column, text in row.value.items():
             role = roles.get(names.get(column, ""))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+from truetune.fixing.base_of_row_remedies import Attempt, Remedy, RowView, Stage
 from truetune.fixing.remedies.reshape_rows_for_template import (
     FormChange,
     edits_arguments_to_text,
     join_text_parts,
     write_missing_content,
 )
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 
 TEXT_CHANGES: tuple[FormChange, ...] = (
     join_text_parts,

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.data.parse_messages import ROLE_BY_SHAREGPT_NAME, ROLES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.data.bring_messages_into_openai_form import ROLE_BY_SHAREGPT_NAME, ROLES
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    ProblemRemedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_messages_with_paths import Turn
 

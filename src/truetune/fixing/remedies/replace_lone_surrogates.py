@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    ProblemRemedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue, RenameKey, ValuePath
 from truetune.fixing.row_messages_with_paths import parse_json_list_or_object
 

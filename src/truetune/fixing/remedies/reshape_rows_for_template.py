@@ -14,8 +14,8 @@ from itertools import combinations
 from typing import Any
 
 from truetune.data.column_name_aliases import COLUMN_ALIASES
+from truetune.fixing.base_of_row_remedies import Attempt, Remedy, RemedyContext, RowView, Stage
 from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows
-from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
 from truetune.fixing.row_messages_with_paths import Turn, parse_json_list_or_object
 from truetune.parsing.input_limits import ROW
@@ -73,7 +73,7 @@ def edits_shorten_call_ids(row: RowView) -> list[Edit]:
     # The ids of calls that no result has answered yet, in order.
     waiting: list[str] = []
     for turn in row.turns:
-        for path, old, new in _ids_of_calls(turn):
+        for path, old, new in _paths_and_old_and_new_ids_of_calls(turn):
             waiting.append(new)
             if new != old:
                 edits.append(PutValue((*path, "id"), new))
@@ -87,7 +87,7 @@ def edits_shorten_call_ids(row: RowView) -> list[Edit]:
     return edits
 
 
-def _ids_of_calls(turn: Turn) -> Iterator[tuple[ValuePath, Any, str]]:
+def _paths_and_old_and_new_ids_of_calls(turn: Turn) -> Iterator[tuple[ValuePath, Any, str]]:
     """(path of the call, its id, the id that the template takes) of each call of a turn."""
     for index, (path, call) in enumerate(turn.tool_calls if "tool_calls" in turn.message else ()):
         # The id stands beside `function`, not inside of it.
@@ -170,7 +170,7 @@ class ReshapeForTemplate(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses."""
-        return len(judged_rows.refused_by_template)
+        return len(judged_rows.template_refusal_reason_by_row)
 
 
 def _do_changes_undo_each_other(changes: tuple[FormChange, ...]) -> bool:

@@ -8,7 +8,13 @@ from math import isfinite
 from typing import Any
 
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    ProblemRemedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue
 
 NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
@@ -55,7 +61,10 @@ class WriteScalarsAsText(ProblemRemedy):
             self.context.spec.map.values()
         )
         for column in columns & row.value.keys() - set(row.conversation.unused):
-            if _is_scalar(row.value[column]) and self.context.names.get(column) != "label":
+            if (
+                _is_scalar(row.value[column])
+                and self.context.truetune_column_by_file_column.get(column) != "label"
+            ):
                 yield PutValue((column,), row.json_text_at((column,)))
 
 
@@ -76,11 +85,15 @@ class WriteTurnSettings(ProblemRemedy):
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """One attempt that retypes `weight` and `train` of all turns of the row."""
         yield from combine_into_one_attempt(
-            edit for turn in row.turns for edit in _edits_of_settings(turn.path, turn.message)
+            edit
+            for turn in row.turns
+            for edit in _edits_of_weight_and_train_texts(turn.path, turn.message)
         )
 
 
-def _edits_of_settings(path: tuple[str | int, ...], message: dict[str, Any]) -> Iterator[Edit]:
+def _edits_of_weight_and_train_texts(
+    path: tuple[str | int, ...], message: dict[str, Any]
+) -> Iterator[Edit]:
     """Edits of the weight and the train of a message, where their text is a number or a truth
     value.
     """
@@ -114,7 +127,11 @@ class WriteLabels(ProblemRemedy):
         """An attempt that makes a truth value of the row's label."""
         names = {
             *COLUMN_ALIASES["label"],
-            *(column for column, name in self.context.names.items() if name == "label"),
+            *(
+                column
+                for column, name in self.context.truetune_column_by_file_column.items()
+                if name == "label"
+            ),
         }
         for column in row.value:
             meant = LABELS.get(str(row.value[column]).strip().lower())

@@ -6,11 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    Remedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.remedies.reshape_rows_for_template import (
     edits_arguments_of_turn_to_objects,
     json_of_object_in_string,
 )
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit
 
 

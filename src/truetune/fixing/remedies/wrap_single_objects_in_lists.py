@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.base_of_row_remedies import (
+    Attempt,
+    ProblemRemedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_messages_with_paths import parse_json_list_or_object
 

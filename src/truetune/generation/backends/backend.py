@@ -74,7 +74,7 @@ class GenerationSpeed:
     """A GPU of this machine that the model is not on"""
 
     @property
-    def growth(self) -> float:
+    def long_to_short_text_time_ratio(self) -> float:
         """How many times as long the token behind the long text takes as that behind the short one."""
         # A clock that is too coarse says 0 of the short text: nothing is said of growth then.
         return self.long / self.short if self.short > 0 else 1.0

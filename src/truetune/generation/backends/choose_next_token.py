@@ -51,7 +51,7 @@ def choose_token(logits: Floats, decoding: Decoding, random: np.random.Generator
     return int(random.choice(order[:count], p=shares))
 
 
-def stop_probability(logits: Floats, stops: Iterable[int]) -> tuple[float, int]:
+def stop_probability_and_best_rank(logits: Floats, stops: Iterable[int]) -> tuple[float, int]:
     """Probability that any of `stops` is next, and the rank of the likeliest of them, 0 = first.
 
     `logits` are (vocabulary,).

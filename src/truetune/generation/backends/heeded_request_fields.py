@@ -146,14 +146,14 @@ def ask_with_accepted_fields(
     everything = {key: value for extra in fields.values() for key, value in extra.items()}
     reply = ask({**plain, **everything})
     if reply.status == 200 or not fields:
-        return reply, [_visible_support(name, reply) for name in fields]
+        return reply, [_support_of_field_seen_in_reply(name, reply) for name in fields]
     best = ask(plain)
     if best.status != 200:
         return best, []
     support = []
     for name, extra in fields.items():
         reply = ask({**plain, **extra})
-        support.append(_visible_support(name, reply))
+        support.append(_support_of_field_seen_in_reply(name, reply))
         if support[-1].verdict == "kept":
             best = reply
     return best, support
@@ -181,7 +181,7 @@ def survey_heeded_fields(
         return []
     is_chat = "messages" in plain
     support = [
-        _visible_support(name, ask({**plain, **extra}))
+        _support_of_field_seen_in_reply(name, ask({**plain, **extra}))
         for name, extra in _fields_with_effect_in_reply(is_chat).items()
     ]
     support += [
@@ -361,7 +361,7 @@ def _seed_verdict(same: str, again: str, other: str) -> FieldVerdict:
     return "kept" if same != other else "unknown"
 
 
-def _visible_support(name: str, reply: Reply) -> FieldSupport:
+def _support_of_field_seen_in_reply(name: str, reply: Reply) -> FieldSupport:
     """What was done with a field whose effect stands in the reply."""
     return _field_support_by_effect(name, reply, FIELD_EFFECTS[name](reply.body))
 
@@ -377,7 +377,7 @@ def _field_support_by_effect(
 
 def _refused_field(name: str, reply: Reply) -> FieldSupport:
     """The record of a field that the server refused, with its reason."""
-    return FieldSupport(name, "refused", reply.refusal)
+    return FieldSupport(name, "refused", reply.refusal_message_in_one_line)
 
 
 def _answer_text(reply: Reply) -> str:

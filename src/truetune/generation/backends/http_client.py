@@ -100,7 +100,7 @@ class Reply:
     """Seconds that it wants to be left alone"""
 
     @property
-    def refusal(self) -> str:
+    def refusal_message_in_one_line(self) -> str:
         """Its status and message, in one line, without tags and without our key."""
         message = self.body
         # Servers nest their words differently: {"error": {"message": ...}}, {"error": "..."}, {"detail": ...}.
@@ -129,7 +129,9 @@ def find_server(url: str, model: str | None = None, *, option: str = "--served-m
     root = _server_root_of_url(url)
     reply = send_request(f"{root}/v1/models", None, CONNECT_TIMEOUT_S)
     if reply.status in (401, 403):
-        raise UsageError(f"{url} wants a key ({reply.refusal}): set {API_KEY_VARIABLE}")
+        raise UsageError(
+            f"{url} wants a key ({reply.refusal_message_in_one_line}): set {API_KEY_VARIABLE}"
+        )
     entries = [entry for entry in list_field(reply.body, "data") if isinstance(entry, dict)]
     names = [str(entry["id"]) for entry in entries if entry.get("id")]
     if model is None and len(names) > 1:

@@ -22,7 +22,7 @@ from truetune.generation.backends.choose_next_token import (
     choose_token,
     log_softmax,
     reference_ids_before_stop,
-    stop_probability,
+    stop_probability_and_best_rank,
 )
 from truetune.generation.backends.llama_cpp_engine import LlamaCppEngine, import_llama_cpp
 from truetune.generation.backends.model_source import ModelSource, serving_stops
@@ -127,10 +127,10 @@ class LlamaCppBackend(Backend):
         self.engine, self.tokenizer = engine, tokenizer
         self.decode = make_decoder(tokenizer)
         self.folder_stops = serving_stops(tokenizer)
-        unknown = sorted(self.folder_stops - engine.ends)
+        unknown = sorted(self.folder_stops - engine.end_token_ids)
         if unknown:
             self.notes.append(
-                f"llama.cpp continues after {self._name_tokens(unknown)}: the file does not say that it"
+                f"llama.cpp continues after {self._format_tokens_with_ids(unknown)}: the file does not say that it"
                 " ends an answer, the tokenizer's folder does"
             )
 
@@ -138,7 +138,7 @@ class LlamaCppBackend(Backend):
         """Those of the stop ids that are tokens of the file."""
         return frozenset(id for id in stops if 0 <= id < self.engine.count)
 
-    def _name_tokens(self, ids: Sequence[int]) -> str:
+    def _format_tokens_with_ids(self, ids: Sequence[int]) -> str:
         """Tokens with their ids for a message: `<|im_end|> (2), ...`."""
         return ", ".join(
             f"{self.tokenizer.backend.id_to_token(id) or 'a token without text'} ({id:,})"
@@ -153,7 +153,9 @@ class LlamaCppBackend(Backend):
         """
         # The ends of the file are what its users get. Other stops are asked for on purpose.
         is_served_as_usual = decoding.stops == self.folder_stops
-        stops = self.engine.ends if is_served_as_usual else self._known_stops(decoding.stops)
+        stops = (
+            self.engine.end_token_ids if is_served_as_usual else self._known_stops(decoding.stops)
+        )
         answers: list[Answer | None] = []
         for i, prompt in enumerate(prompts):
             room = self.engine.positions - len(prompt.ids)
@@ -171,7 +173,7 @@ class LlamaCppBackend(Backend):
         further = sorted(ends - decoding.stops)
         if further:
             self.notes.append(
-                f"llama.cpp ended answers at {self._name_tokens(further)}, which the tokenizer's folder"
+                f"llama.cpp ended answers at {self._format_tokens_with_ids(further)}, which the tokenizer's folder"
                 " does not name"
             )
         return answers
@@ -211,7 +213,7 @@ class LlamaCppBackend(Backend):
         if not prompt.reference_ids or not stops:
             return answer
         behind_reference = self._logits_behind_reference(prompt.ids, reference, first)
-        probability, rank = stop_probability(behind_reference, stops)
+        probability, rank = stop_probability_and_best_rank(behind_reference, stops)
         return Answer(answer.ids, answer.text, stop, probability, rank, logprob)
 
     def _logits_behind_reference(self, prompt: Ids, reference: Ids, first: Floats) -> Floats:
@@ -250,7 +252,7 @@ class LlamaCppBackend(Backend):
             self._empty_cache_for(len(ids))
             # The logits behind token i are of token i + 1.
             start = 1
-            for logits in self.engine.read_each(ids[:-1]):
+            for logits in self.engine.logits_behind_each_token(ids[:-1]):
                 logprobs, places = log_softmax(logits), slice(start, start + len(logits))
                 own[places] = logprobs[np.arange(len(logits)), list(ids[places])]
                 stop[places] = np.exp(logprobs[:, stops]).sum(-1)

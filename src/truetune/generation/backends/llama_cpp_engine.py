@@ -111,7 +111,7 @@ class LlamaCppEngine:
         return [(text or b"").decode("utf-8", "replace") for text in texts]
 
     @cached_property
-    def ends(self) -> frozenset[int]:
+    def end_token_ids(self) -> frozenset[int]:
         """The ids at which llama.cpp ends an answer: those that the file names, and those it knows
         by their text.
         """
@@ -153,7 +153,7 @@ class LlamaCppEngine:
         # A copy, for llama.cpp writes the next logits into the same memory.
         return np.ctypeslib.as_array(logits, shape=(self.count,)).copy()
 
-    def read_each(self, ids: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+    def logits_behind_each_token(self, ids: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """(tokens, vocabulary) the logits behind each, some tokens at a time; valid until the next"""
         # As many tokens as their logits have room for.
         step = max(1, min(BATCH_TOKENS, MAX_LOGITS_BYTES // (4 * self.count)))

@@ -3,7 +3,7 @@
 OpenAI's protocol has no route that scores a text, so each server has its own way, or none: vLLM's `prompt_logprobs`,
 `echo` with `logprobs` (llama-cpp-python and older ones), and of the next token alone the top `logprobs` of one
 generated token. `LogprobClient` tries which of them a server heeds, and believes none of them unseen: what it tells of
-the likeliest next token, given, must be what it told of it before (`_check_given_logprobs`).
+the likeliest next token, given, must be what it told of it before (`_is_next_token_equally_likely_when_given`).
 
 A prompt is sent as ids where the server takes them, else as a text. Then only ids that survive decoding and encoding
 can be asked for, and the number of tokens that the server counts must be theirs: a probability of another token than
@@ -99,7 +99,7 @@ class LogprobClient:
         text, bos = text or self._decode(ids), self.tokenizer.special.get("bos")
         return text.removeprefix(bos.token) if bos and self.tokenizer.adds_bos else text
 
-    def prepare(self, sequences: Sequence[Ids], wait: Wait) -> None:
+    def probe_what_server_tells(self, sequences: Sequence[Ids], wait: Wait) -> None:
         """Try with the beginning of some of these ids what the server tells. Raises NoReply."""
         for sequence in filter(None, sequences):
             ids = self._first_ids_to_try(sequence)
@@ -108,16 +108,22 @@ class LogprobClient:
                 self._probe_fields(ids)
             has_bos = ids[0] == self._bos
             if has_bos not in self._given_is_right and self._fields & {"echo", "prompt_logprobs"}:
-                self._given_is_right[has_bos] = self._check_given_logprobs(ids, wait)
+                self._given_is_right[has_bos] = self._is_next_token_equally_likely_when_given(
+                    ids, wait
+                )
 
     def score(self, ids: Ids, wait: Wait) -> ScoredIds | None:
         """Log-probabilities of given ids, by prompt_logprobs (vLLM), else by echo; None where they are not told."""
         if len(ids) < 2:
             return ScoredIds(np.full(len(ids), np.nan, np.float32))
-        given = self._given_logprobs(ids, wait) if self._are_given_logprobs_right(ids) else None
+        given = (
+            self._logprobs_of_given_ids_and_last_rank(ids, wait)
+            if self._are_given_logprobs_right(ids)
+            else None
+        )
         return None if given is None else ScoredIds(given[0])
 
-    def stop_estimate(
+    def stop_probability_and_best_rank(
         self, ids: Ids, stops: Sequence[int], wait: Wait
     ) -> tuple[float | None, int | None]:
         """How likely a stop is behind some ids.
@@ -173,8 +179,8 @@ class LogprobClient:
     def _stop_estimate_by_giving_each_stop(
         self, ids: Ids, stops: Sequence[int], wait: Wait
     ) -> tuple[float, int | None] | None:
-        """That of `stop_estimate`, by giving each stop in turn; None where one of them is not told."""
-        given = [self._given_logprobs([*ids, stop], wait) for stop in stops]
+        """That of `stop_probability_and_best_rank`, by giving each stop in turn; None where one of them is not told."""
+        given = [self._logprobs_of_given_ids_and_last_rank([*ids, stop], wait) for stop in stops]
         complete = [one for one in given if one is not None and math.isfinite(one[0][-1])]
         if len(complete) < len(stops):
             return None
@@ -189,9 +195,9 @@ class LogprobClient:
         # Asked for what it does to the server: whether that takes ids decides what can be sent as it is.
         self.prompt_field(ids[:PROBE_IDS])
         ends = range(PROBE_IDS, len(ids))
-        return next((ids[:end] for end in ends if self._can_be_sent(ids[:end])), ids)
+        return next((ids[:end] for end in ends if self._can_ids_be_sent_unchanged(ids[:end])), ids)
 
-    def _can_be_sent(self, ids: Ids) -> bool:
+    def _can_ids_be_sent_unchanged(self, ids: Ids) -> bool:
         """Can they be sent as they are? Not every text becomes the ids again that it was made of."""
         if self._takes_ids:
             return True
@@ -200,7 +206,10 @@ class LogprobClient:
 
     def _probe_fields(self, ids: Ids) -> None:
         """Find out what the server tells of these ids; a note where that is too little."""
-        ask, plain = make_request_sender(self.url, self.seconds), self._body(ids)
+        ask, plain = (
+            make_request_sender(self.url, self.seconds),
+            self._request_for_one_greedy_token(ids),
+        )
         for self.top in TOP_LOGPROBS:
             top = {"logprobs": self.top}
             fields = {
@@ -216,7 +225,9 @@ class LogprobClient:
                 break
         count = usage_count(reply.body, "prompt_tokens")
         if reply.status != 200:
-            self._add_note(f"{self.url}: {reply.refusal}: probabilities are not known")
+            self._add_note(
+                f"{self.url}: {reply.refusal_message_in_one_line}: probabilities are not known"
+            )
         elif count not in (None, len(ids)):
             self._fields = frozenset()
             self._add_note(
@@ -228,12 +239,14 @@ class LogprobClient:
                 " not known"
             )
 
-    def _check_given_logprobs(self, ids: Ids, wait: Wait) -> bool:
+    def _is_next_token_equally_likely_when_given(self, ids: Ids, wait: Wait) -> bool:
         """Is the next token, given, told to be as likely as it was before?"""
         nearest = self.likeliest(ids, self.top, wait) or {}
-        sendable = [id for id in nearest if self._can_be_sent([*ids, id])]
+        sendable = [id for id in nearest if self._can_ids_be_sent_unchanged([*ids, id])]
         best = max(sendable, key=nearest.__getitem__, default=None)
-        given = None if best is None else self._given_logprobs([*ids, best], wait)
+        given = (
+            None if best is None else self._logprobs_of_given_ids_and_last_rank([*ids, best], wait)
+        )
         if best is None or given is None:
             return False
         if abs(given[0][-1] - nearest[best]) < MAX_LOGPROB_DIFFERENCE:
@@ -244,7 +257,7 @@ class LogprobClient:
         )
         return False
 
-    def _given_logprobs(
+    def _logprobs_of_given_ids_and_last_rank(
         self, ids: Ids, wait: Wait
     ) -> tuple[NDArray[np.float32], int | None] | None:
         """What the server tells of given ids, by the way that it heeds.
@@ -299,17 +312,17 @@ class LogprobClient:
 
     def _ask(self, ids: Ids, fields: Mapping[str, Any], wait: Wait) -> Reply | None:
         """The reply to these ids with some fields; None, and why, where it refuses, or makes other tokens."""
-        if not self._can_be_sent(ids):
+        if not self._can_ids_be_sent_unchanged(ids):
             self._add_note(
                 f"{self.url} is sent texts, and some do not become the ids again that they were"
                 " made of: their probabilities are not known"
             )
             return None
-        body = {**self._body(ids), **fields}
+        body = {**self._request_for_one_greedy_token(ids), **fields}
         reply = send_request(self.url, body, self.seconds, tries=TRIES, wait=wait)
         count = usage_count(reply.body, "prompt_tokens")
         if reply.status != 200:
-            self._add_note(f"{self.url}: {reply.refusal}")
+            self._add_note(f"{self.url}: {reply.refusal_message_in_one_line}")
             return None
         if count not in (None, len(ids)):
             self._add_note(
@@ -318,7 +331,7 @@ class LogprobClient:
             return None
         return reply
 
-    def _body(self, ids: Ids) -> dict[str, Any]:
+    def _request_for_one_greedy_token(self, ids: Ids) -> dict[str, Any]:
         """A request for one greedy token behind some ids."""
         prompt = self.prompt_field(ids)
         return {**self.model_field, "prompt": prompt, "max_tokens": 1, "temperature": 0}

@@ -24,7 +24,7 @@ from truetune.checkpoint.read_run_and_check_checkpoints import CONTRACT_FILE, re
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import UsageError
-from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
@@ -58,7 +58,7 @@ class ModelSource:
     contract: Path | None
     """contract.json of that run"""
 
-    def spec(self, **settings: Any) -> RunSpec:
+    def recorded_spec_for_asking(self, **settings: Any) -> RunSpec:
         """The settings of its training that say how it is asked, as far as they are recorded.
 
         Args:
@@ -83,9 +83,9 @@ class ModelSource:
         generation_config.json that it is used with.
 
         Raises:
-            SpecError, TokenizerError, TemplateError: as `truetune.render.template_probes.prepare_probes_of_run`.
+            SpecError, TokenizerError, TemplateError: as `load_tokenizer_and_template_of_run`.
         """
-        probes = prepare_probes_of_run(self.spec(**settings))
+        probes = load_tokenizer_and_template_of_run(self.recorded_spec_for_asking(**settings))
         # An adapter's own generation_config.json comes before its base's: whoever saved it meant it for this model.
         own_config = None
         if self.folder and self.kind == "adapter":
@@ -165,7 +165,7 @@ def _source_of_checkpoint(
     # `outputs/checkpoint-50` of a run has no tokenizer of its own before the run ends: `outputs` has. The folder above
     # is looked at only where a record says that it is a run's, for it may hold other people's models.
     run_folder = checkpoint.folder.resolve().parent
-    above = run_folder if checkpoint.run else None
+    above = run_folder if checkpoint.run_record else None
     tokenizer = _first_with_tokenizer((tokenizer_folder, checkpoint.folder, above, base))
     if tokenizer is None:
         raise UsageError(f"{name}: there is no tokenizer with it; name its folder with --tokenizer")
@@ -177,7 +177,7 @@ def _source_of_checkpoint(
         base,
         tokenizer,
         checkpoint.folder if checkpoint.kind == "model" else base,
-        checkpoint.run,
+        checkpoint.run_record,
         next((file for file in contracts if file.is_file()), None),
     )
 

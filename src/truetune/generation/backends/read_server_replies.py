@@ -6,9 +6,9 @@ the text is encoded again, which may give other ids than the model wrote. Reason
 out of the text, are put back as the tokenizer's template writes them, where that can be proved by the rendering; else
 as `<think>` and JSON, which is said (`is_guess`).
 
-The trade-off: an answer that is known roughly is used and its doubts are told in notes (`note_on_other_prompt`,
-`notes_on_misleading_answers`), rather than refused. Only what holds no answer, or ended for a reason that is
-neither a stop nor the limit, is none.
+The trade-off: an answer that is known roughly is used and its doubts are told in notes
+(`note_on_differing_server_prompt`, `notes_on_misleading_answers`), rather than refused. Only what holds no answer, or
+ended for a reason that is neither a stop nor the limit, is none.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ class ReplyReader:
         if not choice or not isinstance(message, dict):
             return f"its reply holds no answer: {json.dumps(body)[:200]}"
         completion_count = usage_count(body, "completion_tokens")
-        reason = _end_reason(choice, completion_count, limit)
+        reason = _finish_reason_told_by_server(choice, completion_count, limit)
         if not isinstance(reason, str) or reason not in STOP_REASONS | LIMIT_REASONS:
             # A filter of contents, an error in the middle: what there is of the answer is not the model's.
             return f"its answer ended for the reason {reason!r}"
         ids, logprobs = _token_ids(choice), _token_logprobs(choice)
         stop = self._stop_id(choice, ids, prompt, stops) if reason in STOP_REASONS else None
         answer_ids, text, is_guess = self._ids_text_and_whether_guessed(message, prompt, ids, stop)
-        all_certain = _are_all_certain(logprobs)
+        all_certain = _are_all_logprobs_zero(logprobs)
         mean = math.fsum(logprobs) / len(logprobs) if logprobs and not all_certain else None
         prompt_ids = id_list(body, "prompt_token_ids") or id_list(choice, "prompt_token_ids")
         return ChatReply(
@@ -142,7 +142,7 @@ class ReplyReader:
         answer_ids = ids[:-1] if ids and ids[-1] == stop else ids
         return answer_ids, self.decode(answer_ids), False
 
-    def usual_stop(self, prompt: Prompt, stops: frozenset[int]) -> int:
+    def stop_id_where_server_tells_none(self, prompt: Prompt, stops: frozenset[int]) -> int:
         """The stop id that a server means that tells none: the trained one, else the tokenizer's."""
         last = prompt.reference_ids[-1:]
         if last and (last[0] in stops or last[0] in self.tokenizer.control):
@@ -165,7 +165,7 @@ class ReplyReader:
             return reason
         if ids and ids[-1] in stops | self.tokenizer.control:
             return ids[-1]
-        return self.usual_stop(prompt, stops)
+        return self.stop_id_where_server_tells_none(prompt, stops)
 
     def _model_text_and_whether_guessed(
         self, message: Mapping[str, Any], prompt: Prompt
@@ -204,13 +204,13 @@ class ReplyReader:
         # Templates that rewrite history make another beginning: where the answer starts is not known then.
         if not text.startswith(prompt.text):
             return None
-        stop = self.usual_stop(prompt, frozenset())
+        stop = self.stop_id_where_server_tells_none(prompt, frozenset())
         if stop == UNKNOWN_STOP:
             return None
         return text[len(prompt.text) :].partition(self.decode([stop]))[0]
 
 
-def note_on_other_prompt(answered: Answered) -> Iterator[str]:
+def note_on_differing_server_prompt(answered: Answered) -> Iterator[str]:
     """A sentence where the server's prompt is not the one that was meant, by its ids, else by their
     number.
     """
@@ -260,7 +260,7 @@ def notes_on_misleading_answers(answered: Answered, limit: int) -> Iterator[str]
             f"the server's log-probabilities of {certain} answers are all 0, which no model means:"
             " they are not used"
         )
-    hidden = [reply for reply in replies if _counts_other_tokens_than_text(reply)]
+    hidden = [reply for reply in replies if _does_server_token_count_contradict_text(reply)]
     if hidden:
         yield (
             f"{len(hidden)} answers have other tokens than their text shows: the server counts"
@@ -283,7 +283,7 @@ def _token_count_of_answer(reply: ChatReply) -> int:
     return max(reply.completion_count or 0, ids)
 
 
-def _counts_other_tokens_than_text(reply: ChatReply) -> bool:
+def _does_server_token_count_contradict_text(reply: ChatReply) -> bool:
     """Does a server count other tokens than those of its text? Servers count with or without the stop token."""
     length = len(reply.answer.ids)
     counts = (None, length, length + (reply.answer.stop is not None))
@@ -321,7 +321,9 @@ def _assistant_message(content: str, reasoning: str, calls: list[dict[str, Any]]
     return message
 
 
-def _end_reason(choice: Mapping[str, Any], completion_count: int | None, limit: int) -> Any:
+def _finish_reason_told_by_server(
+    choice: Mapping[str, Any], completion_count: int | None, limit: int
+) -> Any:
     """Why an answer ended, as the server says it."""
     reason = choice.get("finish_reason")
     # Some servers tell no reason. Fewer tokens than the limit then mean that the answer ended by itself.
@@ -353,6 +355,6 @@ def _token_ids(choice: Mapping[str, Any]) -> list[int] | None:
     return ids if is_known else None
 
 
-def _are_all_certain(logprobs: Sequence[float]) -> bool:
+def _are_all_logprobs_zero(logprobs: Sequence[float]) -> bool:
     """Are they all 0? One token alone may be: a model that has one choice."""
     return len(logprobs) > 1 and all(abs(value) < ZERO_LOGPROB for value in logprobs)

@@ -46,7 +46,7 @@ from truetune.generation.backends.read_server_replies import (
     UNKNOWN_STOP,
     ChatReply,
     ReplyReader,
-    note_on_other_prompt,
+    note_on_differing_server_prompt,
     notes_on_misleading_answers,
 )
 from truetune.generation.backends.server_prompt_ids import chat_request
@@ -127,7 +127,7 @@ class ServerBackend(Backend):
         replies = map_concurrently(ask, routed, self._options.concurrency, progress)
         self._add_notes_on_replies(prompts, replies, decoding)
         answers = [reply.answer if isinstance(reply, ChatReply) else None for reply in replies]
-        return self._with_stop_estimates(prompts, answers, decoding.stops)
+        return self._add_stop_estimates_to_answers(prompts, answers, decoding.stops)
 
     def score(
         self,
@@ -166,7 +166,7 @@ class ServerBackend(Backend):
         except NoReply as error:
             return f"{error}{MORE_TIME if error.timed_out else ''}"
         if reply.status != 200:
-            return reply.refusal
+            return reply.refusal_message_in_one_line
         return self._reader.read(reply.body, prompt, decoding.stops, decoding.max_new_tokens)
 
     def _ask_logprobs(
@@ -178,7 +178,7 @@ class ServerBackend(Backend):
         """What the server tells of each; None, and a note, where it can't tell all."""
         # What fails here is a note and no error: answers are worth a report without probabilities.
         try:
-            self._logprobs.prepare(items, time.sleep)
+            self._logprobs.probe_what_server_tells(items, time.sleep)
             results = map_concurrently(ask, items, self._options.concurrency, progress)
         except NoReply as error:
             self._add_note(str(error))
@@ -188,7 +188,7 @@ class ServerBackend(Backend):
         known = [result for result in results if result is not None]
         return known if len(known) == len(results) else None
 
-    def _with_stop_estimates(
+    def _add_stop_estimates_to_answers(
         self, prompts: Sequence[Prompt], answers: list[Answer | None], stops: frozenset[int]
     ) -> list[Answer | None]:
         """The answers, with how likely a stop is behind the references, where there are such."""
@@ -201,7 +201,7 @@ class ServerBackend(Backend):
             return answers
         ordered = sorted(stops)
         estimates = self._ask_logprobs(
-            lambda ids, wait: self._logprobs.stop_estimate(ids, ordered, wait),
+            lambda ids, wait: self._logprobs.stop_probability_and_best_rank(ids, ordered, wait),
             list(answered.values()),
         )
         for i, (probability, rank) in zip(answered, estimates or (), strict=False):
@@ -262,13 +262,15 @@ class ServerBackend(Backend):
             ask, self._request_without_optional_fields(prompt, route, short), optional
         )
         # Known by the words of the refusal alone: there is no code for it.
-        if reply.status == 400 and "max_completion_tokens" in reply.refusal:
+        if reply.status == 400 and "max_completion_tokens" in reply.refusal_message_in_one_line:
             self._limit_field = "max_completion_tokens"
             reply, support = ask_with_accepted_fields(
                 ask, self._request_without_optional_fields(prompt, route, short), optional
             )
         if reply.status != 200:
-            raise UsageError(f"{url}: {reply.refusal}{self._advice_on_refusal(reply)}")
+            raise UsageError(
+                f"{url}: {reply.refusal_message_in_one_line}{self._advice_on_refusal(reply)}"
+            )
         sampling = self._probe_sampling(
             ask, self._request_without_optional_fields(prompt, route, short), decoding
         )
@@ -344,7 +346,7 @@ class ServerBackend(Backend):
             if isinstance(reply, ChatReply)
         ]
         for note in (
-            *note_on_other_prompt(answered),
+            *note_on_differing_server_prompt(answered),
             *notes_on_misleading_answers(answered, decoding.max_new_tokens),
         ):
             self._add_note(note)

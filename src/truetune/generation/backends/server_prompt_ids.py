@@ -57,14 +57,14 @@ def ask_server_prompt(
         prompt = ask_prompt(server.root, body, seconds)
         if isinstance(prompt, ServerPrompt):
             return prompt
-        refusals.append(f"{path}: {prompt.refusal}")
+        refusals.append(f"{path}: {prompt.refusal_message_in_one_line}")
     return "; ".join(refusals)
 
 
 def chat_request(server: Server, chat: Body) -> dict[str, Any]:
     """The fields of a request that say what is asked. `chat` is that of `ask_server_prompt`."""
     body: dict[str, Any] = {
-        "messages": [_protocol_message(message) for message in chat["messages"]]
+        "messages": [_message_in_openai_protocol(message) for message in chat["messages"]]
     }
     if server.model:
         body["model"] = server.model
@@ -138,15 +138,15 @@ def _prompt_or_refusing_reply(reply: Reply) -> ServerPrompt | Reply:
     return ServerPrompt(ids, len(ids)) if ids else reply
 
 
-def _protocol_message(message: Body) -> dict[str, Any]:
+def _message_in_openai_protocol(message: Body) -> dict[str, Any]:
     """A message as OpenAI's protocol has it: arguments of tool calls are JSON in a string. Data and
     templates have them as objects.
     """
-    calls = [_protocol_call(call) for call in message.get("tool_calls") or ()]
+    calls = [_tool_call_in_openai_protocol(call) for call in message.get("tool_calls") or ()]
     return {**message, "tool_calls": calls} if calls else dict(message)
 
 
-def _protocol_call(call: Any) -> Any:
+def _tool_call_in_openai_protocol(call: Any) -> Any:
     """A tool call as OpenAI's protocol has it, with its arguments as JSON in a string."""
     function = call.get("function")
     if not isinstance(function, dict) or isinstance(function.get("arguments"), str):

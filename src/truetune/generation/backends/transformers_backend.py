@@ -1,7 +1,7 @@
 """A model in this process, through transformers: a folder, an adapter on its base, or a GGUF file.
 
 The reference of all backends: it can tell everything, and the others are held against it on the same weights
-(tests/generation/test_engines.py). What it asks is in `generate_answers`, `teacher_forcing` and
+(tests/generation/test_engines.py). What it asks is in `generate_answers`, `log_probabilities_of_given_ids` and
 `measure_speed_by_text_length`; here is what belongs to a saved model: its device, and ids that are not among its
 rows.
 """
@@ -28,12 +28,16 @@ from truetune.generation.backends.backend import (
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
-from truetune.generation.generate_answers import generate_answers, generating_model, restore_modules
+from truetune.generation.generate_answers import (
+    generate_answers,
+    restore_modules,
+    unwrap_to_model_with_generate,
+)
 from truetune.generation.generate_batch_with_transformers import SamplingParams, next_logits
 from truetune.generation.load_model_refusing_missing_weights import load_adapter, load_model
+from truetune.generation.log_probabilities_of_given_ids import score_sequences
 from truetune.generation.measure_speed_by_text_length import measure_speed
-from truetune.generation.teacher_forcing import score_sequences
-from truetune.probe.preserve_state import preserve_state
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 from truetune.render.tokenizer import Tokenizer
 
 # Chosen, not measured: at half, batches of a small model are small on a GPU; at double, a machine of 16 GB that holds
@@ -162,7 +166,9 @@ class TransformersBackend(Backend):
         likeliest: list[dict[int, float]] = []
         with restore_modules(self.model), preserve_state(), torch.no_grad():
             for prefix in prefixes:
-                logprobs = next_logits(generating_model(self.model), [prefix], 0)[0].log_softmax(-1)
+                logprobs = next_logits(unwrap_to_model_with_generate(self.model), [prefix], 0)[
+                    0
+                ].log_softmax(-1)
                 best = logprobs.topk(min(count, len(logprobs)))
                 likeliest.append(
                     dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))

@@ -220,9 +220,9 @@ class VllmBackend(Backend):
         self.decode = make_decoder(tokenizer)
         self.engine: Any = None
         self.length = 0
-        self._have_engine_for_length(min(FIRST_ENGINE_TOKENS, positions))
+        self._ensure_engine_for_length(min(FIRST_ENGINE_TOKENS, positions))
 
-    def _have_engine_for_length(self, length: int) -> None:
+    def _ensure_engine_for_length(self, length: int) -> None:
         """Have an engine for sequences of this length. Raises UsageError."""
         if self.engine is not None and length <= self.length:
             return
@@ -309,7 +309,7 @@ class VllmBackend(Backend):
         if not fitting:
             return answers
         rows = [prompts[i].ids for i in fitting]
-        self._have_engine_for_length(
+        self._ensure_engine_for_length(
             min(self.positions, max(map(len, rows)) + decoding.max_new_tokens)
         )
         # 0: the log-probability of the chosen token alone.
@@ -352,7 +352,7 @@ class VllmBackend(Backend):
 
     def _next_logprobs(self, rows: Sequence[Ids], count: int) -> list[Mapping[int, Any]]:
         """The `count` likeliest next tokens of each, all where it is -1: id -> vLLM's Logprob."""
-        self._have_engine_for_length(max(map(len, rows)) + 1)
+        self._ensure_engine_for_length(max(map(len, rows)) + 1)
         settings = self._sampling_params(
             len(rows), Decoding(frozenset()), logprobs=count, max_tokens=1
         )
@@ -380,7 +380,7 @@ class VllmBackend(Backend):
                     f"{self.name}: a sequence of {longest - 1:,} tokens leaves no room in its "
                     f"{self.positions:,} positions"
                 )
-            self._have_engine_for_length(longest)
+            self._ensure_engine_for_length(longest)
             settings = self._sampling_params(
                 len(rows), Decoding(frozenset()), prompt_logprobs=0, max_tokens=1
             )

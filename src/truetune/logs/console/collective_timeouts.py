@@ -120,18 +120,18 @@ class CollectiveTimeoutReader:
         """What the processes waited in, as lines of evidence; empty if nothing was printed of it."""
         if not self._waiting:
             return ()
-        return tuple(self._lines())
+        return tuple(self._evidence_lines())
 
-    def uneven(self) -> RankCounts | None:
+    def unequal_batch_counts(self) -> RankCounts | None:
         """The unequal numbers of batches that made the processes wait for one another; None if nothing printed
         proves it.
 
         The rank that has the fewest leaves the loop first: it waits in another operation than most, or in none.
         """
         counts = self._counts.finish() if self._waiting else None
-        if counts is None or not counts.are_of_batches:
+        if counts is None or not counts.are_counts_of_batches_or_steps:
             return None
-        if not self._ranks_in_other_operation_or_silent().intersection(counts.fewest):
+        if not self._ranks_in_other_operation_or_silent().intersection(counts.ranks_with_fewest):
             return None
         return counts
 
@@ -154,11 +154,11 @@ class CollectiveTimeoutReader:
             ranks_of.setdefault(waiting, []).append(rank)
         return ranks_of
 
-    def _lines(self) -> Iterator[str]:
+    def _evidence_lines(self) -> Iterator[str]:
         """Evidence: who waited in what, who printed nothing, and what was printed before."""
         ranks_of = self._ranks_by_operation()
         counts = self._counts.finish()
-        uneven = self.uneven()
+        uneven = self.unequal_batch_counts()
         if counts is not None:
             yield _describe_unequal_counts(counts, is_proved=uneven is not None)
         for waiting, ranks in ranks_of.items():

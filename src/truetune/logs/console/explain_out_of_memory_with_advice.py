@@ -43,7 +43,7 @@ from truetune.logs.console.out_of_memory_causes import (
 )
 from truetune.logs.console.out_of_memory_weights import (
     WeightsOnGpu,
-    evidence_of_engine_share,
+    evidence_of_inference_server_gpu_share,
     is_setting_of_failed_run,
 )
 from truetune.logs.console.parse_tracebacks import Frame
@@ -108,7 +108,7 @@ KEPT_BY_EVALUATION = "kept_by_evaluation"
 SECOND_MODEL = "second_model_loaded"
 
 
-def share_shows_trained_embeddings(settings: PrintedSettings) -> bool:
+def does_trained_share_exceed_adapter(settings: PrintedSettings) -> bool:
     """Does the printed share of trained parameters show that more than an adapter's matrices is
     trained, such as embeddings?
     """
@@ -214,7 +214,7 @@ class MemoryStory:
         )
 
     @property
-    def kept(self) -> SettingBeside | None:
+    def value_that_loop_keeps_of_each_step(self) -> SettingBeside | None:
         """What the loop beside the log keeps of each step, if steps had fitted before; None
         otherwise.
         """
@@ -224,7 +224,7 @@ class MemoryStory:
         return found if by_rows and self.step >= MIN_FITTED_STEPS else None
 
     @property
-    def by_length(self) -> SettingBeside | None:
+    def setting_that_orders_rows_by_length(self) -> SettingBeside | None:
         """The setting that orders rows by length, so that the longest are in the first batch, if that one
         failed; None otherwise.
         """
@@ -235,7 +235,7 @@ class MemoryStory:
         return found if by_rows and is_first and is_here else None
 
     @property
-    def passes_hold_pairs(self) -> bool:
+    def does_forward_pass_hold_preference_pairs(self) -> bool:
         """Does a forward pass hold a chosen and a rejected answer for each row of the batch (DPO
         and the like)?
         """
@@ -248,7 +248,11 @@ class MemoryStory:
     def rows_per_forward_pass(self) -> int | None:
         """Rows of one forward pass; None where the batch is not known."""
         batch = self.batch
-        return 2 * batch if batch is not None and self.passes_hold_pairs else batch
+        return (
+            2 * batch
+            if batch is not None and self.does_forward_pass_hold_preference_pairs
+            else batch
+        )
 
     @property
     def batch(self) -> int | None:
@@ -260,7 +264,7 @@ class MemoryStory:
         )
 
     @property
-    def shape(self) -> TensorShape | None:
+    def failed_tensor_shape(self) -> TensorShape | None:
         """The shape of the tensor that failed, if its size tells it; None otherwise."""
         if self.cause is ATTENTION_MASK:
             return mask_shape_of_size(self.asked, self.rows_per_forward_pass)
@@ -275,11 +279,11 @@ class MemoryStory:
         return None
 
     @property
-    def limit(self) -> SettingBeside | None:
+    def length_limit_that_rows_reach(self) -> SettingBeside | None:
         """The length limit that rows reach by the failed tensor's shape; None if no file sets such
         a one.
         """
-        length = self.shape.length if self.shape is not None else None
+        length = self.failed_tensor_shape.length if self.failed_tensor_shape is not None else None
         return next(
             (one for one in self.beside.settings_named(LENGTH_LIMIT) if one.value == length), None
         )
@@ -289,44 +293,54 @@ class MemoryStory:
         """The settings that make every row as long as that limit (packing, padding), in the file
         that sets it.
         """
-        limit = self.limit
+        limit = self.length_limit_that_rows_reach
         found = self.beside.settings_named(FILLED_TO_LIMIT)
         return tuple(one for one in found if limit is not None and one.file == limit.file)
 
     @property
     def rows_have_context_length(self) -> bool:
         """Have rows the length of the model's whole context, by the size of the tensor that failed?"""
-        return self.shape is not None and self.shape.is_model_context
+        return (
+            self.failed_tensor_shape is not None
+            and self.failed_tensor_shape.has_model_context_length
+        )
 
     @property
-    def whole_model(self) -> int | None:
+    def bytes_per_weight_of_whole_model(self) -> int | None:
         """Bytes per weight of the whole model, if the tensor that failed has the size of all weights together;
         None otherwise.
         """
         return bytes_per_weight_of_tensor(self.asked, self.beside)
 
     @property
-    def unit(self) -> SettingBeside | None:
+    def fsdp_whole_model_unit_setting(self) -> SettingBeside | None:
         """The setting by which FSDP gathers the whole model at once, if this run shows FSDP; None
         otherwise.
         """
         in_fsdp = any("torch/distributed/fsdp" in frame.file for frame in self.frames)
-        is_shown = in_fsdp or self.whole_model is not None
+        is_shown = in_fsdp or self.bytes_per_weight_of_whole_model is not None
         return fsdp_unit_setting(self.beside) if is_shown else None
 
     @property
-    def needs_more_tensors(self) -> bool:
+    def would_more_tensors_follow_failed_one(self) -> bool:
         """Would more tensors follow the one that failed, so that room for this one alone is not
         enough?
         """
-        grows = first_and_last_if_growing(self.memory) is not None or self.kept is not None
+        grows = (
+            first_and_last_if_growing(self.memory) is not None
+            or self.value_that_loop_keeps_of_each_step is not None
+        )
         return grows or (self.cause is not None and not self.cause.by_rows)
 
     @property
     def failed_after_many_steps(self) -> bool:
         """Did many steps fit, so that the batch which failed was larger than those before?"""
         by_rows = self.cause is None or self.cause in LATE_CAUSES
-        if self.rows_have_context_length or self.settings_that_fill_rows or self.kept is not None:
+        if (
+            self.rows_have_context_length
+            or self.settings_that_fill_rows
+            or self.value_that_loop_keeps_of_each_step is not None
+        ):
             return False
         return (
             self.step >= MIN_FITTED_STEPS
@@ -335,7 +349,7 @@ class MemoryStory:
         )
 
     @property
-    def least_gib_of_states(self) -> float | None:
+    def gib_of_training_states_exceeding_gpu(self) -> float | None:
         """GiB of weights, gradients and optimizer states, if they alone are more than the GPU; None
         if that is not sure.
         """
@@ -348,7 +362,7 @@ class MemoryStory:
     @property
     def is_fragmented(self) -> bool:
         """Is there room enough, in pieces that are each too small?"""
-        return self.pieces is not None and not self.needs_more_tensors
+        return self.pieces is not None and not self.would_more_tensors_follow_failed_one
 
     def evidence(self) -> Iterator[str]:
         """What the traceback, the output and the files prove, one line each."""
@@ -360,15 +374,20 @@ class MemoryStory:
                 f" steps, by {(grown[1] - grown[0]) / steps * 1024:.3g} MiB a step: something of"
                 " each step is kept on the GPU, and the line that failed is only where it was full"
             )
-        elif self.cause is not None and self.kept is None:
+        elif self.cause is not None and self.value_that_loop_keeps_of_each_step is None:
             yield f"what needed the memory: {self.cause.cause}"
         yield from self.weights.evidence()
-        yield from evidence_of_engine_share(
+        yield from evidence_of_inference_server_gpu_share(
             self.cause, self.beside.setting(ENGINE_SHARE), self.capacity
         )
         yield from self._evidence_of_row_length()
         yield from self._evidence_of_batch_beyond_set_rows()
-        yield from evidence_of_fsdp_unit(self.asked, self.whole_model, self.unit, self.beside)
+        yield from evidence_of_fsdp_unit(
+            self.asked,
+            self.bytes_per_weight_of_whole_model,
+            self.fsdp_whole_model_unit_setting,
+            self.beside,
+        )
         yield from self._evidence_of_script_causes()
         if self.failed_after_many_steps and self.is_fragmented:
             yield (
@@ -381,7 +400,7 @@ class MemoryStory:
                 " than those, one row many times as long as the others"
             )
         settings = self.settings
-        if share_shows_trained_embeddings(settings) and settings.share is not None:
+        if does_trained_share_exceed_adapter(settings) and settings.share is not None:
             yield (
                 f"{settings.trained:,} parameters are trained, {settings.share:.1%} of all: an"
                 " adapter has 0.1 to 3 %, so embeddings or the head are trained whole"
@@ -392,8 +411,16 @@ class MemoryStory:
         """Evidence of what the batch that failed holds besides the rows that are set: pairs, the longest rows,
         what steps keep.
         """
-        batch, by_length, kept = self.batch, self.by_length, self.kept
-        if self.passes_hold_pairs and batch is not None and self.cause in LATE_CAUSES:
+        batch, by_length, kept = (
+            self.batch,
+            self.setting_that_orders_rows_by_length,
+            self.value_that_loop_keeps_of_each_step,
+        )
+        if (
+            self.does_forward_pass_hold_preference_pairs
+            and batch is not None
+            and self.cause in LATE_CAUSES
+        ):
             yield (
                 f"chosen and rejected answers go through the model together: {batch} pairs are {2 * batch} rows,"
                 " padded to the longest of both"
@@ -410,19 +437,19 @@ class MemoryStory:
         if self.rows_are_mostly_pictures:
             yield from self._evidence_of_pictures()
             return
-        shape = self.shape
+        shape = self.failed_tensor_shape
         if shape is None:
             return
         yield f"{self.asked:.2f} GiB is {shape.text}: rows of {shape.length:,} tokens"
-        limit = self.limit
+        limit = self.length_limit_that_rows_reach
         if limit is not None:
             yield f"{shape.length:,} is {limit.key} ({limit.place})" + self._describe_row_filling()
-        elif self._exceeds_counted_rows(shape.length):
+        elif self._is_longer_than_any_counted_row(shape.length):
             yield (
                 f"the longest row has {self.settings.longest:,} tokens: packing, or padding to the limit of the"
                 " settings (sequence_len, cutoff_len, max_length), fills rows"
             )
-        elif shape.is_model_context:
+        elif shape.has_model_context_length:
             padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
             where = f" ({padded.place}: {padded.text})" if padded is not None else ""
             yield (
@@ -446,7 +473,7 @@ class MemoryStory:
             sizes = f"; {setting.value}" if setting.value else ""
             yield f"{setting.place}: {setting.text}{sizes}"
 
-    def _exceeds_counted_rows(self, length: int) -> bool:
+    def _is_longer_than_any_counted_row(self, length: int) -> bool:
         """Does the trainer's own count say that no row comes near this length?"""
         longest = self.settings.longest
         return longest is not None and 2 * longest <= length
@@ -466,7 +493,7 @@ class MemoryStory:
         """A phrase on the longest row, if that is far from the limit; empty if it is not, or not
         known.
         """
-        limit, needed = self.limit, self._tokens_that_hold_every_row()
+        limit, needed = self.length_limit_that_rows_reach, self._token_count_that_fits_every_row()
         if limit is None or needed is None or not isinstance(limit.value, int):
             return ""
         if 2 * needed > limit.value:
@@ -475,13 +502,13 @@ class MemoryStory:
             return f"the longest row has {self.settings.longest:,} tokens"
         return f"the longest row has {needed:,} bytes of text"
 
-    def _tokens_that_hold_every_row(self) -> int | None:
+    def _token_count_that_fits_every_row(self) -> int | None:
         """The number of tokens that holds every row: as the trainer counted them, otherwise one for
         each byte; None if not known.
         """
         if self.settings.longest is not None:
             return self.settings.longest
-        limit = self.limit
+        limit = self.length_limit_that_rows_reach
         lengths = [
             rows.longest
             for rows in self.beside.rows
@@ -500,7 +527,7 @@ class MemoryStory:
         # Of these the value is the name of the rule that found the line.
         for setting in self.beside.settings_named(*self._settings_found_by_rules()):
             yield f"{setting.place}: {setting.text} (see {setting.value})"
-        yield from self._evidence_of_checkpointing()
+        yield from self._evidence_of_ineffective_checkpointing()
 
     def _settings_found_by_rules(self) -> tuple[str, ...]:
         """The settings that rules on scripts found, and that the cause is about."""
@@ -510,7 +537,7 @@ class MemoryStory:
         is_loading = self.cause is not None and self.cause.name in loading
         return (SECOND_MODEL,) if is_loading else ()
 
-    def _evidence_of_checkpointing(self) -> Iterator[str]:
+    def _evidence_of_ineffective_checkpointing(self) -> Iterator[str]:
         """Evidence that gradient checkpointing is set, but this step runs without it."""
         checkpointing = self.beside.setting("gradient_checkpointing")
         is_set = checkpointing is not None and checkpointing.value is True
@@ -532,34 +559,41 @@ class MemoryStory:
             f"compute which part is too large with `truetune plan SETTINGS --gpu {gpu}` (or a"
             " script, or the model's folder, for SETTINGS)"
         )
-        if first_and_last_if_growing(self.memory) or self.kept is not None:
+        if (
+            first_and_last_if_growing(self.memory)
+            or self.value_that_loop_keeps_of_each_step is not None
+        ):
             return (
                 "keep losses with .item() and outputs (hidden states, logits) with"
                 " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
                 " (`truetune lint SCRIPT`); smaller batches only delay it"
             )
-        if self.whole_model is not None or self.unit is not None:
+        if (
+            self.bytes_per_weight_of_whole_model is not None
+            or self.fsdp_whole_model_unit_setting is not None
+        ):
             # An estimate takes FSDP to share out each layer.
-            return advice_on_fsdp_unit(self.unit)
+            return advice_on_fsdp_unit(self.fsdp_whole_model_unit_setting)
         weights = self.weights
         if weights.model_cell_run_twice is not None:
             # The run fitted before: a smaller batch is no remedy.
-            return next(weights.changes())
+            return next(weights.edits_to_reduce_memory_of_weights())
         if self.cause is not None and self.cause.name in UNPLANNED:
-            return "; ".join(self._changes_by_price())
-        return "; ".join((*self._changes_by_price(), plan))
+            return "; ".join(self._changes_cheapest_first())
+        return "; ".join((*self._changes_cheapest_first(), plan))
 
-    def _changes_by_price(self) -> Iterator[str]:
+    def _changes_cheapest_first(self) -> Iterator[str]:
         """Changes in the order of their price: a variable first, then the data, the cause itself, smaller steps."""
         if self.is_fragmented:
             yield (
                 f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"
                 " GiB in pieces, more than what failed needs"
             )
-        yield from self.weights.changes()
-        if self.by_length is not None:
+        yield from self.weights.edits_to_reduce_memory_of_weights()
+        if self.setting_that_orders_rows_by_length is not None:
             yield (
-                f"leave out {self.by_length.text} ({self.by_length.place}), or set the batch for the longest rows: a"
+                f"leave out {self.setting_that_orders_rows_by_length.text}"
+                f" ({self.setting_that_orders_rows_by_length.place}), or set the batch for the longest rows: a"
                 " lower max_length, fewer rows at a time"
             )
         if self.failed_after_many_steps:
@@ -567,7 +601,7 @@ class MemoryStory:
                 "see the longest rows with `truetune check DATA -t TOKENIZER -v`, and drop them or"
                 " cut them with max_length"
             )
-        if share_shows_trained_embeddings(self.settings) and self.cause in (
+        if does_trained_share_exceed_adapter(self.settings) and self.cause in (
             None,
             OPTIMIZER_STATES,
             GRADIENT_CLIPPING,
@@ -576,10 +610,10 @@ class MemoryStory:
                 "leave embed_tokens and lm_head out of what is saved whole, unless tokens were"
                 " added (then trainable_token_indices trains these rows alone)"
             )
-        if self.limit is not None:
-            yield from self._changes_to_lower_length_limit(self.limit)
+        if self.length_limit_that_rows_reach is not None:
+            yield from self._changes_to_lower_length_limit(self.length_limit_that_rows_reach)
         elif self.rows_have_context_length:
-            yield self._change_to_limit_rows()
+            yield self._change_to_set_row_length_limit()
         if self.cause in OF_EVALUATION:
             yield from self._changes_of_evaluation()
         else:
@@ -605,7 +639,7 @@ class MemoryStory:
         whole context.
         """
         assert isinstance(limit.value, int)
-        needed = self._tokens_that_hold_every_row()
+        needed = self._token_count_that_fits_every_row()
         lower = max(LEAST_LIMIT, _next_power_of_two(needed)) if needed is not None else USUAL_LIMIT
         if lower >= limit.value:
             return
@@ -618,9 +652,11 @@ class MemoryStory:
                 " prints their lengths)"
             )
 
-    def _change_to_limit_rows(self) -> str:
+    def _change_to_set_row_length_limit(self) -> str:
         """The change that sets a limit for rows that are padded to the model's whole context."""
-        if self.shape is not None and self._exceeds_counted_rows(self.shape.length):
+        if self.failed_tensor_shape is not None and self._is_longer_than_any_counted_row(
+            self.failed_tensor_shape.length
+        ):
             return (
                 "lower the length limit of the settings (sequence_len, cutoff_len, max_length):"
                 " rows are filled to it"
@@ -676,10 +712,10 @@ class MemoryStory:
             yield f"turn gradient_checkpointing on: it is off ({setting.place}: {setting.text})"
         elif checkpointing is None:
             yield "turn gradient_checkpointing on, unless it is"
-        if batch == 1 and checkpointing and self.least_gib_of_states is not None:
+        if batch == 1 and checkpointing and self.gib_of_training_states_exceeding_gpu is not None:
             yield (
                 f"weights, gradients and optimizer states of {self.settings.trained:,} trained parameters are"
-                f" {self.least_gib_of_states:.0f} GiB at least, more than the GPU has: share them out"
+                f" {self.gib_of_training_states_exceeding_gpu:.0f} GiB at least, more than the GPU has: share them out"
                 " (FSDP or ZeRO stage 3), or train an adapter"
             )
         elif batch == 1 and checkpointing and not self.failed_after_many_steps:

@@ -38,7 +38,7 @@ class WeightReportReader:
     _others: bool = field(default=False)
 
     @property
-    def are_only_heads(self) -> bool:
+    def are_reported_weights_only_heads(self) -> bool:
         """Were weights reported, and only those of heads that a training begins with?"""
         return self.names > 0 and not self._others
 

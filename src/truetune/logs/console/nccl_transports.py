@@ -95,7 +95,7 @@ class TransportReader:
             self._hosts.add(host["host"])
         self._read_channel(text, number)
         self._read_network(text, number)
-        self._read_switched_off(text, number)
+        self._read_disabling_variable(text, number)
         self._read_ranks_and_nodes(text)
         self._read_missing_hardware(text, number)
 
@@ -135,7 +135,7 @@ class TransportReader:
         if not self._named[0]:
             self._named = (number, text.strip()[-200:])
 
-    def _read_switched_off(self, text: str, number: int) -> None:
+    def _read_disabling_variable(self, text: str, number: int) -> None:
         """Read a variable that switches a transport off."""
         disabled = DISABLED.search(text)
         if disabled is not None and disabled["value"] in SWITCHED_OFF.get(disabled["name"], ()):

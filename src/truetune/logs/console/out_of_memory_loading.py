@@ -47,7 +47,7 @@ def loading_cause(frames: Sequence[Frame], figures: MemoryFigures, steps: float)
         figures: of the message.
         steps: that this process had trained before.
     """
-    if steps > 0 and figures.holds_all_in_use and _pytorch_fills_gpu(figures):
+    if steps > 0 and figures.does_process_hold_all_memory_in_use and _pytorch_fills_gpu(figures):
         return (
             LOADED_AFTER_TRAINING
             if _is_in_notebook(frames)
@@ -95,6 +95,6 @@ def _advice_to_make_room(frames: Sequence[Frame], figures: MemoryFigures) -> str
         *(() if QUANTIZED.search(code) else (BITS_ADVICE,)),
     ]
     parts = [", ".join((*smaller, GPUS_ADVICE)) if smaller else "a smaller model, or more GPUs"]
-    if figures.holds_all_in_use:
+    if figures.does_process_hold_all_memory_in_use:
         return parts[0]
     return "; ".join((*parts, OTHERS_ADVICE))

@@ -78,15 +78,15 @@ class MemoryFigures:
     on_gpu: int = 1
     """Processes on this GPU that the message names, this one with them"""
     ranks: int = 1
-    """Processes of the run itself that are proved to be on this GPU; see `with_ranks_counted`"""
+    """Processes of the run itself that are proved to be on this GPU; see `add_count_of_own_processes_on_gpu`"""
 
     @property
     def has_several_ranks(self) -> bool:
         """Are two or more processes of the same run on this GPU?"""
-        return self.is_shared and self.ranks > 1
+        return self.is_gpu_shared_with_others and self.ranks > 1
 
     @property
-    def is_shared(self) -> bool:
+    def is_gpu_shared_with_others(self) -> bool:
         """Do other processes hold a considerable part of this GPU?"""
         return self.others is not None and self.others > MIN_OTHERS_GIB
 
@@ -94,12 +94,12 @@ class MemoryFigures:
     def others_hold_most(self) -> bool:
         """Do other processes hold more than this one, and more than it asked for?"""
         own = (self.allocated or 0.0) + (self.idle or 0.0)
-        return self.is_shared and (self.others or 0.0) > max(own, self.asked or 0.0)
+        return self.is_gpu_shared_with_others and (self.others or 0.0) > max(own, self.asked or 0.0)
 
     @property
-    def holds_all_in_use(self) -> bool:
+    def does_process_hold_all_memory_in_use(self) -> bool:
         """Does this process hold what is in use, so that no other one could be ended for it?"""
-        if self.is_shared or None in (self.allocated, self.capacity, self.free):
+        if self.is_gpu_shared_with_others or None in (self.allocated, self.capacity, self.free):
             return False
         in_use = (self.capacity or 0.0) - (self.free or 0.0)
         return in_use - (self.allocated or 0.0) - (self.idle or 0.0) <= MAX_CONTEXT_GIB
@@ -107,12 +107,12 @@ class MemoryFigures:
     @property
     def fragments_would_suffice(self) -> bool:
         """Does PyTorch hold more memory in unused fragments than the tensor needs that failed?"""
-        if self.idle is None or self.asked is None or self.is_shared:
+        if self.idle is None or self.asked is None or self.is_gpu_shared_with_others:
             return False
         return self.idle > self.asked and self.idle > MIN_PIECES_SHARE * (self.capacity or 0.0)
 
     @property
-    def gpu(self) -> str:
+    def gpu_memory_as_plan_argument(self) -> str:
         """The GPU's memory as `truetune plan --gpu` takes it."""
         if self.capacity is None:
             return "SIZE"
@@ -121,13 +121,13 @@ class MemoryFigures:
         size = next((size for size in GPU_SIZES_GB if size >= at_least), round(self.capacity))
         return f"{size}GB"
 
-    def advice(self, *, loads_checkpoint: bool = False) -> str:
+    def advice_to_regain_memory_of_others(self, *, loads_checkpoint: bool = False) -> str:
         """Advice on how to get back what other processes hold; empty if none do.
 
         Args:
             loads_checkpoint: a file of tensors was being read, which lie on the GPU that they were saved from.
         """
-        if not self.is_shared or self.others is None:
+        if not self.is_gpu_shared_with_others or self.others is None:
             return ""
         if self.has_several_ranks and loads_checkpoint:
             return (
@@ -150,7 +150,7 @@ class MemoryFigures:
             " a GPU of its own (torch.cuda.set_device); only if it does not fit then"
         )
 
-    def sharing(self) -> str:
+    def line_on_memory_of_other_processes(self) -> str:
         """One line on what other processes hold; empty if they hold nothing."""
         if self.has_several_ranks:
             where = f"on GPU {self.gpu_number or '0'} together"
@@ -181,8 +181,8 @@ class MemoryFigures:
         figures = [f"{_format_gib(value)} {what}" for what, value in parts if value is not None]
         if figures:
             lines.append(", ".join(figures))
-        if self.is_shared:
-            lines.append(self.sharing())
+        if self.is_gpu_shared_with_others:
+            lines.append(self.line_on_memory_of_other_processes())
         if self.fragments_would_suffice and not asks_on:
             lines.append(
                 "what PyTorch holds in pieces is more than this tensor needs: try"
@@ -202,7 +202,7 @@ class MemoryFigures:
         return lines
 
 
-def with_ranks_counted(
+def add_count_of_own_processes_on_gpu(
     figures: MemoryFigures, started: frozenset[str], beside: Iterable[str]
 ) -> MemoryFigures:
     """The figures with the number of processes of the run itself that are on the GPU.
@@ -220,7 +220,7 @@ def with_ranks_counted(
     for text in beside:
         other = parse_memory_error(text)
         is_same_gpu = other.gpu_number == figures.gpu_number != ""
-        same += is_same_gpu and other.is_shared and other.listed == figures.listed
+        same += is_same_gpu and other.is_gpu_shared_with_others and other.listed == figures.listed
     beside_this = len(started.intersection(figures.processes))
     named = max(len(started.intersection(figures.listed)), beside_this + 1 if beside_this else 0)
     return replace(figures, ranks=max(same, named))
@@ -243,7 +243,7 @@ def parse_memory_error(text: str) -> MemoryFigures:
         # the older form says only what is reserved in total
         idle = max(0.0, figures["reserved"] - figures["allocated"])
     listed = {number: _parse_gib(size) for number, size in OTHER_PROCESS.findall(text)}
-    others, processes = _memory_of_other_processes(listed, figures, idle)
+    others, processes = _gib_and_ids_of_other_processes(listed, figures, idle)
     number = GPU_NUMBER.search(text)
     return MemoryFigures(
         asked=figures.get("asked"),
@@ -260,7 +260,7 @@ def parse_memory_error(text: str) -> MemoryFigures:
     )
 
 
-def _memory_of_other_processes(
+def _gib_and_ids_of_other_processes(
     listed: dict[str, float], figures: dict[str, float], idle: float | None
 ) -> tuple[float | None, tuple[str, ...]]:
     """The GiB that other processes hold, and their process ids; None if the figures do not prove
@@ -283,7 +283,7 @@ def _memory_of_other_processes(
         return None, ()
     own = figures["allocated"] + (idle or 0.0)
     if in_use is None:
-        return _other_processes_listed(listed, own)
+        return _gib_and_ids_of_other_listed_processes(listed, own)
     if not listed:
         # Only the form up to PyTorch 2.0 (`reserved`) leaves others out of its list. It counts PyTorch's own memory
         # alone, without the context of CUDA.
@@ -292,7 +292,7 @@ def _memory_of_other_processes(
     if own + sum(listed.values()) <= in_use + ROUNDING_GIB:
         # both have room: none of those listed is this one
         return sum(listed.values()), tuple(listed)
-    return _other_processes_listed(listed, own)
+    return _gib_and_ids_of_other_listed_processes(listed, own)
 
 
 def _memory_in_use(figures: dict[str, float]) -> float | None:
@@ -302,13 +302,11 @@ def _memory_in_use(figures: dict[str, float]) -> float | None:
     return None
 
 
-def _other_processes_listed(
+def _gib_and_ids_of_other_listed_processes(
     listed: dict[str, float], own: float
 ) -> tuple[float | None, tuple[str, ...]]:
     """What the listed processes hold except this process, which is the one as large as PyTorch's
-    part. None if no one is: then nothing tells which of them is another process.
-
-    None where no one is: then nothing tells which of them is another process.
+    part, and their numbers. None if no one is: then nothing tells which of them is another process.
     """
     surplus = {number: size - own for number, size in listed.items()}
     fitting = {n: gib for n, gib in surplus.items() if -ROUNDING_GIB <= gib <= MAX_CONTEXT_GIB}

@@ -89,7 +89,7 @@ class WeightsOnGpu(NamedTuple):
         return self.beside.setting(MODEL_PARAMETERS)
 
     @property
-    def load_in_float32(self) -> SettingBeside | None:
+    def float32_load_setting(self) -> SettingBeside | None:
         """The load without a dtype, in float32, that fills a good part of the GPU; None if a step
         did not fail by it.
         """
@@ -103,7 +103,7 @@ class WeightsOnGpu(NamedTuple):
         return load if self.capacity is not None and size > MIN_SHARE * self.capacity else None
 
     @property
-    def spread(self) -> SettingBeside | None:
+    def device_map_spread_setting(self) -> SettingBeside | None:
         """The device_map that puts layers on several GPUs, if a later one of them was full in a
         step.
         """
@@ -123,7 +123,7 @@ class WeightsOnGpu(NamedTuple):
         )
 
     @property
-    def stage(self) -> SettingBeside | None:
+    def zero_stage_that_keeps_weights_whole(self) -> SettingBeside | None:
         """The stage of ZeRO that leaves weights whole on each GPU; None if weights were not being
         put on the GPUs.
         """
@@ -135,7 +135,7 @@ class WeightsOnGpu(NamedTuple):
         """What the files show of the weights, one line each."""
         yield from self._evidence_of_float32()
         yield from self._evidence_of_size()
-        again, spread = self.model_cell_run_twice, self.spread
+        again, spread = self.model_cell_run_twice, self.device_map_spread_setting
         if again is not None:
             yield (
                 f"{again.text}: the cell that loads the model was run again in a kernel that still holds the first one,"
@@ -149,7 +149,7 @@ class WeightsOnGpu(NamedTuple):
 
     def _evidence_of_float32(self) -> Iterator[str]:
         """Evidence that weights are held in float32: by the load, or by what was saved."""
-        load, size = self.load_in_float32, self._gib_of_weights(BYTES_OF_FLOAT32)
+        load, size = self.float32_load_setting, self._gib_of_weights(BYTES_OF_FLOAT32)
         if load is not None and size is not None:
             yield (
                 f"{load.place} loads {load.value or 'the model'} by {load.text}: transformers before 5 then loads"
@@ -167,13 +167,15 @@ class WeightsOnGpu(NamedTuple):
         model, half = self._parameter_count_setting, self._gib_of_weights(BYTES_IN_16_BITS)
         if model is None or half is None:
             return
-        stage = self.stage
+        stage = self.zero_stage_that_keeps_weights_whole
         if stage is not None:
             yield (
                 f"{stage.text} ({stage.place}): each GPU holds all weights of {model.text}, {half:,.0f} GiB in 16 bits"
             )
         elif (
-            self.failed_while_loading and self.capacity is not None and self.load_in_float32 is None
+            self.failed_while_loading
+            and self.capacity is not None
+            and self.float32_load_setting is None
         ):
             quarter = self._gib_of_weights(BYTES_IN_4_BITS) or 0.0
             yield (
@@ -191,13 +193,13 @@ class WeightsOnGpu(NamedTuple):
         model = self._parameter_count_setting
         return int(model.value) * bytes_of_weight / GIB if model is not None else None
 
-    def changes(self) -> Iterator[str]:
-        """The edits to the load of the weights that make them smaller."""
+    def edits_to_reduce_memory_of_weights(self) -> Iterator[str]:
+        """The edits by which the weights, a merge or an evaluation harness take less memory of the GPU."""
         load, again, spread, stage = (
-            self.load_in_float32,
+            self.float32_load_setting,
             self.model_cell_run_twice,
-            self.spread,
-            self.stage,
+            self.device_map_spread_setting,
+            self.zero_stage_that_keeps_weights_whole,
         )
         if again is not None:
             yield (
@@ -218,9 +220,9 @@ class WeightsOnGpu(NamedTuple):
                 f' max_memory={{0: "{first:.0f}GiB", {self.gpu_number}: "{later:.0f}GiB"}}), or start one process for'
                 " each GPU with FSDP or ZeRO"
             )
-        yield from self._changes_of_merge_or_harness()
+        yield from self._edits_to_merge_or_evaluation_harness()
 
-    def _changes_of_merge_or_harness(self) -> Iterator[str]:
+    def _edits_to_merge_or_evaluation_harness(self) -> Iterator[str]:
         """The edits of a merge, and of an evaluation harness."""
         merge, rows = (
             self._setting_made_by_failed_run(MERGES_ADAPTER),
@@ -261,7 +263,7 @@ def evidence_of_adapter_slots(beside: FilesBeside) -> Iterator[str]:
     )
 
 
-def evidence_of_engine_share(
+def evidence_of_inference_server_gpu_share(
     cause: MemoryCause | None, share: SettingBeside | None, capacity: float | None
 ) -> Iterator[str]:
     """Evidence of what a server's share of the GPU leaves for others, if that part was full."""

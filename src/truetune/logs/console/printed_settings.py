@@ -19,6 +19,11 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"(?:per_device_train_batch_size|micro_batch_size)['\"]?\s?[:=]\s?"
         + COUNT_GROUP.format("batch"),
     ),
+    (
+        "batch",
+        r"(?i:\bper[-_ ](?:gpu|device|rank|process)[-_ ](?:train[-_ ])?batch(?:[-_ ]size)?) ?[:=]? ?"
+        + COUNT_GROUP.format("batch"),
+    ),
     ("accumulation", r"Gradient [Aa]ccumulation steps ?= ?" + COUNT_GROUP.format("accumulation")),
     (
         "world",
@@ -83,11 +88,12 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         "rows_a_step",
         r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT_GROUP.format("rows_a_step"),
     ),
-    # `wc -l`, and the line of datasets that counts what it read.
+    # `wc -l`, the line of datasets that counts what it read, and a script's own: `data/train.jsonl: 4800 rows`.
     (
         "rows_of_file",
         r"^\s*(?P<rows_of_file>\d{1,12})\s+\S{1,200}\.(?:jsonl|ndjson|csv|tsv)\s*$"
-        r"|Generating train split: (?P<rows_read>\d{1,12}) examples",
+        r"|Generating train split: (?P<rows_read>\d{1,12}) examples"
+        r"|train\S{0,80}\.(?:jsonl|ndjson|csv|tsv|parquet): (?P<rows_counted>\d{1,12}) (?:rows|examples|samples)\b",
     ),
     # The space before the bar's numbers is tqdm's; a name that speaks of an evaluation is no training set.
     (
@@ -182,7 +188,8 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
 COMPILED_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in SETTING_PATTERNS)
 DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate", "weight_megabytes")
 """Groups that hold a number with a point"""
-LARGEST_GROUPS = ("rows_of_file", "rows_read", "rows_mapped")
+ROWS_OF_FILE_GROUPS = ("rows_of_file", "rows_read", "rows_counted")
+LARGEST_GROUPS = (*ROWS_OF_FILE_GROUPS, "rows_mapped")
 """Groups of which the largest number holds"""
 NAME_GROUPS = ("model", "old_gpu", "gpu", "engine_optimizer")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
@@ -217,6 +224,8 @@ SETTING_WORDS = (
     "Namespace(",
     "--warmup",
     "examples",
+    " rows",
+    " samples",
     "Total ",
     "total_num_steps",
     "via P2P",
@@ -478,7 +487,7 @@ class SettingsReader:
             mixed="mixed" in self._flags,
             weight_megabytes=self._figures.get("weight_megabytes"),
             server=self._server,
-            rows_of_file=max(count("rows_of_file") or 0, count("rows_read") or 0) or None,
+            rows_of_file=max(count(name) or 0 for name in ROWS_OF_FILE_GROUPS) or None,
             rows_mapped=count("rows_mapped"),
         )
 

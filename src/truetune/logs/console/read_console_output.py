@@ -21,6 +21,7 @@ from truetune.logs.console.figures_that_differ_between_ranks import (
 )
 from truetune.logs.console.file_races import FileRace, find_file_race
 from truetune.logs.console.llama_cpp_layer_devices import LayerDeviceReader, LayerDevices
+from truetune.logs.console.losses_equal_on_all_ranks import EqualRankLosses, RankLossReader
 from truetune.logs.console.messages import (
     KnownMessage,
     known_message_of_exception,
@@ -202,6 +203,8 @@ class ConsoleOutput:
     """The port that several processes of the run tried to open at once"""
     rank_differences: tuple[RankDifference, ...] = ()
     """Sums and norms of weights and gradients that differ from process to process"""
+    equal_rank_losses: EqualRankLosses | None = None
+    """Losses that the processes print alike at each step"""
     step_seconds: float | None = None
     """What a step took by the last drawing of the training's bar"""
     served: ServedRequests = field(default_factory=ServedRequests)
@@ -276,6 +279,7 @@ class ConsoleReader:
     _settings: SettingsReader = field(default_factory=SettingsReader)
     _pictures: PictureShapeReader = field(default_factory=PictureShapeReader)
     _ranks: RankDifferenceReader = field(default_factory=RankDifferenceReader)
+    _rank_losses: RankLossReader = field(default_factory=RankLossReader)
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
     _pace: PaceReader = field(default_factory=PaceReader)
@@ -327,6 +331,7 @@ class ConsoleReader:
         self._settings.add_line(line.text)
         self._repeated.add_line(line.text, number)
         self._ranks.add_line(line.process, line.text)
+        self._rank_losses.add_line(line.process, line.text)
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._rank_lines.add_line(line.text, line.process, number)
         self._meeting.add_line(line.text)
@@ -386,12 +391,13 @@ class ConsoleReader:
             settings=self._settings.finish(),
             pictures=self._pictures.finish(),
             collectives=self._collectives.finish(),
-            uneven=self._collectives.uneven(),
+            uneven=self._collectives.unequal_batch_counts(),
             rank_lines=self._rank_lines.finish(),
             started=frozenset(self._started),
             meeting=self._meeting.finish(),
             port_conflict=self._ports.finish(),
             rank_differences=self._ranks.finish(),
+            equal_rank_losses=self._rank_losses.finish(),
             step_seconds=self._step_seconds,
             served=self._served.finish(),
             pace=self._pace.finish(),
@@ -412,7 +418,7 @@ class ConsoleReader:
         """
         if self._markers.finish() and LABELS_MASKED in self._noticed:
             self._noticed[MARKER_TOKENS] = self._noticed.pop(LABELS_MASKED)
-        if self._weights.are_only_heads:
+        if self._weights.are_reported_weights_only_heads:
             self._drop_reports_on_new_heads()
         notices = [
             self._notice_of_message(name, printed) for name, printed in self._noticed.items()

@@ -43,9 +43,9 @@ class RendezvousReader:
         # one machine meets nobody: localhost is right there
         nodes = [value for value in self._values.get("max_nodes", ()) if value.isdecimal()]
         count = max(map(int, nodes), default=1)
-        return tuple(self._lines(count)) if count > 1 else ()
+        return tuple(self._evidence_lines(count)) if count > 1 else ()
 
-    def _lines(self, nodes: int) -> Iterator[str]:
+    def _evidence_lines(self, nodes: int) -> Iterator[str]:
         """Evidence of what is wrong with the endpoint, and with the ids."""
         endpoints = list(self._values.get("rdzv_endpoint", ()))
         own = next(

@@ -50,7 +50,7 @@ class TensorShape(NamedTuple):
     """`131,072 x 131,072 at 1 byte`"""
 
     @property
-    def is_model_context(self) -> bool:
+    def has_model_context_length(self) -> bool:
         """Is the length that of a model's whole context?"""
         return self.length >= WHOLE_CONTEXT
 

@@ -38,7 +38,7 @@ class RowPreparation:
     text: str = ""
 
     @property
-    def seconds(self) -> float:
+    def estimated_total_seconds(self) -> float:
         """The seconds of the whole preparation, at the pace of its last drawing."""
         return self.rows / self.rows_per_second if self.rows_per_second else 0.0
 
@@ -77,7 +77,7 @@ class PreparationReader:
         )
         # A later drawing of the same bar knows its pace better.
         is_same = (self._longest.what, self._longest.rows) == key
-        if is_same or prepared.seconds > self._longest.seconds:
+        if is_same or prepared.estimated_total_seconds > self._longest.estimated_total_seconds:
             self._longest = prepared
 
     def finish(self) -> RowPreparation:

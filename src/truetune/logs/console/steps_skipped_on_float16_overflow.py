@@ -40,13 +40,13 @@ class SkippedSteps:
     """The line of that count"""
 
     @property
-    def is_fixed(self) -> bool:
+    def is_loss_scale_fixed(self) -> bool:
         """Is the loss scale a fixed number, at which gradients overflow?"""
         is_same = self.unchanged == self.overflows >= MIN_AT_ONE_SCALE
         return is_same and self.scale > LEAST_SCALE
 
     @property
-    def are_all_steps(self) -> bool:
+    def is_every_step_skipped(self) -> bool:
         """Does DeepSpeed count every step as skipped?"""
         return self.steps > 0 and self.skipped >= self.steps
 

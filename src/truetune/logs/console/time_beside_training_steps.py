@@ -151,9 +151,9 @@ class TimeAsideReader:
             return TimeAside(
                 sum(self._printed.values()), self._times, kinds, span, tuple(self._bars)
             )
-        return self._time_aside_by_clock(span)
+        return self._extra_time_of_evaluations_by_clock(span)
 
-    def _time_aside_by_clock(self, span: float | None) -> TimeAside:
+    def _extra_time_of_evaluations_by_clock(self, span: float | None) -> TimeAside:
         """The extra time of stretches with an evaluation, over what their steps take elsewhere."""
         clean = [one.seconds / one.steps for one in self._stretches if not one.kinds]
         longer = [one for one in self._stretches if one.kinds]

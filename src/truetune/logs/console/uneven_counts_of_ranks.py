@@ -51,14 +51,14 @@ class RankCounts:
     """Rank -> number"""
 
     @property
-    def are_of_batches(self) -> bool:
+    def are_counts_of_batches_or_steps(self) -> bool:
         """Are they numbers of batches or steps, and not of rows? Unequal rows may still make equal
         numbers of batches.
         """
         return IS_BATCHES.fullmatch(self.unit) is not None
 
     @property
-    def fewest(self) -> list[int]:
+    def ranks_with_fewest(self) -> list[int]:
         """The ranks that have the fewest."""
         least = min(self.of.values())
         return [rank for rank, number in self.of.items() if number == least]
@@ -111,7 +111,10 @@ class RankCountReader:
         equal.
         """
         uneven = list(self._uneven_counts())
-        return next((one for one in uneven if one.are_of_batches), uneven[0] if uneven else None)
+        return next(
+            (one for one in uneven if one.are_counts_of_batches_or_steps),
+            uneven[0] if uneven else None,
+        )
 
     def _uneven_counts(self) -> Iterator[RankCounts]:
         """Counts of several processes that are not equal."""

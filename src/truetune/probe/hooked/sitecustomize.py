@@ -1,10 +1,11 @@
 """Starts the hook of `truetune run` or `truetune rehearse` in every Python process below them; Python imports this
 module as it starts.
 
-It stands on PYTHONPATH in front of any other sitecustomize, which it imports when it is done (`hand_on`). It waits for
-the packages that the hook is about: `ImportListener` is called when one of them has been imported. The two modes part
-here, and share nothing behind it: in a run no failure of ours may reach the program
-(`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_hook`).
+It stands on PYTHONPATH in front of any other sitecustomize, which it imports when it is done
+(`import_next_sitecustomize`). It waits for the packages that the hook is about: `ImportListener` is called when one of
+them has been imported. The two modes part here, and share nothing behind it: in a run no failure of ours may reach the
+program (`truetune.probe.contain_own_failures_in_user_program`), in a rehearsal it must
+(`truetune.probe.rehearsal_hook`).
 
 Trade-off: this runs in every Python process below the launcher, also in a shell script's `python -c`. So it imports as
 little as it can, writes its own small versions of what truetune has elsewhere, and is written without dataclasses,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from truetune.probe.hook_orders import HookOrders
+    from truetune.probe.orders_from_launcher_to_hook import HookOrders
 
 # Set by the launcher, as JSON: what the hook is to do.
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
@@ -89,28 +90,39 @@ class ImportListener:
         return spec
 
 
-def begin_run(package: str, orders: HookOrders) -> None:
+def load_hook_after_package_import(package: str, orders: HookOrders) -> None:
     """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
         load_truetune()
-        from truetune.probe.failure_boundary import note_loss, run_contained
+        from truetune.probe.contain_own_failures_in_user_program import (
+            note_reason_of_missing_audit,
+            run_contained,
+        )
     except BaseException as error:  # so a Ctrl-C in these milliseconds is lost; later none is
         note_failed_start(error, orders)
         return
-    run_contained(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
+    run_contained(
+        begin_hook,
+        package,
+        orders,
+        on_failure=lambda reason: note_reason_of_missing_audit(reason, orders),
+    )
 
 
 def begin_hook(package: str, orders: HookOrders) -> None:
     """Begin the hook, which takes over. A program that lists its modules no longer finds this one."""
-    from truetune.probe.trainer_hook import start_hook
+    from truetune.probe.trainer_hook import wait_for_trainer_after_package_import
 
     if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
         del sys.modules["sitecustomize"]
-    start_hook(package, orders, ImportListener)
+    wait_for_trainer_after_package_import(package, orders, ImportListener)
 
 
 def note_failed_start(error: BaseException, orders: HookOrders) -> None:
-    """Leave the reason where the parent finds it, as `note_loss` of truetune's boundary, which is not loaded."""
+    """Leave the reason where the parent finds it, as `note_reason_of_missing_audit` does.
+
+    The module of that function is not loaded here.
+    """
     try:
         with open(
             os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8"
@@ -174,7 +186,7 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
         if os.getpid() != process or isinstance(error, KeyboardInterrupt):
             return
         if error is None:
-            write_whole_file(folder, f"printed-{process}", "".join(pieces))
+            write_file_atomically(folder, f"printed-{process}", "".join(pieces))
             return
         import traceback
 
@@ -183,12 +195,12 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
         rank = os.environ.get("RANK")
         if rank:  # as torchrun marks the lines of its processes
             lines = [f"[rank{rank}]: {line}" for line in lines]
-        write_whole_file(folder, f"ended-{process}", "\n".join(lines))
+        write_file_atomically(folder, f"ended-{process}", "\n".join(lines))
     except BaseException:
         pass
 
 
-def write_whole_file(folder: str, name: str, text: str) -> None:
+def write_file_atomically(folder: str, name: str, text: str) -> None:
     """Write a file that is whole as soon as it has its name; none where there is nothing to write.
 
     The parent reads the folder while processes still end: a file that is half written would be taken for the reason.
@@ -209,16 +221,16 @@ def begin_run_when_packages_imported() -> None:
     orders = json.loads(os.environ[ORDERS_VARIABLE])
     atexit.register(note_end, orders["folder"], os.getpid(), keep_last_prints())
     for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
-        ImportListener(package, begin_run, package, orders)
+        ImportListener(package, load_hook_after_package_import, package, orders)
 
 
-def begin_rehearsal() -> None:
+def install_rehearsal_guards() -> None:
     """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
     try:
         load_truetune()
-        from truetune.probe.rehearsal_hook import begin_guarded
+        from truetune.probe.rehearsal_hook import set_up_all_rehearsal_guards
 
-        begin_guarded(os.environ[GUARD_VARIABLE], os.environ[ORDERS_VARIABLE])
+        set_up_all_rehearsal_guards(os.environ[GUARD_VARIABLE], os.environ[ORDERS_VARIABLE])
     except BaseException as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(
@@ -229,7 +241,7 @@ def begin_rehearsal() -> None:
         os._exit(125)
 
 
-def hand_on() -> None:
+def import_next_sitecustomize() -> None:
     """Hand on to the next sitecustomize: import the one that would have been imported without this one.
 
     A cluster's own sitecustomize (of a debugger, a profiler, a site's paths) must run as it does without us, so this
@@ -246,11 +258,11 @@ def hand_on() -> None:
         sys.modules.setdefault(__name__, own)
 
 
-def contain_start() -> None:
+def start_waiting_for_packages_without_failing() -> None:
     """Start to wait for the packages of a run, without failing or hanging.
 
-    `truetune.probe.failure_boundary` would take longer to load than this. The alarm clock of the process is free, but
-    for one that a program set before it became this one by exec: that is put back.
+    `truetune.probe.contain_own_failures_in_user_program` would take longer to load than this. The alarm clock of the
+    process is free, but for one that a program set before it became this one by exec: that is put back.
     """
     import _signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take longer
 
@@ -270,8 +282,8 @@ def contain_start() -> None:
 
 
 if GUARD_VARIABLE in os.environ:
-    begin_rehearsal()
+    install_rehearsal_guards()
 elif ORDERS_VARIABLE in os.environ:
-    contain_start()
+    start_waiting_for_packages_without_failing()
 if __name__ == "sitecustomize":
-    hand_on()
+    import_next_sitecustomize()

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import torch
 
-from truetune.probe.measuring.law_trial import Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
 
 Cost = Literal["quick", "whole"]
 # After so long no further quick law is begun. Chosen, not measured: the run waits for them before its first step.
@@ -86,15 +86,15 @@ def measure_laws(
                 "seconds": 0.0,
             }
         else:
-            outcomes[name] = _measure_one(known[name], trial)
+            outcomes[name] = _measure_law_catching_errors(known[name], trial)
         if keep is not None:
             keep()
     return outcomes
 
 
-def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
+def _measure_law_catching_errors(law: Any, trial: Trial) -> dict[str, Any]:
     """The outcome of one law, as JSON; what it raises is its outcome, so that the others are still measured."""
-    from truetune.probe.measuring.restore_afterwards import restore_afterwards
+    from truetune.probe.measuring.restore_model_and_trainer_after_law import restore_afterwards
 
     started = time.perf_counter()
     outcome: dict[str, Any]

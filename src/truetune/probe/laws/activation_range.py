@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     coarsest_dtype,
+    fix_mode_without_waiting_for_processes,
     logits_of_first_batch,
-    undisturbed,
 )
 
 COST: Cost = "quick"
@@ -56,7 +56,7 @@ def _peak_outputs(trial: Trial) -> dict[str, float]:
 
         return hook
 
-    with undisturbed(trial):
+    with fix_mode_without_waiting_for_processes(trial):
         handles = [
             module.register_forward_hook(watch(name))
             for name, module in trial.model.named_modules()

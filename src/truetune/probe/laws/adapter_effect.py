@@ -8,14 +8,14 @@ import math
 from typing import Any
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 from truetune.probe.measuring.trainer_gradients import (
     ADAPTER_TENSOR,
+    fix_mode_without_waiting_for_processes,
     logits_of_first_batch,
     nudge_weights,
     require_whole_weights,
-    undisturbed,
 )
 
 COST: Cost = "quick"
@@ -40,7 +40,7 @@ def measure_law(trial: Trial) -> Measured:
     ]
     if not weights or sum(p.numel() for p in weights) > MAX_COPIED_WEIGHTS:
         raise Untested("no tensor of the adapter is trained, or too many to be copied")
-    with undisturbed(trial):
+    with fix_mode_without_waiting_for_processes(trial):
         on = logits_of_first_batch(trial)
         with model.disable_adapter():
             off = logits_of_first_batch(trial)

@@ -8,15 +8,15 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
-    allowed_difference,
     compute_logits,
     cut_rows,
     first_batch_with_ids,
+    logit_difference_allowed_by_rounding,
     padding_side,
     stack_rows,
     unpadded_documents,
 )
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference_allowing_expert_routing
 
 COST: Cost = "quick"
@@ -49,7 +49,7 @@ def measure_law(trial: Trial) -> Measured:
     )
     evidence = {"used": used, "places with nan": strays, "rows": len(own), "longest": own.shape[1]}
     # docs/laws.md has 2.5e-7 for implementations that agree, and 0.075 for one that reads padding.
-    tolerance = allowed_difference(model, inputs, eager)
+    tolerance = logit_difference_allowed_by_rounding(model, inputs, eager)
     return Measured(value, tolerance, "relative difference of logits", evidence)
 
 

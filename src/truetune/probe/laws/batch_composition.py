@@ -8,7 +8,7 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import alter_tokens, compute_logits, cut_rows
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import (
     relative_difference_allowing_expert_routing,
     rounding_tolerance,

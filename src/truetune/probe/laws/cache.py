@@ -8,12 +8,12 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
-    allowed_difference,
     compute_logits,
+    logit_difference_allowed_by_rounding,
     logits_of_output,
     unpadded_documents,
 )
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import (
     forward_inputs_without_labels,
     relative_difference_allowing_expert_routing,
@@ -46,7 +46,9 @@ def measure_law(trial: Trial) -> Measured:
     }
     value = float(torch.tensor(list(worst.values())).max())
     # Rounding makes 2e-7 here, a cache that is shared wrongly 0.52 (docs/laws.md).
-    explained = allowed_difference(model, inputs, off, training=False, use_cache=False)
+    explained = logit_difference_allowed_by_rounding(
+        model, inputs, off, training=False, use_cache=False
+    )
     return Measured(
         value, explained, "relative difference of logits", {"by way": worst, "tokens": row.shape[1]}
     )

@@ -9,7 +9,7 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import logits_of_output, unpadded_documents
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import (
     forward_inputs_without_labels,
     rounding_tolerance,
@@ -44,7 +44,7 @@ def measure_law(trial: Trial) -> Measured:
     worst = max(
         distances, key=lambda name: float("inf") if isnan(distances[name]) else distances[name]
     )
-    lost = _lost_tensors(plain, gradients)
+    lost = _tensors_without_gradient_if_checkpointed(plain, gradients)
     evidence = {
         "worst": worst,
         "loss": loss,
@@ -76,7 +76,7 @@ def _with_and_without_checkpointing(
     return loss, gradients, plain_loss, plain
 
 
-def _lost_tensors(plain: Gradients, gradients: Gradients) -> list[str]:
+def _tensors_without_gradient_if_checkpointed(plain: Gradients, gradients: Gradients) -> list[str]:
     """Tensors that have a gradient without checkpointing, and none with it."""
     return [
         name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
@@ -85,9 +85,9 @@ def _lost_tensors(plain: Gradients, gradients: Gradients) -> list[str]:
 
 def _relative_gradient_differences(plain: Gradients, gradients: Gradients) -> dict[str, float]:
     """Relative difference of each tensor's gradient; 1 where checkpointing loses it."""
-    return dict.fromkeys(_lost_tensors(plain, gradients), 1.0) | _largest_gradient_differences(
-        plain, gradients
-    )
+    return dict.fromkeys(
+        _tensors_without_gradient_if_checkpointed(plain, gradients), 1.0
+    ) | _largest_gradient_differences(plain, gradients)
 
 
 def _is_checkpointing(model: torch.nn.Module) -> bool:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial
 from truetune.probe.measuring.preference_ratios import (
+    batches_of_preference_pairs,
     fewest_supervised_tokens,
     is_reference_precomputed,
     log_probability_tolerance,
     loss_and_log_ratios_by_side,
-    pair_batches,
     refuse_precomputed_by_another_model,
     require_start_with_reference,
 )
-from truetune.probe.measuring.trainer_gradients import undisturbed
+from truetune.probe.measuring.trainer_gradients import fix_mode_without_waiting_for_processes
 
 COST: Cost = "quick"
 LN2 = math.log(2)
@@ -39,8 +39,8 @@ def measure_law(trial: Trial) -> Measured:
     refuse_precomputed_by_another_model(trial)
     worst = 0.0
     rows: list[dict[str, float]] = []
-    with undisturbed(trial):
-        for batch in pair_batches(trial):
+    with fix_mode_without_waiting_for_processes(trial):
+        for batch in batches_of_preference_pairs(trial):
             loss, ratios = loss_and_log_ratios_by_side(trial, batch)
             apart = max(abs(value) for value in ratios.values()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst

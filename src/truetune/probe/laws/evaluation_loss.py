@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # Chosen, not measured: one or two batches of the usual sizes.
@@ -23,13 +23,13 @@ def measure_law(trial: Trial) -> Measured:
     averaged as the trainer does: the mean over batches, each weighed by its rows."""
     # One by one is the loss of each row; in batches, rows of many tokens outweigh the others where the loss is a mean
     # over tokens.
-    rows, collate, size = _evaluation_rows(trial)
+    rows, collate, size = _evaluation_rows_collator_and_batch_size(trial)
     alone = [_evaluation_loss(trial, collate, [row]) for row in rows]
     groups = [rows[i : i + size] for i in range(0, len(rows), size)]
     together = [_evaluation_loss(trial, collate, group) for group in groups]
     one = _weighted_mean_without_nan(alone, [1] * len(rows))
     many = _weighted_mean_without_nan(together, [len(group) for group in groups])
-    counts = [_count_labels(collate([row])) for row in rows]
+    counts = [_count_labels_in_loss(collate([row])) for row in rows]
     evidence = {
         "batches of 1": one,
         f"batches of {size}": many,
@@ -47,7 +47,7 @@ def measure_law(trial: Trial) -> Measured:
     )
 
 
-def _evaluation_rows(trial: Trial) -> tuple[list[Any], Any, int]:
+def _evaluation_rows_collator_and_batch_size(trial: Trial) -> tuple[list[Any], Any, int]:
     """Evaluation rows as the trainer prepares them, its collator, and its batch size."""
     trainer = trial.trainer
     data = getattr(trainer, "eval_dataset", None)
@@ -91,7 +91,7 @@ def _weighted_mean_without_nan(values: list[float], weights: list[int]) -> float
     return sum(value * weight for value, weight in kept) / max(sum(weight for _, weight in kept), 1)
 
 
-def _count_labels(batch: Any) -> int:
+def _count_labels_in_loss(batch: Any) -> int:
     """Labels of a batch that are in the loss: the first token of a line is predicted by none."""
     labels = batch.get("labels") if hasattr(batch, "get") else None
     return int((labels[..., 1:] != -100).sum()) if isinstance(labels, torch.Tensor) else 0

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.require_row_independence import (
-    refuse_joint_losses,
+    refuse_losses_depending_on_other_rows,
     refuse_random_collators,
 )
 from truetune.probe.measuring.trainer_gradients import (
@@ -18,6 +18,7 @@ from truetune.probe.measuring.trainer_gradients import (
     coarsest_dtype,
     collate_rows_on_device,
     compute_once_for_same_weights,
+    fix_mode_without_waiting_for_processes,
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
@@ -25,7 +26,6 @@ from truetune.probe.measuring.trainer_gradients import (
     require_whole_weights,
     rows_to_collate_shortest_first,
     step_gradients,
-    undisturbed,
 )
 
 COST: Cost = "quick"
@@ -46,7 +46,7 @@ def measure_law(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors, through the trainer's own training_step, dropout off."""
     rows = rows_of_unequal_length(trial)
     with (
-        undisturbed(trial),
+        fix_mode_without_waiting_for_processes(trial),
         attention_without_blocks(trial, rows) as whole,
         pretend_process_count(trial, 1),
     ):
@@ -106,7 +106,7 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
         shortest = wanted // 2
         rows = [*rows[:shortest], *rows[-(wanted - shortest) :]]
     refuse_random_collators(trial, rows)
-    refuse_joint_losses(trial, rows)
+    refuse_losses_depending_on_other_rows(trial, rows)
     return rows
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     ADAPTER_TENSOR,
+    fix_mode_without_waiting_for_processes,
     loss_of,
     require_whole_weights,
-    undisturbed,
 )
 
 COST: Cost = "quick"
@@ -35,22 +35,25 @@ def measure_law(trial: Trial) -> Measured:
     require_whole_weights(trial)
     trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
     if not trained:
-        none = {"trained": 0, "adapter": _trains_adapter(trial)}
+        none = {"trained": 0, "adapter": _is_peft_model(trial)}
         return Measured(1.0, 0.0, "share of trained tensors without gradient or optimizer", none)
-    with undisturbed(trial, training=True), _list_calls_of_head(trial.model) as runs:
+    with (
+        fix_mode_without_waiting_for_processes(trial, training=True),
+        _list_calls_of_head(trial.model) as runs,
+    ):
         dead, zero, loss = _missing_and_zero_gradients_and_loss(trial, trained)
         normal = set(_may_be_zero_at_start(trial.model, trained, dead | zero))
         if not runs and len(dead) < len(trained):
             # A loss on embeddings never calls the head, so that this has no gradient is normal.
             normal |= _names_of_head_parameters(trial.model) & dead
     without = sorted((dead | zero) - normal, key=list(trained).index)
-    lost, foreign = _optimizer_mismatch(trial, trained)
+    lost, foreign = _tensors_missing_in_optimizer_and_foreign_count(trial, trained)
     evidence: dict[str, Any] = {
         "trained": len(trained),
         "without": len(without),
         "names": without[:MAX_SHOWN_TENSORS],
         "never reached": len(dead - normal),
-        "adapter": _trains_adapter(trial),
+        "adapter": _is_peft_model(trial),
         "in the adapter": sum(bool(ADAPTER_TENSOR.search(name)) for name in without),
         "adapter tensors": sum(bool(ADAPTER_TENSOR.search(name)) for name in trained),
         "checkpointing": any(
@@ -130,7 +133,7 @@ def _may_be_zero_at_start(
 ) -> Iterator[str]:
     """Tensors whose gradient may well be zero at the start."""
     for name in without:
-        if _is_idle_expert(name, trained, without) or (
+        if _is_tensor_of_idle_expert(name, trained, without) or (
             trained[name].grad is not None
             and (
                 _has_zero_adapter_partner(model, name, trained[name]) or "trainable_tokens" in name
@@ -139,7 +142,9 @@ def _may_be_zero_at_start(
             yield name
 
 
-def _is_idle_expert(name: str, trained: dict[str, torch.nn.Parameter], without: set[str]) -> bool:
+def _is_tensor_of_idle_expert(
+    name: str, trained: dict[str, torch.nn.Parameter], without: set[str]
+) -> bool:
     """Is it of an expert that no token was sent to, while the same tensor of another expert has a gradient?"""
     kin = EXPERT_NUMBER.sub(r"\1*.", name)
     return kin != name and any(
@@ -155,24 +160,24 @@ def _has_zero_adapter_partner(
         return False
     partners = [
         p
-        for p in model.get_submodule(_adapted_module(name)).parameters()
+        for p in model.get_submodule(_module_name_of_adapter_tensor(name)).parameters()
         if p.requires_grad and p is not tensor
     ]
     return any(not bool(p.any()) for p in partners)
 
 
-def _adapted_module(name: str) -> str:
+def _module_name_of_adapter_tensor(name: str) -> str:
     """The module that an adapter's tensor belongs to: `q_proj` of `q_proj.lora_A.default.weight`."""
     match = ADAPTER_TENSOR.search(name)
     return name[: match.start()].rstrip(".") if match else name.rpartition(".")[0]
 
 
-def _trains_adapter(trial: Trial) -> bool:
+def _is_peft_model(trial: Trial) -> bool:
     """Is it a model of PEFT?"""
     return bool(getattr(trial.model, "peft_config", None))
 
 
-def _optimizer_mismatch(
+def _tensors_missing_in_optimizer_and_foreign_count(
     trial: Trial, trained: dict[str, torch.nn.Parameter]
 ) -> tuple[list[str], int]:
     """(trained tensors that the optimizer does not hold, tensors in it that are none of the model's)."""

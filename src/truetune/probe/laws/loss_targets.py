@@ -9,8 +9,12 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import first_batch_with_ids, is_causal
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.learned_targets import NEXT, LearnedTargets, learned_targets
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
+from truetune.probe.measuring.targets_read_from_loss_gradient import (
+    NEXT,
+    LearnedTargets,
+    learned_targets,
+)
 
 COST: Cost = "quick"
 # Places of each kind that are shown.

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.learned_targets import NEXT, learned_targets
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
+from truetune.probe.measuring.targets_read_from_loss_gradient import NEXT, learned_targets
 from truetune.probe.measuring.trainer_gradients import coarsest_dtype
 
 COST: Cost = "quick"
@@ -37,7 +37,7 @@ def measure_law(trial: Trial) -> Measured:
                 (_weight_spread(line) for line in by_line if len(line) > 1), default=0.0
             ),
             "by line": [{"tokens": len(line), "weight": float(line.median())} for line in by_line],
-            "asked for": _weights_are_configured(trial, trial.batches[number]),
+            "asked for": _are_unequal_weights_configured(trial, trial.batches[number]),
         }
     if not evidence:
         raise Untested("no two tokens of a micro-batch are learned as the next token")
@@ -53,7 +53,7 @@ def _weight_spread(weights: torch.Tensor) -> float:
     return float((weights / weights.median().clamp_min(1e-30) - 1).abs().max())
 
 
-def _weights_are_configured(trial: Trial, batch: dict[str, Any]) -> bool:
+def _are_unequal_weights_configured(trial: Trial, batch: dict[str, Any]) -> bool:
     """Did the user ask for unequal weights: by a loss of their own, by its type, or by a column of weights?"""
     if getattr(trial.trainer, "compute_loss_func", None) is not None:
         return True

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
+    fix_mode_without_waiting_for_processes,
     refuse_trainers_that_sample_answers,
     replace_attribute,
     require_whole_weights,
     step_gradients,
-    undisturbed,
 )
 
 COST: Cost = "whole"
@@ -70,7 +70,10 @@ def _count_unchanged_weights_after_steps(
     """Of each tensor: how many weights with a gradient are the same after some steps, and how many have one."""
     before = {name: p.detach().clone() for name, p in trained.items()}
     try:
-        with undisturbed(trial), replace_attribute(trial.trainer, "optimizer", None):
+        with (
+            fix_mode_without_waiting_for_processes(trial),
+            replace_attribute(trial.trainer, "optimizer", None),
+        ):
             touched = _train_and_mark_weights_with_gradient(
                 trial, trained, trial.trainer.create_optimizer()
             )

@@ -9,10 +9,10 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
     MAX_ROW_TOKENS,
-    allowed_difference,
     compute_logits,
+    logit_difference_allowed_by_rounding,
 )
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import (
     Span,
     document_spans,
@@ -46,7 +46,7 @@ def measure_law(trial: Trial) -> Measured:
         )
     value = float(torch.tensor(list(worst.values())).max())
     evidence = {"by document": worst, "documents": len(documents)}
-    explained = allowed_difference(trial.model, batch, together, keep=keep)
+    explained = logit_difference_allowed_by_rounding(trial.model, batch, together, keep=keep)
     return Measured(value, explained, "relative difference of logits", evidence)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import MAX_KEPT_POSITIONS, alter_tokens, compute_logits
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import (
     Span,
     document_spans,

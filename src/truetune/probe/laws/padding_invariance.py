@@ -8,14 +8,14 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
-    allowed_difference,
     compute_logits,
     first_batch_with_ids,
+    logit_difference_allowed_by_rounding,
     padding_side,
     stack_rows,
     unpadded_documents,
 )
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import holds_packed_line
 from truetune.probe.measuring.rounding_tolerance import relative_difference_allowing_expert_routing
 
@@ -51,7 +51,7 @@ def measure_law(trial: Trial) -> Measured:
     worst["left, as in generation"] = _padding_difference(trial, rows, alone, left)
     evidence = {"by padding": worst, "rows": len(rows), "longest": len(rows[0])}
     first = {"input_ids": rows[0][None], "attention_mask": torch.ones_like(rows[0])[None]}
-    explained = allowed_difference(trial.model, first, alone[0][None])
+    explained = logit_difference_allowed_by_rounding(trial.model, first, alone[0][None])
     return Measured(
         _largest_value(worst.values()), explained, "relative difference of logits", evidence
     )

@@ -14,16 +14,16 @@ from truetune.probe.laws.gradient_accumulation import (
     refuse_difference_by_fused_attention,
     rows_of_unequal_length,
 )
-from truetune.probe.measuring.law_trial import Measured, Trial
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial
 from truetune.probe.measuring.trainer_gradients import (
     attention_without_blocks,
     choose_last_trained_parameters,
     collate_rows_on_device,
+    fix_mode_without_waiting_for_processes,
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
     step_gradients,
-    undisturbed,
 )
 
 # Quick, since both processes are computed in this one (see above) and none is started.
@@ -36,7 +36,10 @@ def measure_law(trial: Trial) -> Measured:
     """
     rows = rows_of_unequal_length(trial)
     half = len(rows) // 2
-    with undisturbed(trial), attention_without_blocks(trial, rows) as whole:
+    with (
+        fix_mode_without_waiting_for_processes(trial),
+        attention_without_blocks(trial, rows) as whole,
+    ):
         parameters = list(choose_last_trained_parameters(trial.model).values())
         ranks = [
             collate_rows_on_device(trial, part) for part in (rows[:half], rows[half : 2 * half])

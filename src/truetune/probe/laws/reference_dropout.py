@@ -15,7 +15,7 @@ from truetune.probe.measuring.compute_logits import (
     dropout_rates,
     first_batch_with_ids,
 )
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 
 COST: Cost = "quick"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
+    batches_of_preference_pairs,
     fewest_supervised_tokens,
     log_probabilities_by_live_reference,
     log_probability_tolerance,
-    pair_batches,
     require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import (
     choose_last_trained_parameters,
+    fix_mode_without_waiting_for_processes,
     nudge_weights,
     require_whole_weights,
-    undisturbed,
 )
 
 COST: Cost = "quick"
@@ -32,8 +32,8 @@ def measure_law(trial: Trial) -> Measured:
         trial.model, "peft_config", None
     ):
         raise Untested("the reference is no model but numbers computed beforehand")
-    batch = pair_batches(trial)[0]
-    with undisturbed(trial):
+    batch = batches_of_preference_pairs(trial)[0]
+    with fix_mode_without_waiting_for_processes(trial):
         before = log_probabilities_by_live_reference(trial, batch)
         if float(
             (log_probabilities_by_live_reference(trial, batch) - before).abs().max()

@@ -15,7 +15,7 @@ import torch
 from truetune.probe.compact_vocabulary_to_used_ids import vocab_map_of
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import compute_logits, cut_rows, first_batch_with_ids
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 
@@ -124,15 +124,15 @@ def _silence_transformers() -> Iterator[None]:
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(40)
-    _show_bars(logging, False)
+    _set_progress_bar_visibility(logging, False)
     try:
         yield
     finally:
         logging.set_verbosity(level)
-        _show_bars(logging, bars)
+        _set_progress_bar_visibility(logging, bars)
 
 
-def _show_bars(logging: Any, visible: bool) -> None:
+def _set_progress_bar_visibility(logging: Any, visible: bool) -> None:
     """Show the progress bars of transformers, or hide them."""
     (logging.enable_progress_bar if visible else logging.disable_progress_bar)()
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import require_whole_weights
 
 COST: Cost = "quick"
@@ -34,7 +34,7 @@ TOLERANCE = 0.5
 def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
     require_whole_weights(trial)
-    rate, optimizer = _highest_rate(trial)
+    rate, optimizer = _highest_learning_rate_and_optimizer_name(trial)
     trained = _trained_tensors_of_known_rounding(trial)
     if not trained:
         raise Untested("no tensor of the model is trained")
@@ -85,7 +85,7 @@ def count_weights_stuck_by_rounding(weights: torch.Tensor, rate: float) -> int:
     return int(((half > rate) & (weights != 0)).sum())
 
 
-def _highest_rate(trial: Trial) -> tuple[float, str]:
+def _highest_learning_rate_and_optimizer_name(trial: Trial) -> tuple[float, str]:
     """The highest learning rate of the run, and its optimizer's name. Raises Untested where a step has another size."""
     args = getattr(trial.trainer, "args", None)
     if args is None:

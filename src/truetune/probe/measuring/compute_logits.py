@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe.measuring.law_trial import Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
 from truetune.probe.measuring.packed_documents import (
     document_spans,
     holds_packed_line,
@@ -77,7 +77,7 @@ def compute_logits(
     return values
 
 
-def allowed_difference(
+def logit_difference_allowed_by_rounding(
     model: torch.nn.Module, inputs: Mapping[str, Any], model_logits: torch.Tensor, **more: Any
 ) -> float:
     """Largest relative difference that rounding explains, where `model_logits` are the model's logits of `inputs`.
@@ -268,7 +268,7 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
     )
     return relative_difference_allowing_expert_routing(
         before, after, trial.model
-    ) <= allowed_difference(trial.model, rest, compute_logits(trial.model, rest))
+    ) <= logit_difference_allowed_by_rounding(trial.model, rest, compute_logits(trial.model, rest))
 
 
 def _has_mask_of_lines(inputs: Mapping[str, Any], ids: torch.Tensor) -> bool:

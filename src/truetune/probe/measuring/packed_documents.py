@@ -65,7 +65,7 @@ def _document_starts(
     starts[1:] |= _starts_by_positions(batch.get("position_ids"), line, attended)
     # Axolotl and Megatron number the documents in the mask itself.
     for numbers in (batch.get("seq_idx"), mask):
-        starts[1:] |= _starts_by_numbers(numbers, line, attended)
+        starts[1:] |= _starts_by_document_numbers(numbers, line, attended)
     if isinstance(mask, torch.Tensor) and mask.dim() == 4:
         starts |= _starts_by_block_mask(mask[line, 0], length)
     # Boundaries of flash attention count the tokens of the whole batch: of one line they are its positions.
@@ -85,7 +85,7 @@ def _starts_by_positions(positions: Any, line: int, attended: torch.Tensor) -> t
     return (own[1:] != own[:-1] + 1) & ((own[1:] == 0) | ~attended[:-1])
 
 
-def _starts_by_numbers(numbers: Any, line: int, attended: torch.Tensor) -> torch.Tensor:
+def _starts_by_document_numbers(numbers: Any, line: int, attended: torch.Tensor) -> torch.Tensor:
     """(tokens - 1,) bool from the second token on: does the document's number change, with no padding beside?"""
     if not isinstance(numbers, torch.Tensor) or numbers.dim() != 2:
         return torch.zeros(len(attended) - 1, dtype=torch.bool)

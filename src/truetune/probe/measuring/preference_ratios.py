@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from truetune.probe.compact_vocabulary_to_used_ids import vocab_map_of
-from truetune.probe.measuring.law_trial import Trial, Untested
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     coarsest_dtype,
     collate_rows_on_device,
@@ -63,7 +63,7 @@ def refuse_precomputed_by_another_model(trial: Trial) -> None:
         )
 
 
-def pair_batches(trial: Trial) -> list[dict[str, Any]]:
+def batches_of_preference_pairs(trial: Trial) -> list[dict[str, Any]]:
     """Pair batches: those of one pair each for DPO; as they are where the loss needs several rows."""
     if trial.kind != "dpo":
         return trial.batches[:MAX_PAIRS]

@@ -15,8 +15,12 @@ from typing import Any
 import torch
 
 from truetune.probe.measuring.compute_logits import alter_tokens
-from truetune.probe.measuring.law_trial import Trial, Untested
-from truetune.probe.measuring.trainer_gradients import collate_rows_on_device, loss_of, undisturbed
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
+from truetune.probe.measuring.trainer_gradients import (
+    collate_rows_on_device,
+    fix_mode_without_waiting_for_processes,
+    loss_of,
+)
 
 # Share of one row's effect that may depend on the other rows: rounding makes some, contrastive losses 0.2 and more.
 MAX_JOINT_SHARE = 0.05
@@ -33,7 +37,7 @@ def refuse_random_collators(trial: Trial, rows: Sequence[Any]) -> None:
             )
 
 
-def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
+def refuse_losses_depending_on_other_rows(trial: Trial, rows: Sequence[Any]) -> None:
     """Raises Untested where the loss of a row depends on the other rows of its micro-batch.
 
     Two rows, each with its own or with other tokens, make four losses. Of a sum over rows (divided by whatever stays
@@ -48,7 +52,7 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
     ]
     if not ids or len(rows) < 2:
         return
-    with undisturbed(trial), torch.no_grad():
+    with fix_mode_without_waiting_for_processes(trial), torch.no_grad():
         both = [
             float(loss_of(trial, _alter_tokens_of_rows(trial, batch, ids, halves)))
             for halves in ((), (0,), (1,), (0, 1))

@@ -1,7 +1,7 @@
 """Losses and gradients of a run that is about to start, computed as its trainer does, without a trace.
 
-`undisturbed` is the block in which laws compute: nothing in it stays. `loss_of` is one micro-batch's loss,
-`step_gradients` what an optimizer step would be given, through the trainer's own `training_step`.
+`fix_mode_without_waiting_for_processes` is the block in which laws compute: nothing in it stays. `loss_of` is one
+micro-batch's loss, `step_gradients` what an optimizer step would be given, through the trainer's own `training_step`.
 
 The trade-off: the trainer is steered by replacing its attributes for a while (`train`, `backward`, `gather`), since its
 methods do not take what a law varies. A trainer that does without one of them makes the law untested.
@@ -20,16 +20,16 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from truetune.probe.measuring.law_trial import Trial, Untested
-from truetune.probe.measuring.restore_afterwards import restore_afterwards
+from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
+from truetune.probe.measuring.restore_model_and_trainer_after_law import restore_afterwards
 from truetune.probe.measuring.rounding_tolerance import (
     coarsest_precision,
     forward_inputs_without_labels,
 )
 from truetune.probe.measuring.trainer_loss import (
     count_items,
-    forward_as_prepared,
     generates_answers,
+    wrap_forward_in_mixed_precision,
 )
 
 # Weights whose gradients are compared, at most. Chosen, not measured: 80 MB in float32 for each gradient. With many
@@ -45,7 +45,9 @@ ADAPTER_TENSOR = re.compile(
 
 
 @contextmanager
-def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
+def fix_mode_without_waiting_for_processes(
+    trial: Trial, *, training: bool = False
+) -> Iterator[None]:
     """Inside, the model stays in train or eval mode, and no process waits for another. Afterwards all is as before."""
     model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
     with (
@@ -223,7 +225,7 @@ def step_gradients(
                 # The Trainer divides by it where it does not count tokens.
                 replace_attribute(trainer, "current_gradient_accumulation_steps", len(batches))
             )
-            stack.enter_context(forward_as_prepared(trainer, trial.model))
+            stack.enter_context(wrap_forward_in_mixed_precision(trainer, trial.model))
             trainer.training_step(trial.model, dict(batch), items)
         if not losses:
             raise Untested("the trainer's training_step does not call accelerator.backward")
@@ -299,10 +301,10 @@ def rows_to_collate_shortest_first(trial: Trial) -> list[Any]:
     rows = [row for batch in trial.rows for row in batch]
     if trial.collate is None or len(rows) < 2:
         raise Untested("there are no two rows and their collator")
-    return sorted(rows, key=_count_supervised)
+    return sorted(rows, key=_count_supervised_tokens)
 
 
-def _count_supervised(row: Any) -> int:
+def _count_supervised_tokens(row: Any) -> int:
     """Tokens of a prepared row that are in the loss, by its labels or mask; all where it has neither."""
     if not isinstance(row, Mapping):
         return 0

@@ -29,7 +29,7 @@ class TrainerLoss:
     def __call__(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> Any:
         count = self.count_items(model, inputs)
         with ExitStack() as stack:
-            stack.enter_context(forward_as_prepared(self.trainer, model))
+            stack.enter_context(wrap_forward_in_mixed_precision(self.trainer, model))
             prepared = dict(inputs)
             if hasattr(self.trainer, "_prepare_inputs") and not generates_answers(self.trainer):
                 prepared = _on_device(
@@ -71,7 +71,7 @@ def generates_answers(trainer: Any) -> bool:
 
 
 @contextmanager
-def forward_as_prepared(trainer: Any, model: torch.nn.Module) -> Iterator[None]:
+def wrap_forward_in_mixed_precision(trainer: Any, model: torch.nn.Module) -> Iterator[None]:
     """The model's forward in the run's mixed precision, as accelerate wraps it when training begins (and may have done
     already). What a trainer computes from its outputs is not autocast in a run either."""
     accelerator = getattr(trainer, "accelerator", None)

@@ -44,7 +44,7 @@ def html_page_of_report(report: Report) -> str:
     from truetune.checks.check_data import add_token_views
     from truetune.checks.reports import DataReport
     from truetune.report.as_json import report_as_dict
-    from truetune.report.page.token_rows import add_raw_text_to_bare_rows
+    from truetune.report.page.json_of_one_examples_tokens import add_raw_text_to_bare_rows
 
     # A check keeps few rows; a page has room for more, so they are read once again.
     result = report_as_dict(add_token_views(report) if isinstance(report, DataReport) else report)

@@ -14,7 +14,7 @@ from typing import Any
 
 from truetune.generation.answer_verdicts import VERDICT_PHRASES
 from truetune.report.page.page_section import Result, Section, render_template
-from truetune.report.visible_text import clip_text, visible
+from truetune.report.visible_text import clip_text, escape_invisible_characters
 
 MAX_CHARACTERS = 4_000
 """Characters of a text that are kept"""
@@ -74,7 +74,7 @@ def _make_answers_section(
     data = {
         "sides": [
             {
-                "name": visible(str(name)),
+                "name": escape_invisible_characters(str(name)),
                 "looks": [_sampling_pass_values(look, prompts) for look in looks],
             }
             for name, looks in sides
@@ -167,7 +167,7 @@ def _sampling_pass_values(look: LookJson, prompts: _PromptIndex) -> dict[str, An
         "answers": {
             place: {
                 "text": _readable_text(sample["answer"]),
-                "words": [visible(str(w)) for w in sample.get("words") or ()],
+                "words": [escape_invisible_characters(str(w)) for w in sample.get("words") or ()],
             }
             | {name: sample[name] for name in KEPT_FIELDS if sample.get(name) is not None}
             for place, sample in zip(prompts.numbers_of(samples), samples, strict=True)
@@ -181,7 +181,10 @@ def _readable_text(value: Any) -> str:
     """
     # Line ends stay, since answers are read as text; everything else that is not seen is
     # spelled out.
-    return "\n".join(visible(line) for line in clip_text(str(value), MAX_CHARACTERS).split("\n"))
+    return "\n".join(
+        escape_invisible_characters(line)
+        for line in clip_text(str(value), MAX_CHARACTERS).split("\n")
+    )
 
 
 def _row_address(sample: SampleJson, sharing: int = 1) -> str:
@@ -196,7 +199,7 @@ def _row_address(sample: SampleJson, sharing: int = 1) -> str:
         if sharing > 1
         else f":{sample['line']}"
     )
-    return visible(PurePath(str(sample["file"])).name + place)
+    return escape_invisible_characters(PurePath(str(sample["file"])).name + place)
 
 
 def _compared_figure_lines(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:

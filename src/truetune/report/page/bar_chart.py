@@ -53,7 +53,7 @@ class BarChart:
         return BAR_PITCH * max(1, len(self.bars))
 
     @property
-    def ticks_fit_bars(self) -> bool:
+    def has_tick_at_each_bar_edge(self) -> bool:
         """Is there a tick at the edge of every bar (and not a few from end to end)?"""
         return len(self.ticks) == len(self.bars) + 1
 

@@ -13,17 +13,17 @@ from itertools import islice
 
 from truetune.checks.findings import Case
 from truetune.checks.reports import AuditReport, DataReport, Report
-from truetune.report.page.render_rows_beside_ideal import render_rows_beside_contract
-from truetune.report.page.token_rows import (
+from truetune.report.page.json_of_one_examples_tokens import (
     MAX_REFUSED_ROWS,
     REFUSED_ROW_CODE,
     TokenRow,
     fit_rows_into_budget,
-    kept_range_of_cut_example,
+    kept_range_entry_if_example_is_cut,
     row_of_batch_line,
-    row_of_view,
     row_without_tokens,
+    token_row_of_checked_example,
 )
+from truetune.report.page.render_rows_beside_ideal import render_rows_beside_contract
 
 
 @singledispatch
@@ -39,7 +39,11 @@ def _rows_of_data_report(report: DataReport) -> list[TokenRow]:
     """
     made = render_rows_beside_contract(report.spec, [view.example.row for view in report.views])
     found = (
-        [row_of_view(view) | kept_range_of_cut_example(view, report.spec) for view in report.views]
+        [
+            token_row_of_checked_example(view)
+            | kept_range_entry_if_example_is_cut(view, report.spec)
+            for view in report.views
+        ]
         if made is None
         else made
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truetune.checks.figure import Figure, Series
+from truetune.checks.plot_of_finding import Figure, Series
 from truetune.report.figure_as_characters_or_svg import (
     DASHES,
     LINE_COLOURS,
@@ -22,7 +22,7 @@ from truetune.report.figure_as_characters_or_svg import (
     plot_svg,
     y_ticks,
 )
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 Curves = Mapping[str, Mapping[str, Any]]
 """Name -> {"x", "y", "smooth"} of one run's JSON"""
@@ -133,7 +133,7 @@ class CurveChart:
             "log": self.log and _axes_json(self.log),
             "lines": [
                 {
-                    "name": visible(line.name),
+                    "name": escape_invisible_characters(line.name),
                     "run": line.run,
                     "x": line.curve["x"],
                     "y": line.curve["y"],
@@ -144,7 +144,7 @@ class CurveChart:
         }
 
 
-def run_charts(
+def panel_charts_other_charts_and_left_out(
     runs_json: Sequence[Mapping[str, Any]],
 ) -> tuple[list[CurveChart], list[CurveChart], int]:
     """The charts of one run, or of several over one axis.
@@ -164,7 +164,7 @@ def run_charts(
     for panel in PANELS:
         own_names = panel.names_for_panel(names)
         taken |= set(own_names)
-        lines = [name for name in own_names if _is_worth_a_line(panel, name, curves)]
+        lines = [name for name in own_names if _is_quantity_drawn_in_panel(panel, name, curves)]
         if lines:
             panels.append(_make_chart(panel, lines, curves, span))
     left = [name for name in names if name not in taken and not name.endswith(UNCHARTED_ENDINGS)]
@@ -183,7 +183,7 @@ def _names_of_curves(curves: Sequence[Curves]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _is_worth_a_line(panel: Panel, name: str, curves: Sequence[Curves]) -> bool:
+def _is_quantity_drawn_in_panel(panel: Panel, name: str, curves: Sequence[Curves]) -> bool:
     """Is a quantity drawn in a panel? Shares that stay at 0 in all runs are not, but for the first
     two names of the panel, of which a flat line at 0 is news.
     """

@@ -15,7 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from truetune.checks.figure import Figure, Mark, Series
+from truetune.checks.plot_of_finding import Figure, Mark, Series
 from truetune.report.figure_as_characters_or_svg import figure_svg
 from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.report_terminal import CURVES_ARE_NOT_ANSWERS

@@ -47,14 +47,14 @@ class Marks(TypedDict):
     cases: list[list[Any]]
 
 
-def marks_of_cited_rows(
+def rules_and_cases_that_cite_rows(
     result: Result, rows: Collection[RowPlace] | None = None, *, in_page: bool = True
 ) -> Marks:
     """The marks of a report's JSON.
 
     Args:
         result: the report.
-        shown: the rows that are there to be marked; all where None.
+        rows: the rows that are there to be marked; all where None.
         in_page: do the findings stand in the same page?
     """
     marks: Marks = {"rules": [], "cases": []}

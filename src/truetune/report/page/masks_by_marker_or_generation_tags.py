@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from truetune.checks.reports import TokenView
 from truetune.checks.rule import Setup
-from truetune.checks.template.evidence.mark_generation_tags import (
+from truetune.checks.template.evidence.mark_text_inside_generation_tags import (
     CLOSE_MARK,
     OPEN_MARK,
-    mark_generation_tags,
+    insert_marks_at_generation_tags,
 )
 from truetune.errors import TemplateError
 from truetune.render.traced_string import plain_text
@@ -35,10 +35,12 @@ class TrainerMasks:
             setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids, np.int32
         )
         plain, for_tools = setup.probes.template, setup.probes.tool_template
-        self.template = None if plain is None else mark_generation_tags(plain)
-        self.tool_template = None if for_tools is None else mark_generation_tags(for_tools)
+        self.template = None if plain is None else insert_marks_at_generation_tags(plain)
+        self.tool_template = (
+            None if for_tools is None else insert_marks_at_generation_tags(for_tools)
+        )
 
-    def supervised_by_trainer(self, view: TokenView) -> Mask | None:
+    def trainer_mask_if_unlike_contract(self, view: TokenView) -> Mask | None:
         """(tokens,) what the trainer supervises; None where that is the inference contract, or is
         not known.
         """

@@ -16,7 +16,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from truetune.report.visible_text import count_noun, format_per_cent_share, visible
+from truetune.report.visible_text import (
+    count_noun,
+    escape_invisible_characters,
+    format_per_cent_share,
+)
 
 Result = Mapping[str, Any]
 """A report as JSON: see docs/schema/report-1.json"""
@@ -39,7 +43,7 @@ SectionMaker = Callable[[Result], Section | None]
 
 
 def render_template(template: str, /, **values: Any) -> Markup:
-    """Fill in a template of `assets/` with everything escaped; its filter `visible` shows unseen
+    """Fill in a template of `assets/` with everything escaped; its filter `escape_invisible_characters` shows unseen
     characters as escapes.
     """
     # Markup, because the template has escaped all that it was given: a second time would show
@@ -68,7 +72,7 @@ def _template_environment() -> jinja2.Environment:
     )
     environment.filters |= {
         # Escaping alone does not show a zero-width space or a text that runs backwards.
-        "visible": lambda value: visible(str(value)),
+        "visible": lambda value: escape_invisible_characters(str(value)),
         "many": count_noun,
         "share": format_per_cent_share,
         "number": "{:,}".format,

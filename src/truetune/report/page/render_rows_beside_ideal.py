@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checks.check_data import prepare_rule_setup
+from truetune.checks.check_data import load_tokenizer_and_template
 from truetune.checks.reports import TokenView
-from truetune.checks.token_views import make_token_views
+from truetune.checks.tokens_with_text_source_and_label import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.render.renderer import Renderer
-from truetune.report.page.masks_by_marker_or_generation_tags import TrainerMasks
-from truetune.report.page.token_rows import (
+from truetune.report.page.json_of_one_examples_tokens import (
     TokenRow,
-    kept_range_of_cut_example,
+    kept_range_entry_if_example_is_cut,
     mask_bits,
     raw_text_in_place_of_tokens,
-    row_of_view,
     row_without_tokens,
+    token_row_of_checked_example,
 )
+from truetune.report.page.masks_by_marker_or_generation_tags import TrainerMasks
 from truetune.settings.run_spec import Learn, RunSpec
 
 
@@ -42,7 +42,7 @@ class TokenRowRenderer:
         """Raises SpecError, TokenizerError or TemplateError."""
         # Without the fast engines: a few rows gain nothing from them, and they would have to be
         # proved first.
-        self.setup = prepare_rule_setup(spec, only_reference=True)
+        self.setup = load_tokenizer_and_template(spec, only_reference=True)
         self.encoder = Encoder(self.setup.tokenizer.backend, only_reference=True)
         self.renderer = self.setup.probes.renderer()
         self.masks = TrainerMasks(self.setup)
@@ -67,7 +67,7 @@ class TokenRowRenderer:
                 )
             ]
         examples = [
-            self._token_row(view, title) | self._expected_values(view, title)
+            self._token_row(view, title) | self._expected_mask_or_twin_with_other_ids(view, title)
             for view, title in _titled_views(batch, self.encoder)
         ]
         # A row that teaches nothing is shown all the same, with the reason: else it would look
@@ -90,14 +90,16 @@ class TokenRowRenderer:
 
     def _token_row(self, view: TokenView, title: str | None) -> TokenRow:
         """One example as a token row, with the range of its tokens that the run's limit keeps."""
-        return row_of_view(view, title) | kept_range_of_cut_example(view, self.setup.spec)
+        return token_row_of_checked_example(view, title) | kept_range_entry_if_example_is_cut(
+            view, self.setup.spec
+        )
 
-    def _expected_values(self, view: TokenView, title: str | None) -> TokenRow:
+    def _expected_mask_or_twin_with_other_ids(self, view: TokenView, title: str | None) -> TokenRow:
         """What a token row needs to show how it should be: the mask that is expected, or a copy
         with other ids.
         """
         beside: TokenRow = {}
-        own = self.masks.supervised_by_trainer(view)
+        own = self.masks.trainer_mask_if_unlike_contract(view)
         if own is not None:
             beside["supervised"] = mask_bits(own)
         name, clean = self._view_under_contract(view)
@@ -135,7 +137,7 @@ class TokenRowRenderer:
         # off it.
         if "template" not in settings:
             return self.setup.probes.renderer(**settings)
-        return prepare_rule_setup(
+        return load_tokenizer_and_template(
             self.setup.spec.model_copy(update=settings), only_reference=True
         ).probes.renderer()
 

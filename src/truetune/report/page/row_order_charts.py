@@ -57,7 +57,7 @@ def row_order_charts(order: dict[str, Any], result: Result) -> dict[str, Any] | 
         return None
     names = [_stretch_name(i, each, count) for i, count in enumerate(rows)]
     stretches = _Stretches(
-        order, names, _stretch_links(order, result), *_rows_by_kind_and_legend(order)
+        order, names, _stretch_links(order, result), *_row_counts_by_kind_and_legend(order)
     )
     charts = [_mean_length_chart(stretches), _supervised_share_chart(stretches)]
     if stretches.kinds:
@@ -93,7 +93,7 @@ def _stretch_links(order: dict[str, Any], result: Result) -> list[str | None]:
     return [f"#row={first[i]}" if i in first else None for i in range(len(order["rows"]))]
 
 
-def _rows_by_kind_and_legend(
+def _row_counts_by_kind_and_legend(
     order: dict[str, Any],
 ) -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
     """(rows of each kind by stretch, legend): the most frequent kinds, and the rest as one."""

@@ -13,10 +13,10 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.report.figure_as_characters_or_svg import legend_key_svg
-from truetune.report.page.curve_charts import run_charts
+from truetune.report.page.curve_charts import panel_charts_other_charts_and_left_out
 from truetune.report.page.findings_section import findings_with_anchors
 from truetune.report.page.page_section import Result, Section, render_template
-from truetune.report.visible_text import visible
+from truetune.report.visible_text import escape_invisible_characters
 
 RUN_LETTERS = "AB"
 RunJson = Mapping[str, Any]
@@ -27,8 +27,8 @@ def run_section(result: Result) -> Section | None:
     runs: Sequence[RunJson] = result.get("runs") or ()
     if not runs:
         return None
-    main_charts, others, left_out = run_charts(runs)
-    pins = list(_finding_pins(runs, result))
+    main_charts, others, left_out = panel_charts_other_charts_and_left_out(runs)
+    pins = list(_findings_to_pin_into_charts(runs, result))
     # With one run nothing has to be told apart, and no letter is needed.
     names = (
         [f"{RUN_LETTERS[number]} {run['name']}" for number, run in enumerate(runs)]
@@ -56,7 +56,7 @@ def run_section(result: Result) -> Section | None:
             shared=len(_shared_settings(runs)),
         ),
         {
-            "names": [visible(name) for name in names],
+            "names": [escape_invisible_characters(name) for name in names],
             "pins": pins,
             "charts": [chart.script_values() for chart in (*main_charts, *others)],
         },
@@ -72,7 +72,9 @@ def _chart_template_values(chart: Any, number: int) -> dict[str, Any]:
     return {"number": number, "title": chart.title, "svg": Markup(chart.svg()), "lines": lines}
 
 
-def _finding_pins(runs: Sequence[RunJson], result: Result) -> Iterator[dict[str, Any]]:
+def _findings_to_pin_into_charts(
+    runs: Sequence[RunJson], result: Result
+) -> Iterator[dict[str, Any]]:
     """Findings to pin into the charts, by step, those on the whole run last, each with its link."""
     places = _anchors_by_finding(result)
     pins = []

@@ -19,7 +19,7 @@ from truetune.report.page.summary_tiles import make_headline, make_tiles
 
 def summary_section(result: Result) -> Section:
     """The summary, which every result has: headline, tiles, verdict, next step and ledger."""
-    ledger = ledger_from_json(result)
+    ledger = token_ledger_rows_from_json(result)
     # Padding is no token of the data: with it the shares would depend on the batch size.
     text = [row for row in ledger if row["key"] != "padding"]
     lengths: dict[str, Any] = result.get("lengths") or {}
@@ -79,7 +79,7 @@ def _next_step_link(result: Result) -> dict[str, str | None]:
     return {"text": finding["remedy"], "anchor": anchor}
 
 
-def ledger_from_json(result: Result) -> list[dict[str, Any]]:
+def token_ledger_rows_from_json(result: Result) -> list[dict[str, Any]]:
     """Rows of the ledger by source, padding last: key, label, supervised, context, not_attended."""
     ledger: dict[str, dict[str, int]] = (result.get("audit") or result).get("ledger") or {}
     labels = {source.name.lower(): source.label for source in Source}

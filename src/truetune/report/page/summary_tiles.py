@@ -143,17 +143,17 @@ def _learned_tile(result: Result) -> Tile | None:
     # Padding is no token of the data: with it the share would depend on the batch size.
     text = [counts for key, counts in ledger.items() if key != "padding"]
     total = sum(counts["supervised"] + counts["context"] for counts in text)
-    if not total or _writes_own_template(result):
+    if not total or _does_dataset_write_own_template(result):
         return None
     learned = sum(counts["supervised"] for counts in text) - _tokens_lost_to_cut(result)
     of = f"{learned:,} of {count_noun(total, 'token')}"
-    if by := _describe_learner(result):
+    if by := _describe_who_learns_tokens(result):
         of = f"{of}, {by}"
     kind = "" if learned else "error"
     return Tile("learned", format_per_cent_share(learned, total), of, kind)
 
 
-def _writes_own_template(result: Result) -> bool:
+def _does_dataset_write_own_template(result: Result) -> bool:
     """Does the run's data set write a template of its own, so that its tokens are not known?"""
     training: dict[str, Any] = (result.get("spec") or {}).get("training") or {}
     kind = (training.get("other") or {}).get("datasets.type")
@@ -171,7 +171,7 @@ def _tokens_lost_to_cut(result: Result) -> int:
     return int((result.get("lengths") or {}).get("lost_supervised") or 0)
 
 
-def _describe_learner(result: Result) -> str:
+def _describe_who_learns_tokens(result: Result) -> str:
     """By whom the tokens are learned: a trainer, or an ideal mask; empty where it is not said."""
     if result.get("audit"):
         return "in the recorded batches"
@@ -189,7 +189,7 @@ def _findings_tile(result: Result) -> Tile | None:
     if "findings" not in result:
         return None
     counts = count_severities(result)
-    if open_outcome := _outcome_if_open(result, counts):
+    if open_outcome := _outcome_if_zero_would_mislead(result, counts):
         kind = "error" if open_outcome == "failed" else ""
         return Tile("errors", MISSING, open_outcome, kind, "#findings")
     others = [count_noun(counts.warnings, "warning")]
@@ -202,7 +202,7 @@ def _findings_tile(result: Result) -> Tile | None:
     return Tile(name, f"{counts.errors:,}", ", ".join(others), counts.kind, "#findings")
 
 
-def _outcome_if_open(result: Result, counts: SeverityCounts) -> str | None:
+def _outcome_if_zero_would_mislead(result: Result, counts: SeverityCounts) -> str | None:
     """The outcome in words where a nought would be read as "all is fine" and is not; else None."""
     outcome, _ = describe_outcome_without_findings(result)
     is_open = outcome in ("not judged", "failed") and not counts.graver_than_notes
@@ -219,16 +219,20 @@ def _rows_tile(result: Result) -> Tile | None:
     named = _count_named_rows(grave)
     kind_of_findings = "new findings" if result.get("known") else "findings"
     name = f"{'row' if named == 1 else 'rows'} with {kind_of_findings}"
-    if open_outcome := _outcome_if_open(result, counts):
+    if open_outcome := _outcome_if_zero_would_mislead(result, counts):
         return Tile(name, MISSING, open_outcome, "", "#findings")
     # Such findings are about settings or a template: "0 rows" would be read as "no row is hurt".
     if grave and not named:
         return Tile(name, MISSING, "the findings name no single rows", "", "#findings")
-    # A finding lists the first of its cases.
-    has_more = any((finding.get("count") or 0) > len(finding["cases"]) for finding in grave)
-    value = f"{named:,}{'+' if has_more else ''}"
-    note = f"{'at least, ' if has_more else ''}{_describe_judged_rows(result, rows)}"
-    return Tile(name, value, note, counts.kind, "#findings")
+    judged = _describe_judged_rows(result, rows)
+    if any(map(_has_more_cases, grave)):
+        return Tile(name, f"{named:,}+", f"at least, {judged}", counts.kind, "#findings")
+    return Tile(name, f"{named:,}", judged, counts.kind, "#findings")
+
+
+def _has_more_cases(finding: Mapping[str, Any]) -> bool:
+    """Does a finding list only the first of its cases?"""
+    return (finding.get("count") or 0) > len(finding["cases"])
 
 
 def _count_named_rows(findings: Sequence[Mapping[str, Any]]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.render.rendering import Source
-from truetune.report.page.mark_cited_rows import Marks, marks_of_cited_rows
+from truetune.report.page.mark_cited_rows import Marks, rules_and_cases_that_cite_rows
 from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.visible_text import count_noun
 
@@ -24,14 +24,16 @@ def report_tokens_section(result: Result) -> Section | None:
     views = list(result.get("views") or ())
     if not views:
         return None
-    marks = marks_of_cited_rows(result, {(view.get("file"), view.get("row")) for view in views})
+    marks = rules_and_cases_that_cite_rows(
+        result, {(view.get("file"), view.get("row")) for view in views}
+    )
     return token_view_section(
         {"rows": views, "marks": marks}, _note_on_rows_left_out(result, marks)
     )
 
 
 def token_view_section(rows: dict[str, Any], note: str = "") -> Section:
-    """The section with the token view of `rows`: {"rows": [row, ...]} (see `token_rows`), or
+    """The section with the token view of `rows`: {"rows": [row, ...]} (see `json_of_one_examples_tokens`), or
     {"remote": path, ...} of a server that gives them.
 
     With `marks` (see `mark_cited_rows`) the rows that findings cite are marked.

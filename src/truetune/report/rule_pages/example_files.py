@@ -87,7 +87,7 @@ def jsonl_file(name: str, rows: list[Any]) -> ExampleFile:
     return ExampleFile(name, text, records_to_show=SHOWN_ROWS)
 
 
-def measured_facts(name: str, facts: Any) -> ExampleFile:
+def file_of_measured_facts(name: str, facts: Any) -> ExampleFile:
     """What was read or measured, one fact a line."""
     return ExampleFile(name, "".join(f"{line}\n" for line in fact_lines(facts)), is_measured=True)
 
@@ -110,13 +110,15 @@ def fact_lines(facts: Any, prefix: str = "") -> list[str]:
         ]
     if isinstance(facts, list) and any(isinstance(item, Mapping) for item in facts):
         return [line for item in facts for line in _item_lines(item, prefix)]
-    return [f"{prefix}: {_as_word(facts)}" if prefix else _as_word(facts)]
+    return [f"{prefix}: {_value_in_words(facts)}" if prefix else _value_in_words(facts)]
 
 
 def _item_lines(item: Any, prefix: str) -> list[str]:
     if not isinstance(item, Mapping):
         return fact_lines(item, prefix)
-    values = ", ".join(f"{_in_words(name)} {_as_word(value)}" for name, value in item.items())
+    values = ", ".join(
+        f"{_in_words(name)} {_value_in_words(value)}" for name, value in item.items()
+    )
     return [f"{prefix}: {values}" if prefix else values]
 
 
@@ -124,13 +126,15 @@ def _in_words(name: Any) -> str:
     return str(name).replace("_", " ")
 
 
-def _as_word(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(_as_word, value)) if value else "none"
+        return ", ".join(map(_value_in_words, value)) if value else "none"
     if isinstance(value, Mapping):
-        return ", ".join(f"{_in_words(name)} {_as_word(item)}" for name, item in value.items())
+        return ", ".join(
+            f"{_in_words(name)} {_value_in_words(item)}" for name, item in value.items()
+        )
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False) if _needs_quotes(value) else value
     return "unknown" if value is None else str(value)

@@ -16,12 +16,12 @@ from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
 from truetune.report.rule_pages.example_files import Example, ExampleFile, json_file, jsonl_file
 from truetune.report.rule_pages.examples_of_settings import notes_on_ages
-from truetune.report.rule_pages.generated_rows import rows_of_one_text
+from truetune.report.rule_pages.generated_rows import generate_rows_with_some_long_texts
 
 SCRIPT = "train.py"
 JOB = "job.sbatch"
 MODELFILE = "Modelfile"
-_FILE_BESIDE = re.compile(r"^# (?P<name>\S+\.(?:json|sh|py)): (?P<content>.*)\n", re.M)
+_FILE_BESIDE = re.compile(r"^# (?P<name>\S+\.(?:json|sh|py|csv)): (?P<content>.*)\n", re.M)
 _ROWS_BESIDE = re.compile(r"^# (?P<name>\S+\.jsonl): (?P<content>\{.*\})\n", re.M)
 _AGES = re.compile(r"^# ages: (?P<content>\{.*\})\n", re.M)
 _TOKENIZER_BESIDE = re.compile(r"^# (?P<name>\S+): tokenizer\n", re.M)
@@ -65,18 +65,26 @@ def files_of_script(block: str) -> FilesOfScript:
             "long_words": v}` for n rows with a text of w words, m of them with v, and
             `# ages: {FILE: SECONDS}`.
     """
-    texts = {found["name"]: found["content"] for found in _FILE_BESIDE.finditer(block)}
+    texts = {
+        found["name"]: _lines_of_table(found["name"], found["content"])
+        for found in _FILE_BESIDE.finditer(block)
+    }
     rows = {
-        found["name"]: rows_of_one_text(**_parsed(found["content"]))
+        found["name"]: generate_rows_with_some_long_texts(**_parse_settings(found["content"]))
         for found in _ROWS_BESIDE.finditer(block)
     }
     ages: dict[str, int] = {}
     for found in _AGES.finditer(block):
-        ages |= _parsed(found["content"])
+        ages |= _parse_settings(found["content"])
     script = block
     for pattern in (_FILE_BESIDE, _ROWS_BESIDE, _AGES):
         script = pattern.sub("", script)
     return FilesOfScript(script.lstrip("\n"), texts, rows, ages)
+
+
+def _lines_of_table(name: str, content: str) -> str:
+    """What a comment says of a file beside: a table's lines are divided by ` | ` there."""
+    return content.replace(" | ", "\n") if name.endswith(".csv") else content
 
 
 def example_of_script(block: str) -> Example:
@@ -130,5 +138,5 @@ def example_of_run(block: str) -> Example:
     return Example((ExampleFile(SCRIPT, block),), tuple(notes))
 
 
-def _parsed(text: str) -> Any:
+def _parse_settings(text: str) -> Any:
     return parse_json(text, SETTINGS)

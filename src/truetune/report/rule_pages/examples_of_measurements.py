@@ -14,8 +14,8 @@ from truetune.report.rule_pages.example_files import (
     Example,
     ExampleFile,
     fact_lines,
+    file_of_measured_facts,
     jsonl_file,
-    measured_facts,
 )
 
 ANSWERS = "answers.jsonl"
@@ -63,7 +63,12 @@ def example_of_answers(block: Mapping[str, Any]) -> Example:
         lines += [f"{when}: {line}" for line in _lines_on_answers(sampled)]
     rest = {name: block[name] for name in ("total", "limit") if name in block}
     return Example(
-        (*files, *_measured("sampled answers", [*lines, *(fact_lines(rest) if rest else ())]))
+        (
+            *files,
+            *_file_of_measured_lines(
+                "sampled answers", [*lines, *(fact_lines(rest) if rest else ())]
+            ),
+        )
     )
 
 
@@ -100,7 +105,7 @@ def example_of_cause(block: Mapping[str, Any]) -> Example:
             lines += [f"{PASSES[name]}: {line}" for line in _lines_on_answers(value)]
         else:
             lines += fact_lines({name: value})
-    return Example(tuple(_measured("what truetune measures", lines)))
+    return Example(tuple(_file_of_measured_lines("what truetune measures", lines)))
 
 
 def example_of_evaluation(block: Mapping[str, Any]) -> Example:
@@ -118,7 +123,7 @@ def example_of_evaluation(block: Mapping[str, Any]) -> Example:
     if not rest.get("rows", 1):
         del rest["rows"]
     facts = [line for name, value in rest.items() for line in _lines_on_measure(name, value)]
-    return Example((*files, *_measured("what truetune measures", facts)))
+    return Example((*files, *_file_of_measured_lines("what truetune measures", facts)))
 
 
 def _lines_on_measure(name: str, value: Any) -> Iterator[str]:
@@ -138,7 +143,7 @@ def _interval(change: list[float]) -> str:
 
 def example_of_serving(block: Mapping[str, Any]) -> Example:
     """An example of a rule on servers: what the server was seen to do."""
-    return Example((measured_facts("what the server does", block),))
+    return Example((file_of_measured_facts("what the server does", block),))
 
 
 def example_of_environment(block: Mapping[str, Any]) -> Example:
@@ -152,7 +157,7 @@ def example_of_environment(block: Mapping[str, Any]) -> Example:
         files.append(ExampleFile("run.sh", "".join(exports)))
     rest = {key: value for key, value in block.items() if key not in ("packages", "variables")}
     lines = [line for key, value in rest.items() for line in _lines_on_environment(key, value)]
-    return Example((*files, *_measured("the environment", lines)))
+    return Example((*files, *_file_of_measured_lines("the environment", lines)))
 
 
 def _lines_on_environment(key: str, value: Any) -> Iterator[str]:
@@ -166,6 +171,6 @@ def _lines_on_environment(key: str, value: Any) -> Iterator[str]:
         yield from fact_lines({key: value})
 
 
-def _measured(name: str, lines: list[str]) -> Iterator[ExampleFile]:
+def _file_of_measured_lines(name: str, lines: list[str]) -> Iterator[ExampleFile]:
     if lines:
         yield ExampleFile(name, "".join(f"{line}\n" for line in lines), is_measured=True)

@@ -11,9 +11,9 @@ from typing import Any
 from truetune.report.rule_pages.example_files import (
     Example,
     ExampleFile,
+    file_of_measured_facts,
     json_file,
     jsonl_file,
-    measured_facts,
     yaml_file,
 )
 from truetune.report.rule_pages.generated_rows import rows_of_example
@@ -102,7 +102,7 @@ def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
     if "trainer" in block:
         settings["trainer"] = block["trainer"]
     if settings:
-        files.append(measured_facts("settings of the check", settings))
+        files.append(file_of_measured_facts("settings of the check", settings))
     return Example(tuple(files))
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from truetune.report.rule_pages.example_files import (
     Example,
     ExampleFile,
+    file_of_measured_facts,
     json_file,
     jsonl_file,
-    measured_facts,
     yaml_file,
 )
-from truetune.report.rule_pages.generated_rows import short_chats
+from truetune.report.rule_pages.generated_rows import generate_chats_with_some_long
 from truetune.settings.stacks.read_config_of_any_stack import identify_stack
 from truetune.settings.stacks.registry import config_readers
 
@@ -37,10 +37,10 @@ def example_of_settings(block: Mapping[str, Any]) -> Example:
         for path, settings in (block.get("beside") or {}).items()
     ]
     files += [_file_beside(path, value) for path, value in (block.get("files") or {}).items()]
-    files += launchers_of_settings(block)
+    files += launch_command_file_if_keys_ambiguous(block)
     for folder, tensors in (block.get("weights") or {}).items():
         facts = {tensor: " x ".join(map(str, shape)) for tensor, shape in tensors.items()}
-        files.append(_as_read(f"{folder}/model.safetensors", facts))
+        files.append(_file_of_measured_settings(f"{folder}/model.safetensors", facts))
     return Example(tuple(files), tuple(notes_on_ages(block.get("ages") or {})))
 
 
@@ -51,7 +51,7 @@ def title_of_settings(settings: Mapping[str, Any]) -> str:
     return reader.title if reader else ""
 
 
-def launchers_of_settings(block: Mapping[str, Any]) -> Iterator[ExampleFile]:
+def launch_command_file_if_keys_ambiguous(block: Mapping[str, Any]) -> Iterator[ExampleFile]:
     """The command that shows whose settings they are, where their keys are those of several
     programs.
     """
@@ -71,11 +71,13 @@ def _file_beside(name: str, value: Any) -> ExampleFile:
     if isinstance(value, str):
         return ExampleFile(name, value)
     if is_rows:
-        return jsonl_file(name, short_chats(**value) if isinstance(value, dict) else value)
+        return jsonl_file(
+            name, generate_chats_with_some_long(**value) if isinstance(value, dict) else value
+        )
     return json_file(name, value)
 
 
-def _as_read(name: str, facts: Mapping[str, Any]) -> ExampleFile:
+def _file_of_measured_settings(name: str, facts: Mapping[str, Any]) -> ExampleFile:
     text = "".join(f"{key}: {value}\n" for key, value in facts.items())
     return ExampleFile(name, text, is_measured=True)
 
@@ -93,18 +95,20 @@ def example_of_devices(block: Mapping[str, Any]) -> Example:
     if "model" in block:
         files.append(json_file("model/config.json", block["model"]))
     if "machine" in block:
-        files.append(_machine(block["machine"]))
+        files.append(_file_on_machine_gpus_and_variables(block["machine"]))
     rows = (block.get("files") or {}).items()
     return Example(tuple(files), tuple(f"`{name}` has {count} rows." for name, count in rows))
 
 
-def _machine(machine: Mapping[str, Any]) -> ExampleFile:
+def _file_on_machine_gpus_and_variables(machine: Mapping[str, Any]) -> ExampleFile:
     gpus = machine.get("gpus", 0)
     has = f"{gpus} of {machine.get('memory', 80)} GiB" if gpus else "none"
-    return measured_facts(MACHINE, {"GPUs": has, **_variables(machine.get("environment") or {})})
+    return file_of_measured_facts(
+        MACHINE, {"GPUs": has, **_environment_variables_entry(machine.get("environment") or {})}
+    )
 
 
-def _variables(environment: Mapping[str, Any]) -> dict[str, str]:
+def _environment_variables_entry(environment: Mapping[str, Any]) -> dict[str, str]:
     return (
         {"variables": " ".join(f"{k}={v}" for k, v in environment.items())} if environment else {}
     )

@@ -12,8 +12,8 @@ from truetune.report.rule_pages.example_files import (
     Example,
     ExampleFile,
     fact_lines,
+    file_of_measured_facts,
     json_file,
-    measured_facts,
 )
 
 STATE = "trainer_state.json"
@@ -74,7 +74,9 @@ def example_of_log(block: Mapping[str, Any]) -> Example:
     if "config" in block:
         files.append(json_file("config.json", block["config"]))
     files += [
-        measured_facts(title, block[key]) for key, title in FACTS_OF_LOGS.items() if key in block
+        file_of_measured_facts(title, block[key])
+        for key, title in FACTS_OF_LOGS.items()
+        if key in block
     ]
     return Example(tuple(files))
 
@@ -184,6 +186,8 @@ def _words_on_tensor(edit: Mapping[str, Any]) -> Iterator[str]:
         yield f"values below {rest.pop('moved_below')} differ in their last bit"
     if "add" in rest:
         yield f"{rest.pop('add')} is added to all values"
+    if "turn_rows" in rest:
+        yield f"all rows are {rest.pop('turn_rows')} places further down"
     if "rows" in rest:
         rows = rest.pop("rows").items()
         yield ", ".join(f"row {row} is {value}" for row, value in rows)

@@ -31,16 +31,18 @@ def rows_of_example(data: Any) -> list[Any]:
     """
     rng = random.Random(SEED)
     if isinstance(data, dict) and "pairs" in data:
-        return _pairs(rng, **data)
+        return _generate_preference_pairs(rng, **data)
     if isinstance(data, dict) and "rows" in data:
         return _numbered_rows(rng, **data)
     if isinstance(data, dict):
         ((order, count),) = data.items()
         return _rows_of_topics(rng, count, shuffled=order == "shuffled")
-    return [_with_repeated_texts(row) for item in data for row in _copies(item)]
+    return [_with_repeated_texts(row) for item in data for row in _expand_copies_of_item(item)]
 
 
-def short_chats(rows: int, words: int = 0, long: int = 0, long_words: int = 0) -> list[Any]:
+def generate_chats_with_some_long(
+    rows: int, words: int = 0, long: int = 0, long_words: int = 0
+) -> list[Any]:
     """Chats of so many words, every so-many-th a long one."""
     chats = [
         _chat(f"What is {number} plus {number}?", f"It is {2 * number}.") for number in range(rows)
@@ -51,13 +53,15 @@ def short_chats(rows: int, words: int = 0, long: int = 0, long_words: int = 0) -
     return chats
 
 
-def rows_of_one_text(rows: int, words: int, long: int, long_words: int) -> list[Any]:
+def generate_rows_with_some_long_texts(
+    rows: int, words: int, long: int, long_words: int
+) -> list[Any]:
     """Rows of one text each, every so-many-th a long one."""
     lengths = [long_words if number % (rows // long) == 0 else words for number in range(rows)]
     return [{"text": "word " * length} for length in lengths]
 
 
-def _copies(item: Any) -> list[Any]:
+def _expand_copies_of_item(item: Any) -> list[Any]:
     if isinstance(item, dict) and set(item) == {"copies", "of"}:
         return [item["of"]] * item["copies"]
     return [item]
@@ -96,7 +100,7 @@ def _numbered_rows(rng: random.Random, rows: int, **columns: str) -> list[Any]:
     ]
 
 
-def _pairs(rng: random.Random, pairs: int, **words: int) -> list[Any]:
+def _generate_preference_pairs(rng: random.Random, pairs: int, **words: int) -> list[Any]:
     rows = []
     for i in range(pairs):
         texts = {

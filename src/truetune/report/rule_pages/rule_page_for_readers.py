@@ -73,20 +73,20 @@ def rule_page_for_readers(rule: type[Rule[Any]], printed: str = "") -> str:
     if examples is not None:
         before, after = examples
         sections[BEFORE] = _shown_example(before)
-        sections[AFTER] = _shown_fix(before, after)
+        sections[AFTER] = _differences_that_fix_example(before, after)
         if station_of_rule(rule) in OUTCOMES:
             sections[AFTER] = f"{WITHOUT_FAULT}\n\n{sections[AFTER]}"
     parts = [page.partition("\n## ")[0].strip()]
     for heading, text in sections.items():
         if heading == REFERENCES:
-            parts.append(f"## {CERTAINTY}\n{how_sure_it_is(rule)}")
+            parts.append(f"## {CERTAINTY}\n{describe_how_sure_rule_is(rule)}")
         parts.append(f"## {heading}\n{text}")
         if heading == BEFORE and printed:
             parts.append(f"## {PRINTED}\n{fenced(printed, 'text')}")
     return "\n\n".join(parts) + "\n"
 
 
-def how_sure_it_is(rule: type[Rule[Any]]) -> str:
+def describe_how_sure_rule_is(rule: type[Rule[Any]]) -> str:
     """How sure a rule is, in Markdown: its stability, its highest severity, and what that depends
     on.
     """
@@ -112,7 +112,7 @@ def _lines_on_trainers(rule: type[Rule[Any]]) -> Iterator[str]:
     for trainer in TRAINERS.values():
         severity = severity_under_trainer(rule, trainer)
         if severity != rule.severity:
-            yield f"- {trainer.called}: {severity or 'it does not apply'}"
+            yield f"- {trainer.name_in_reports}: {severity or 'it does not apply'}"
 
 
 def severity_under_trainer(rule: type[Rule[Any]], trainer: TrainerFacts) -> str | None:
@@ -123,7 +123,7 @@ def severity_under_trainer(rule: type[Rule[Any]], trainer: TrainerFacts) -> str 
     lowest = {"error": 2, "warning": 1, "info": 0}
     severity: str = rule.severity
     for fact in rule.by_trainer:
-        verdict = fact.for_trainer(trainer)
+        verdict = fact.severity_for_trainer(trainer)
         if verdict is None:
             continue
         if verdict.at_most is None:
@@ -164,7 +164,7 @@ def _caption(file: ExampleFile, shown: ShortText) -> str:
     return f"{name} ({about})" if about else name
 
 
-def _shown_fix(before: Example, after: Example) -> str:
+def _differences_that_fix_example(before: Example, after: Example) -> str:
     """What to use instead: differences to files of the same name, new files whole, and what is
     gone.
     """
@@ -202,7 +202,7 @@ def _shown_change(was: ExampleFile | None, now: ExampleFile) -> str:
     old, new = was.text.splitlines(), now.text.splitlines()
     if was.records_to_show and len(old) == len(new) <= MAX_RECORDS:
         return _changed_file(now, _differing_rows(old, new))
-    if not _have_much_in_common(old, new):
+    if not _is_difference_easier_than_new_lines(old, new):
         return _shown_file(now)
     is_whole = max(len(old), len(new)) <= MAX_LINES_AS_A_WHOLE
     context = max(len(old), len(new)) if is_whole else LINES_AROUND_CHANGE
@@ -211,7 +211,7 @@ def _shown_change(was: ExampleFile | None, now: ExampleFile) -> str:
     return _changed_file(now, lines[1:] if is_whole else lines)
 
 
-def _have_much_in_common(old: list[str], new: list[str]) -> bool:
+def _is_difference_easier_than_new_lines(old: list[str], new: list[str]) -> bool:
     """Is a difference between these lines easier to read than the new ones alone?"""
     if max(len(old), len(new)) <= MAX_LINES_ALWAYS_COMPARED:
         return True

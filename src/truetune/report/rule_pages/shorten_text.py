@@ -49,7 +49,7 @@ def shorten_text(text: str, records_to_show: int = 0) -> ShortText:
     if records_to_show:
         pieces = list(_counted_lines(lines))
     if len(pieces) > MAX_RECORDS and records_to_show:
-        places = _places_of_shown_lines(len(lines), records_to_show)
+        places = _evenly_spaced_line_indices(len(lines), records_to_show)
         pieces, shown = list(_lines_with_gaps(lines, places)), len(places)
     short = "".join(f"{shorten_line(line)}\n" for line in pieces)
     return ShortText(short, shown, len(lines))
@@ -57,14 +57,14 @@ def shorten_text(text: str, records_to_show: int = 0) -> ShortText:
 
 def shorten_line(line: str) -> str:
     """A line in which repeated text is counted, and the middle left out if it is still too long."""
-    line = _REPEATED.sub(_count_of_repeats, line)
+    line = _REPEATED.sub(_replace_repeats_by_count, line)
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
     left_out = len(line) - KEPT_AT_BEGINNING - KEPT_AT_END
     return f"{line[:KEPT_AT_BEGINNING]} ... ({left_out:,} characters) ... {line[-KEPT_AT_END:]}"
 
 
-def _count_of_repeats(found: re.Match[str]) -> str:
+def _replace_repeats_by_count(found: re.Match[str]) -> str:
     part = found[1]
     if _DRAWN.fullmatch(part) and len(found[0]) < MAX_LINE_CHARACTERS:
         return found[0]
@@ -83,7 +83,7 @@ def _counted_lines(lines: list[str]) -> Iterator[str]:
             yield f"... ({count - 1:,} more lines like this one)"
 
 
-def _places_of_shown_lines(count: int, shown: int) -> list[int]:
+def _evenly_spaced_line_indices(count: int, shown: int) -> list[int]:
     """The first and the last lines, and others at equal distances: the form of a curve is to be
     seen in them.
     """

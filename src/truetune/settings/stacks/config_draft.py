@@ -143,7 +143,7 @@ class ConfigDraft:
         self.put(name, value, *keys)
         return value
 
-    def same(self) -> None:
+    def take_keys_of_same_name(self) -> None:
         """Take the keys that have the same name in transformers, TRL and truetune into the draft."""
         for name in SHARED_FIELDS:
             if name in self.values or name in self.defaults:
@@ -180,14 +180,16 @@ class ConfigDraft:
         except OSError:
             return None
 
-    def folder(self, name: Any) -> str | None:
+    def local_folder_or_name(self, name: Any) -> str | None:
         """The local folder of a model or tokenizer if there is one, otherwise its name."""
         if not isinstance(name, str):
             return None
         found = self.find(name)
         return str(found) if found is not None else name
 
-    def config(self, known: Iterable[str], limit: int | None, packages: tuple[str, ...]) -> Config:
+    def make_config(
+        self, known: Iterable[str], limit: int | None, packages: tuple[str, ...]
+    ) -> Config:
         """The finished Config.
 
         Args:
@@ -290,14 +292,14 @@ class ConfigDraft:
             problems = []
             for problem in error.errors():
                 message = problem["msg"]
-                at = self._setting_at([str(step) for step in problem["loc"]])
+                at = self._describe_location_of_field([str(step) for step in problem["loc"]])
                 problems.append(
                     f"{at}: {message[:1].lower()}{message[1:]} (found {problem['input']!r:.80})"
                 )
             # Errors of several items of one list stand at one line, and may read alike.
             raise SpecError("\n".join(dict.fromkeys(problems))) from None
 
-    def _setting_at(self, path: Sequence[str]) -> str:
+    def _describe_location_of_field(self, path: Sequence[str]) -> str:
         """`FILE:LINE: KEY` of the setting that a field, or the nearest group that holds it, was read from."""
         for length in range(len(path), 0, -1):
             place = self.places.get(".".join(path[:length]))

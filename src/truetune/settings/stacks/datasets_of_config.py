@@ -134,7 +134,7 @@ def _put_format_and_map(
     """Put the format of the run's data into the draft, with the map of their columns."""
     format_name, columns = form
     draft.put("format", format_name)
-    draft.put("map", {**columns, **_map_of_columns_framework_leaves_out(taken)} or None)
+    draft.put("map", {**columns, **_map_columns_that_framework_ignores(taken)} or None)
 
 
 def _dataset_with_reason_if_unreadable(dataset: ConfigDataset) -> ConfigDataset:
@@ -162,7 +162,7 @@ def _format_and_map_of_dataset(dataset: ConfigDataset) -> tuple[FormatName | Non
     return dataset.format, dict(dataset.map)
 
 
-def _map_of_columns_framework_leaves_out(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
+def _map_columns_that_framework_ignores(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
     """A map for the columns that rows have and the framework reads from none of these data sets."""
     unread = frozenset.intersection(*(dataset.unread for dataset in datasets))
     if not unread:

@@ -7,12 +7,14 @@ program's alone. What does not show it by its keys can be proven by who reads it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 from truetune.settings.config import Stack
 from truetune.settings.stacks import (
     read_llama_factory_settings,
+    read_nested_rl_settings,
     read_torchtune_recipe,
     read_trl_yaml,
 )
@@ -66,15 +68,23 @@ TRL_TRAINERS = (
     "RLOOConfig",
 )
 """Settings of TRL's trainers"""
+TOLD_BY_MODEL = "ms-swift"
+"""Its files call the model `model`, and those of TRL and Axolotl never do: its keys make none of theirs less telling"""
+TOLD_BY_TABLES: Mapping[Stack, Callable[[Mapping[Any, Any]], bool]] = {
+    "torchtune": read_torchtune_recipe.is_torchtune_recipe,
+    "verl": read_nested_rl_settings.is_verl,
+    "nemo-rl": read_nested_rl_settings.is_nemo_rl,
+}
+"""Programs whose files are told by what is in their tables, and not by the names of these"""
 MODEL_KEYS = frozenset(("template", "finetuning_type", "quantization_bit"))
 """Those that a server of such a model takes over too"""
 
 
-def keys_identify(stack: Stack, value: Mapping[object, object]) -> bool:
+def do_keys_identify_stack(stack: Stack, value: Mapping[object, object]) -> bool:
     """Do the keys of this file show that it is read by this program?"""
     given = {str(key) for key in value}
-    if stack == "torchtune":
-        return read_torchtune_recipe.is_recipe(value)
+    if stack in TOLD_BY_TABLES:
+        return TOLD_BY_TABLES[stack](value)
     if stack == "llama-factory":
         signs = given & LLAMA_FACTORY_SIGNS
         if not _keys_neither_known_nor_misspelt(
@@ -82,13 +92,15 @@ def keys_identify(stack: Stack, value: Mapping[object, object]) -> bool:
         ):
             return bool(signs)
         return len(signs) >= MIN_SIGNS and bool(signs - MODEL_KEYS)
-    count = len(given & _exclusive_keys_by_stack()[stack]) + _names_model_and_rows(stack, value)
+    count = len(given & _exclusive_keys_by_stack()[stack]) + _does_name_model_and_rows_as_stack(
+        stack, value
+    )
     if stack == "trl":
-        count += _are_all_trainer_keys(given) + _has_key_of_trl_trainer(given)
+        count += _are_several_keys_training_arguments(given) + _has_key_of_trl_trainer(given)
     return count >= MIN_SIGNS
 
 
-def _are_all_trainer_keys(given: set[str]) -> bool:
+def _are_several_keys_training_arguments(given: set[str]) -> bool:
     """Are several keys those of TrainingArguments, and all others known to TRL's commands as well?
 
     A script that parses files into TrainingArguments has words of its own beside them; a file without any is what
@@ -124,20 +136,27 @@ def _keys_neither_known_nor_misspelt(given: set[str], known: frozenset[str]) -> 
 def _exclusive_keys_by_stack() -> Mapping[Stack, frozenset[str]]:
     """The keys of a program that are no other's, and no common words."""
     base = frozenset(load_known_keys("transformers").classes["TrainingArguments"])
-    known = {stack: reader.keys() for stack, reader in readers_of_other_programs().items()}
+    known = {
+        stack: reader.keys()
+        for stack, reader in readers_of_other_programs().items()
+        # Their words (`model`, `data`, `trainer`) make no key of another program less telling.
+        if stack not in ("verl", "nemo-rl")
+    }
     known["trl"] -= read_trl_yaml.trl_launcher_keys()
     return {
         stack: (
             keys
             - base
             - COMMON_WORDS
-            - frozenset().union(*(known[other] for other in known if other != stack))
+            - frozenset().union(
+                *(known[other] for other in known if other not in (stack, TOLD_BY_MODEL))
+            )
         )
         for stack, keys in known.items()
     }
 
 
-def _names_model_and_rows(stack: Stack, value: Mapping[object, object]) -> bool:
+def _does_name_model_and_rows_as_stack(stack: Stack, value: Mapping[object, object]) -> bool:
     """Does it name both the model and the rows as this program does? Together they are one sign."""
     if stack == "trl":
         rows = any(

@@ -20,6 +20,16 @@ from truetune.settings.stacks.datasets_of_config import (
 )
 from truetune.settings.stacks.known_keys import load_known_keys
 
+DATASET_KEYS_KEPT = (
+    "roles_to_train",
+    "train_on_eos",
+    "train_on_eot",
+    "type",
+    "chat_template",
+    "message_field_training",
+    "message_field_training_detail",
+)
+"""Of a data set, kept among the other settings"""
 DATASET_KEYS = ("datasets", "test_datasets", "pretraining_dataset")
 ALPACA_FIELDS = {
     "instruction": "field_instruction",
@@ -51,7 +61,7 @@ def read_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None
         )
         # A run has one way to learn: Axolotl's own of the first data set stands for all.
         first = first or (entries[0] if entries else {})
-    _read_supervision(draft, first)
+    _read_which_tokens_are_learned(draft, first)
     draft.put("history", "single")
 
 
@@ -101,7 +111,7 @@ def _refuse_same_column_twice(
                 )
 
 
-def _read_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
+def _read_which_tokens_are_learned(draft: ConfigDraft, item: dict[str, Any]) -> None:
     """Read which tokens of a data set are learned."""
     if is_switched_on(draft.get("train_on_inputs")) or draft.fields.get("format") == "text":
         draft.put("learn", {"what": "all"}, "train_on_inputs")
@@ -120,7 +130,7 @@ def _read_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
             " prompt"
         )
     other = draft.fields.setdefault("training.other", {})
-    for key in ("roles_to_train", "train_on_eos", "train_on_eot", "type", "chat_template"):
+    for key in DATASET_KEYS_KEPT:
         if item.get(key) is not None:
             other.setdefault(f"datasets.{key}", item[key])
 

@@ -106,7 +106,7 @@ def read_axolotl_config(document: LocatedDocument) -> Config:
         *((*classes["plugins"], AUDIT_PLUGIN_KEY) if draft.get("plugins") else ()),
     }
     draft.used.discard("plugins")
-    return draft.config(known, limit if isinstance(limit, int) else None, ("axolotl",))
+    return draft.make_config(known, limit if isinstance(limit, int) else None, ("axolotl",))
 
 
 def _read_training_method(draft: ConfigDraft) -> None:
@@ -145,12 +145,12 @@ def _read_evaluation_batch_size(draft: ConfigDraft) -> None:
 
 def _read_model_tokenizer_and_template(draft: ConfigDraft) -> None:
     """Read the model, its tokenizer and template, and how it is loaded."""
-    base = draft.folder(draft.get("base_model"))
+    base = draft.local_folder_or_name(draft.get("base_model"))
     own = draft.get("tokenizer_config")
     draft.put("model", base, "base_model")
     draft.put(
         "tokenizer",
-        draft.folder(own) or base,
+        draft.local_folder_or_name(own) or base,
         *(("tokenizer_config",) if own else ()),
         "base_model",
     )

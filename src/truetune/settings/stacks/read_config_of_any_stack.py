@@ -21,8 +21,12 @@ from truetune.settings.read_truetune_settings import CONFIG_NAME
 from truetune.settings.release_pins import pins_of_project_files
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks import identifying_keys, read_truetune_yaml
-from truetune.settings.stacks.find_config_consumer import ConfigConsumer, find_config_consumer
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    ConfigConsumer,
+    find_program_that_reads_settings,
+)
 from truetune.settings.stacks.registry import (
+    ConfigReader,
     config_readers,
     readers_of_other_programs,
 )
@@ -110,9 +114,9 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
             "TRL, Axolotl (base_model, datasets) or LLaMA-Factory (stage, model_name_or_path, dataset)"
             f"{'. ' * bool(unlock)}{unlock}"
         )
-    config = _add_keys_of_consumer(
+    config = _record_who_reads_settings(
         config_readers()[stack].read(document),
-        _consumer_by_user_or_project(stack, document.value, path, trained_by),
+        _program_that_reads_file_if_told(stack, document.value, path, trained_by),
     )
     repeated = tuple(
         (
@@ -147,7 +151,7 @@ def identify_stack(
     if sure:
         return sure[0]
     reader = (
-        _consumer_by_user_or_project(None, value, path, None)
+        _program_that_reads_file_if_told(None, value, path, None)
         if fitting and path is not None
         else None
     )
@@ -169,7 +173,7 @@ def advise_how_to_identify(value: object) -> str:
     )
 
 
-def _consumer_by_user_or_project(
+def _program_that_reads_file_if_told(
     stack: Stack | None, value: object, path: Path | None, trained_by: TrainerName | None
 ) -> ConfigConsumer | None:
     """The program that reads the file, as the user or its project says; if `stack` is given, only
@@ -179,11 +183,11 @@ def _consumer_by_user_or_project(
         return None
     if trained_by is not None and stack == trained_by:
         return ConfigConsumer(trained_by, f"--trainer {trained_by}", by_user=True)
-    reader = find_config_consumer(path, frozenset(map(str, value)))
+    reader = find_program_that_reads_settings(path, frozenset(map(str, value)))
     return reader if reader is not None and stack in (None, reader.stack) else None
 
 
-def _add_keys_of_consumer(config: Config, reader: ConfigConsumer | None) -> Config:
+def _record_who_reads_settings(config: Config, reader: ConfigConsumer | None) -> Config:
     """The settings, once it is known who reads them: fields of the script that reads them are known
     keys.
     """
@@ -201,7 +205,7 @@ def _fitting_stacks_shown_by_keys(value: object, fitting: tuple[Stack, ...]) -> 
     return tuple(
         stack
         for stack in fitting
-        if stack == "truetune" or identifying_keys.keys_identify(stack, value)
+        if stack == "truetune" or identifying_keys.do_keys_identify_stack(stack, value)
     )
 
 
@@ -210,22 +214,39 @@ def _fitting_stacks(value: object) -> tuple[Stack, ...]:
     if (
         not isinstance(value, dict)
         or not value
-        or name_file_without_run_settings(value) is not None
+        or name_kind_of_file_without_run_settings(value) is not None
     ):
         return ()
     if _are_truetune_settings(value):
         return ("truetune",)
-    keys = {str(key) for key in value}
     readers = readers_of_other_programs()
     known = {stack: reader.keys() for stack, reader in readers.items()}
-    model_keys = keys & MODEL_KEYS
-    scores: dict[Stack, int] = {}
-    for stack in known:
-        is_named_so = not model_keys or readers[stack].model_key in model_keys
-        # Half: a script's own file may share some words with a stack, a stack's file has few words that it lacks.
-        if 2 * len(keys & known[stack]) >= len(keys) and is_named_so:
-            scores[stack] = _score_of_fit(keys, stack, known)
+    keys = {str(key) for key in value}
+    scores = {
+        stack: _score_of_fit(keys, stack, known)
+        for stack, reader in readers.items()
+        if _does_model_key_fit_reader(keys, reader)
+        and _has_keys_of_stack(value, stack, known[stack])
+    }
     return tuple(sorted(scores, key=lambda stack: -scores[stack]))
+
+
+def _does_model_key_fit_reader(keys: set[str], reader: ConfigReader) -> bool:
+    """Is the key of the model, where a file has one, that of this reader?"""
+    model_keys = keys & MODEL_KEYS
+    return not model_keys or reader.model_key in model_keys
+
+
+def _has_keys_of_stack(
+    value: Mapping[object, object], stack: Stack, known_keys: frozenset[str]
+) -> bool:
+    """Does a stack know at least half of a file's keys?"""
+    # Their words are those of many files: without their tables, they are not even like theirs.
+    if stack in ("verl", "nemo-rl") and not identifying_keys.do_keys_identify_stack(stack, value):
+        return False
+    # Half: a script's own file may share some words with a stack, a stack's file has few words that it lacks.
+    keys = {str(key) for key in value}
+    return 2 * len(keys & known_keys) >= len(keys)
 
 
 def _score_of_fit(keys: set[str], stack: Stack, known: Mapping[Stack, frozenset[str]]) -> int:
@@ -265,7 +286,7 @@ def _is_data_a_list_of_rows(value: Mapping[str, object]) -> bool:
     return isinstance(data, list) and any(isinstance(item, dict) for item in data)
 
 
-def name_file_without_run_settings(value: object) -> str | None:
+def name_kind_of_file_without_run_settings(value: object) -> str | None:
     """What a file is that is no run's settings, by its keys."""
     given = {str(key) for key in value} if isinstance(value, dict) else set()
     if (
@@ -279,7 +300,7 @@ def name_file_without_run_settings(value: object) -> str | None:
 
 def _describe_value_without_settings(value: object) -> str:
     """A phrase on a value that is no settings."""
-    if (name := name_file_without_run_settings(value)) is not None:
+    if (name := name_kind_of_file_without_run_settings(value)) is not None:
         return name
     keys = format_name_list(value, empty="") if isinstance(value, dict) else ""
     return f"the keys {keys}" if keys else "nothing" if value is None else "no settings by name"

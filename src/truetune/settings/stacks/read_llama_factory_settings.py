@@ -1,8 +1,8 @@
 """Reads the YAML or JSON settings of LLaMA-Factory.
 
-Most keys are those of transformers' TrainingArguments and are taken as they are (`draft.same`); the tables hold those
-of LLaMA-Factory's own. Its templates are not the tokenizer's: prompts are never judged by the tokenizer's template as
-if they were (`own_prompt`), and a note says so.
+Most keys are those of transformers' TrainingArguments and are taken as they are (`draft.take_keys_of_same_name`); the
+tables hold those of LLaMA-Factory's own. Its templates are not the tokenizer's: prompts are never judged by the
+tokenizer's template as if they were (`own_prompt`), and a note says so.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read_llama_factory_config(document: LocatedDocument) -> Config:
     draft = draft_of_document(
         document, "llama-factory", load_known_keys("llama-factory").release, known
     )
-    draft.same()
+    draft.take_keys_of_same_name()
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)
     _read_training_method(draft)
@@ -94,7 +94,7 @@ def read_llama_factory_config(document: LocatedDocument) -> Config:
     if MEGATRON_KEYS & draft.values.keys():
         draft.notes.append("Megatron's own keys (USE_MCA=1) are not checked")
         known |= dict.fromkeys(draft.values)
-    return draft.config(
+    return draft.make_config(
         known, limit if isinstance(limit, int) else None, ("transformers", "llama-factory")
     )
 
@@ -121,7 +121,7 @@ def _read_training_method(draft: ConfigDraft) -> None:
 
 def _read_model_and_template(draft: ConfigDraft) -> None:
     """Read the model, its template, and how it is loaded."""
-    model = draft.folder(draft.get("model_name_or_path"))
+    model = draft.local_folder_or_name(draft.get("model_name_or_path"))
     draft.put("model", model, "model_name_or_path")
     draft.put("tokenizer", model, "model_name_or_path")
     draft.take(

@@ -1,4 +1,4 @@
-"""Reads the options of ms-swift's commands: `swift sft`, `swift pt` and `swift rlhf`.
+"""Reads the options of ms-swift's commands: `swift sft`, `swift pt` and `swift rlhf`, and the YAML that holds them.
 
 They are those of transformers' TrainingArguments, with other defaults, and words of its own for the model, LoRA and
 quantization. Names of release 4 (`tuner_type`) and of release 3 (`train_type`, earlier `sft_type`) are read alike.
@@ -6,6 +6,8 @@ quantization. Names of release 4 (`tuner_type`) and of release 3 (`train_type`, 
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from truetune.settings.config import Config
@@ -16,6 +18,12 @@ from truetune.settings.stacks.config_draft import (
     is_switched_on,
     list_of_names,
 )
+from truetune.settings.stacks.datasets_of_config import (
+    ConfigDataset,
+    local_dataset_files,
+    set_datasets_of_draft,
+)
+from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.read_shared_stack_arguments import read_sharding
 
 SWIFT_RELEASE = "3.9"
@@ -48,6 +56,26 @@ ZERO_STAGES = {
     "zero3_offload": 3,
 }
 """Names of its own DeepSpeed files"""
+OWN_KEYS = frozenset((
+    "model", "model_type", "model_revision", "task_type", "torch_dtype", "attn_impl", "new_special_tokens",
+    "num_labels", "rope_scaling", "max_model_len", "tuner_backend", "tuner_type", "train_type", "sft_type", "adapters",
+    "external_plugins", "custom_register_path", "model_kwargs", "load_args", "packing", "packing_length",
+    "packing_strategy", "lazy_tokenize", "use_hf", "dataset", "val_dataset", "cached_dataset", "cached_val_dataset",
+    "split_dataset_ratio", "data_seed", "dataset_num_proc", "load_from_cache_file", "dataset_shuffle",
+    "val_dataset_shuffle", "streaming", "interleave_prob", "stopping_strategy", "shuffle_buffer_size", "columns",
+    "strict", "model_name", "model_author", "custom_dataset_info", "template", "system", "max_length",
+    "truncation_strategy", "max_pixels", "agent_template", "norm_bbox", "use_chat_template", "padding_side",
+    "padding_free", "loss_scale", "sequence_parallel_size", "response_prefix", "enable_thinking", "quant_method",
+    "quant_bits", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "freeze_parameters",
+    "freeze_parameters_ratio", "trainable_parameters", "freeze_llm", "freeze_vit", "freeze_aligner", "target_modules",
+    "target_regex", "modules_to_save", "lora_rank", "lora_alpha", "lora_dropout", "lora_bias", "lora_dtype",
+    "lorap_lr_ratio", "use_rslora", "use_dora", "init_weights", "rlhf_type", "ref_model", "ref_adapters", "beta",
+    "rpo_alpha", "reward_funcs", "reward_model", "create_checkpoint_symlink", "add_version", "zero_hpz_partition_size",
+    "ENV",
+))  # fmt: skip
+"""Of ms-swift 4.5 and 3.9, beside those of TrainingArguments"""
+SAMPLED_SET = re.compile(r"(?P<name>.+?)(?:#(?P<rows>\d+))?", re.S)
+"""`rows.jsonl#500`: 500 rows of a data set, fewer or more than it has"""
 EVALUATION_SETS = ("val_dataset", "cached_val_dataset")
 ATTENTION_NAMES = {
     "flash_attn": "flash_attention_2",
@@ -56,12 +84,62 @@ ATTENTION_NAMES = {
 }
 
 
+def swift_keys() -> frozenset[str]:
+    """The keys that a YAML of ms-swift may hold."""
+    return OWN_KEYS | load_known_keys("transformers").classes["TrainingArguments"].keys()
+
+
+def read_swift_config(document: LocatedDocument) -> Config:
+    """The YAML that `swift sft` and its kin take in place of options. Raises SpecError."""
+    draft = _draft_of_swift_options(document, "rlhf" if "rlhf_type" in document.value else "sft")
+    for key, field in (("dataset", "data"), ("val_dataset", "eval_data")):
+        set_datasets_of_draft(
+            draft,
+            [
+                ConfigDataset(name, local_dataset_files(draft, name))
+                for name, _ in swift_datasets_with_row_counts(draft.get(key))
+            ],
+            key,
+            field=field,
+        )
+    return draft.make_config(draft.values.keys() | DEFAULTS.keys(), _length_limit(draft), ())
+
+
+def swift_datasets_with_row_counts(value: Any) -> list[tuple[str, int | None]]:
+    """The data sets that a setting names, and how many rows are drawn of each; None: all of them."""
+    names = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    found = [SAMPLED_SET.fullmatch(name) for name in names if isinstance(name, str)]
+    return [
+        (one["name"], int(one["rows"]) if one["rows"] else None) for one in found if one is not None
+    ]
+
+
 def read_swift_options(document: LocatedDocument, command: str = "sft") -> Config:
     """The options of one command. Raises SpecError for a value that a field does not take."""
+    draft = _draft_of_swift_options(document, command)
+    draft.notes.append("a command of ms-swift: its rows are not read; name them beside it")
+    config = draft.make_config(draft.values.keys() | DEFAULTS.keys(), _length_limit(draft), ())
+    files = [
+        local_dataset_files(draft, name)
+        for name, _ in swift_datasets_with_row_counts(draft.get("dataset"))
+    ]
+    return replace(
+        config, row_files=tuple(path for paths in files for path in paths) if all(files) else ()
+    )
+
+
+def _length_limit(draft: ConfigDraft) -> int | None:
+    """The longest example in tokens, where it is set."""
+    limit = draft.get("max_length")
+    return limit if isinstance(limit, int) else None
+
+
+def _draft_of_swift_options(document: LocatedDocument, command: str) -> ConfigDraft:
+    """The draft with all that the options of a command set, but the data sets."""
     draft = draft_of_document(document, "ms-swift", SWIFT_RELEASE, DEFAULTS)
-    draft.same()
+    draft.take_keys_of_same_name()
     _read_training_method(draft, command)
-    model = draft.folder(draft.get("model", "model_id_or_path"))
+    model = draft.local_folder_or_name(draft.get("model", "model_id_or_path"))
     draft.put("model", model, "model", "model_id_or_path")
     draft.put("tokenizer", model, "model", "model_id_or_path")
     tuner = str(draft.get(*TUNER_KEYS) or "lora")
@@ -69,6 +147,9 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
         _read_lora(draft)
     elif tuner != "full":
         draft.notes.append(f"{tuner} is read as if all weights were trained")
+    draft.take(
+        "training.adapter", "adapters", made=lambda value: ",".join(list_of_names(value)) or None
+    )
     rate = draft.get("learning_rate")
     draft.put(
         "training.learning_rate", rate or (1e-5 if tuner == "full" else 1e-4), "learning_rate"
@@ -87,11 +168,8 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
     draft.put("training.attn_implementation", attention, "attn_impl")
     _read_evaluation_interval(draft)
     _read_deepspeed(draft)
-    limit = draft.get("max_length")
-    limit = limit if isinstance(limit, int) else None
-    draft.put("max_length", limit, "max_length")
-    draft.notes.append("a command of ms-swift: its rows are not read; name them beside it")
-    return draft.config(draft.values.keys() | DEFAULTS.keys(), limit, ())
+    draft.put("max_length", _length_limit(draft), "max_length")
+    return draft
 
 
 def _read_training_method(draft: ConfigDraft, command: str) -> None:

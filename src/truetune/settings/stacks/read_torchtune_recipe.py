@@ -36,6 +36,8 @@ OPTIMIZER_NAMES = {
     "sgd": "sgd",
 }
 """Class in small letters -> the name that transformers gives it"""
+LEARN_PROMPTS_BY_DEFAULT = ("alpaca_dataset", "alpaca_cleaned_dataset")
+"""Builders of data sets whose `train_on_input` is true where a recipe does not set it"""
 MLP_MODULES = ("gate_proj", "up_proj", "down_proj")
 RENAMED_MODULES = {"output_proj": "o_proj"}
 """torchtune's names of matrices that others call something else"""
@@ -46,7 +48,7 @@ def keys_that_tell_torchtune_recipe() -> frozenset[str]:
     return RECIPE_KEYS
 
 
-def is_recipe(value: Mapping[Any, Any]) -> bool:
+def is_torchtune_recipe(value: Mapping[Any, Any]) -> bool:
     """Does a part name a class of torchtune?"""
     return any(_component_name(part).startswith("torchtune.") for part in value.values())
 
@@ -80,7 +82,7 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
             "optimizer_in_bwd: gradients are freed as they are made; they are counted as kept"
         )
     draft.notes.append("a recipe of torchtune: its rows are not read; name them beside it")
-    config = draft.config(RECIPE_KEYS | draft.values.keys(), limit, ())
+    config = draft.make_config(RECIPE_KEYS | draft.values.keys(), limit, ())
     return replace(config, row_files=_local_row_files(draft, datasets))
 
 
@@ -96,8 +98,14 @@ def _read_labels_and_packing(draft: ConfigDraft, datasets: list[Mapping[str, Any
     """Read what is learned, and whether rows are packed; data sets of a list may differ."""
     packed = [table.get("packed") for table in datasets]
     draft.put("training.packing", packed[0] if len(set(map(str, packed))) == 1 else None, "dataset")
-    learns_all = bool(datasets) and all(table.get("train_on_input") is True for table in datasets)
+    learns_all = bool(datasets) and all(map(_are_prompts_of_dataset_learned, datasets))
     draft.put("learn", {"what": "all"} if learns_all else None, "dataset")
+
+
+def _are_prompts_of_dataset_learned(table: Mapping[str, Any]) -> bool:
+    """Are the prompts of a data set learned? By default those of torchtune's Alpaca builders are."""
+    builder = _component_name(table).rpartition(".")[2]
+    return table.get("train_on_input", builder in LEARN_PROMPTS_BY_DEFAULT) is True
 
 
 def _local_row_files(draft: ConfigDraft, datasets: list[Mapping[str, Any]]) -> tuple[str, ...]:

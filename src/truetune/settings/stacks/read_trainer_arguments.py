@@ -45,7 +45,7 @@ def class_defaults(name: str) -> dict[str, Any]:
     }
 
 
-def steady_defaults(name: str, pins: Pins) -> dict[str, Any]:
+def defaults_same_in_asked_releases(name: str, pins: Pins) -> dict[str, Any]:
     """The keys of a class of arguments whose defaults were the same in the releases that a program asks for.
 
     Source: `steady_defaults.json`, which `python -m tests.settings.steady_defaults` writes from the packages' sources.
@@ -58,12 +58,12 @@ def steady_defaults(name: str, pins: Pins) -> dict[str, Any]:
 
     def is_steady(key: str) -> bool:
         """Does TRL give it today's default in the release that is asked for, and transformers, where TRL leaves it?"""
-        if key in since_trl and pins.before("trl", since_trl[key]):
+        if key in since_trl and pins.is_release_surely_before("trl", since_trl[key]):
             return False
         if key in of_trl:
             return key in since_trl
         since = since_transformers.get(key)
-        return since is not None and not pins.before("transformers", since)
+        return since is not None and not pins.is_release_surely_before("transformers", since)
 
     return {key: default for key, default in class_defaults(name).items() if is_steady(key)}
 
@@ -72,7 +72,7 @@ def read_class_of_arguments(draft: ConfigDraft, name: str) -> int | None:
     """Read the fields of a class of trainer arguments into the draft; returns the limit on an
     example's length.
     """
-    draft.same()
+    draft.take_keys_of_same_name()
     draft.put("training.method", METHOD_OF_CLASS[name])
     of_trl = name in load_known_keys("trl").classes
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
@@ -129,13 +129,13 @@ def read_trl_supervision(draft: ConfigDraft) -> None:
             draft.put("mask_by", "generation-tags", "assistant_only_loss")
     elif found:
         kind: RowKind = "prompt-completion" if {"prompt", "completion"} <= found else "chat"
-        decision = TRAINERS["trl"].decision(
-            kind, lambda name: _switch_or_none_if_unset(draft.get(name))
+        decision = TRAINERS["trl"].decide_what_is_learned(
+            kind, lambda name: _switch_value_or_none_if_unset(draft.get(name))
         )
         draft.put("learn", {"what": decision.learned}, "completion_only_loss")
 
 
-def _switch_or_none_if_unset(value: Any) -> bool | None:
+def _switch_value_or_none_if_unset(value: Any) -> bool | None:
     """A switch as it is set; None where it is not."""
     return None if value is None else is_switched_on(value)
 

@@ -141,7 +141,7 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     known = {*defaults, *trl_launcher_keys()}
     pins = pins_of_project_files(document.path)
     # Before the same major number, a key that is not set may have had another default: then nothing is known of it.
-    is_older = pins.before("trl", first_release_of_major(release))
+    is_older = pins.is_release_surely_before("trl", first_release_of_major(release))
     draft = draft_of_document(document, "trl", release, {} if is_older else defaults, known)
     draft.pins = pins
     draft.notes.append(
@@ -150,7 +150,7 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     )
     limit = read_class_of_arguments(draft, name)
     read_model_arguments(draft)
-    model = draft.folder(draft.get("model_name_or_path"))
+    model = draft.local_folder_or_name(draft.get("model_name_or_path"))
     draft.put("tokenizer", model, "model_name_or_path")
     draft.put("model", model, "model_name_or_path")
     draft.take("training.devices", "num_processes")
@@ -161,8 +161,8 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     # What is learned depends on the columns of the rows and on the template, so it comes after both.
     if name == "SFTConfig":
         read_trl_supervision(draft)
-    _note_keys_of_scripts_own_settings(draft, document)
-    return draft.config(known, limit, ("transformers", "trl"))
+    _note_keys_that_script_must_have_added(draft, document)
+    return draft.make_config(known, limit, ("transformers", "trl"))
 
 
 def _read_template_if_file_is_here(draft: ConfigDraft) -> None:
@@ -176,7 +176,7 @@ def _read_template_if_file_is_here(draft: ConfigDraft) -> None:
         draft.put("template", str(path), "chat_template_path")
 
 
-def _note_keys_of_scripts_own_settings(draft: ConfigDraft, document: LocatedDocument) -> None:
+def _note_keys_that_script_must_have_added(draft: ConfigDraft, document: LocatedDocument) -> None:
     """Say which keys a script that merges its own settings with TRL's must have brought."""
     # A key that transformers has given up is one of an earlier release, and no script's.
     known = trl_keys() | RENAMED_KEYS["transformers"].keys()

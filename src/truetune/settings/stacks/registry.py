@@ -19,6 +19,8 @@ from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks import (
     read_axolotl_yaml,
     read_llama_factory_settings,
+    read_nested_rl_settings,
+    read_swift_command_options,
     read_torchtune_recipe,
     read_trl_yaml,
     read_truetune_yaml,
@@ -101,6 +103,34 @@ BUILT_IN = (
         unknown_key="torchtune hands it to the recipe, which may not read it",
         command="tune run RECIPE --config FILE",
         command_in_text=re.compile(r"\btune\s+run\b"),
+    ),
+    ConfigReader(
+        name="ms-swift",
+        title="ms-swift configuration",
+        read=read_swift_command_options.read_swift_config,
+        keys=read_swift_command_options.swift_keys,
+        model_key="model",
+        unknown_key="ms-swift stops at it",
+        command="swift sft FILE",
+        command_in_text=re.compile(r"\bswift\s+(?:sft|pt|rlhf)\b"),
+    ),
+    ConfigReader(
+        name="verl",
+        title="verl configuration",
+        read=read_nested_rl_settings.read_verl_config,
+        keys=read_nested_rl_settings.verl_keys,
+        model_key="model",
+        unknown_key="verl stops at it",
+        command="python -m verl.trainer.main_ppo --config-name NAME",
+    ),
+    ConfigReader(
+        name="nemo-rl",
+        title="NeMo RL configuration",
+        read=read_nested_rl_settings.read_nemo_rl_config,
+        keys=read_nested_rl_settings.nemo_rl_keys,
+        model_key="model_name",
+        unknown_key="NeMo RL stops at it",
+        command="uv run examples/run_grpo.py --config FILE",
     ),
 )
 

@@ -18,10 +18,10 @@ from truetune.settings.stacks.read_shared_stack_arguments import flatten_token_i
 from truetune.settings.stacks.read_trainer_arguments import (
     METHOD_OF_CLASS,
     class_defaults,
+    defaults_same_in_asked_releases,
     read_class_of_arguments,
     read_load_in_bits,
     read_model_arguments,
-    steady_defaults,
 )
 
 LORA_ARGUMENTS = (
@@ -50,7 +50,7 @@ class ConfigCall(NamedTuple):
     """The pins of a program that asks for an older release: only defaults that did not change are known then"""
 
 
-def config_of_one_call(
+def config_of_python_call(
     class_name: str,
     arguments: Mapping[str, Any],
     places: Mapping[str, SettingLocation],
@@ -88,7 +88,7 @@ def config_of_calls_of_one_run(calls: Iterable[ConfigCall], path: str, text: str
         if name in by_name:
             part = _draft_of_call(by_name[name], package, path, text)
             unknown |= _merge_call_and_give_unknown_keys(draft, part, by_name[name])
-    return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
+    return draft.make_config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
 
 
 def _read_arguments_and_give_length_limit(
@@ -110,7 +110,7 @@ def _known_defaults_of_omitted_arguments(call: ConfigCall) -> dict[str, Any]:
     """The defaults of what a call of a class of arguments leaves out, as far as they are known."""
     if call.older is None:
         return class_defaults(call.name)
-    return steady_defaults(call.name, call.older)
+    return defaults_same_in_asked_releases(call.name, call.older)
 
 
 def _merge_call_and_give_unknown_keys(
@@ -173,12 +173,12 @@ def _read_bits_and_bytes_config(draft: ConfigDraft, complete: bool) -> None:
 def _read_from_pretrained_arguments(draft: ConfigDraft, complete: bool) -> None:
     """Read the arguments of `from_pretrained`."""
     read_model_arguments(draft)
-    name = draft.folder(draft.get("pretrained_model_name_or_path"))
+    name = draft.local_folder_or_name(draft.get("pretrained_model_name_or_path"))
     draft.put("tokenizer", name, "pretrained_model_name_or_path")
     draft.put("model", name, "pretrained_model_name_or_path")
 
 
-def _read_train_arguments(draft: ConfigDraft, complete: bool) -> None:
+def _read_arguments_of_trainer_train(draft: ConfigDraft, complete: bool) -> None:
     """Read the arguments of `trainer.train`."""
     draft.take("training.resume_from_checkpoint", "resume_from_checkpoint")
 
@@ -195,7 +195,7 @@ PART_READERS: Mapping[str, Callable[[ConfigDraft, bool], None]] = {
     "LoraConfig": _read_lora,
     "BitsAndBytesConfig": _read_bits_and_bytes_config,
     "from_pretrained": _read_from_pretrained_arguments,
-    "train": _read_train_arguments,
+    "train": _read_arguments_of_trainer_train,
     "ModelConfig": _read_model_config,
 }
 """Calls beside that of the arguments"""

@@ -12,7 +12,7 @@ from typing import Any
 
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.lists_and_dicts import update_dict
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
@@ -151,7 +151,7 @@ def _argument_returned_or_copied(
 
 def _is_result_of_model_load(value: Value) -> bool:
     """Is it, by one way back, the result of a load of a model?"""
-    loads = [one.load for one in lineages(value)]
+    loads = [one.call_that_gave_origin for one in lineages_back_to_origins(value)]
     return any(load is not None and load.named(*MODEL_LOADS) for load in loads)
 
 

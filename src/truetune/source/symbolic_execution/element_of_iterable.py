@@ -76,7 +76,7 @@ TENSOR_ROWS = "torch.utils.data.TensorDataset"
 LOADERS = ("torch.utils.data.*DataLoader", "torch.utils.data.dataloader.DataLoader", "*.DataLoader")
 
 
-def element_of(iterable: Value, depth: int = 0) -> Value:
+def representative_element_of_iterable(iterable: Value, depth: int = 0) -> Value:
     """One element of an iterable, which stands for any of them."""
     if depth > 12:
         return Element(iterable)
@@ -86,7 +86,9 @@ def element_of(iterable: Value, depth: int = 0) -> Value:
         keys: list[Value] = [Constant(key) for key in iterable.entries]
         return choice_of_values(keys) if keys else Element(iterable)
     if isinstance(iterable, Choice):
-        return choice_of_values([element_of(one, depth + 1) for one in iterable.options])
+        return choice_of_values(
+            [representative_element_of_iterable(one, depth + 1) for one in iterable.options]
+        )
     if not isinstance(iterable, Opaque):
         return Element(iterable)
     if ELEMENT not in iterable.entries:
@@ -100,22 +102,22 @@ def _element_of_library_object(iterable: Opaque, depth: int) -> Value:
         # `splits["train"]` of a dictionary of data sets that was mapped as a whole.
         given = _argument_at_prepared_place(iterable)
         if given is not None:
-            return element_of(given, depth + 1)
-        inner = element_of(iterable.base, depth + 1)
+            return representative_element_of_iterable(given, depth + 1)
+        inner = representative_element_of_iterable(iterable.base, depth + 1)
         return inner if isinstance(inner, Mapping) else Element(iterable, node=iterable.node)
     if isinstance(iterable, Result):
         return _element_of_call_result(iterable.call, depth) or Element(
             iterable, node=iterable.node
         )
     if isinstance(iterable, Parameter):
-        return _row_of_collator(iterable, depth) or Element(iterable, node=iterable.node)
+        return _row_given_to_collator(iterable, depth) or Element(iterable, node=iterable.node)
     if isinstance(iterable, Instance):
         given = iterable.entries.get("<row>")
         return given if given is not None else Element(iterable, node=iterable.node)
     return Element(iterable, node=iterable.node)
 
 
-def _row_of_collator(rows: Parameter, depth: int) -> Value | None:
+def _row_given_to_collator(rows: Parameter, depth: int) -> Value | None:
     """One of the rows that a loader hands to its collator; None where they are not seen, or are no such rows."""
     loader = rows.given_by
     if loader is None or rows.position > 0 or not loader.named(*LOADERS) or not loader.args:
@@ -126,7 +128,7 @@ def _row_of_collator(rows: Parameter, depth: int) -> Value | None:
     )
     if not is_function and (collator is None or collator is not rows.function.receiver):
         return None
-    row = element_of(loader.args[0], depth + 1)
+    row = representative_element_of_iterable(loader.args[0], depth + 1)
     is_known = all(isinstance(one, Mapping | Sequence) for one in options_of_choice(row))
     return row if is_known else None
 
@@ -155,7 +157,7 @@ def _element_of_call_result(call: CallEvent, depth: int) -> Value | None:
     if call.named("zip", "enumerate", TENSOR_ROWS) and call.args:
         return _tuple_of_elements(call, depth)
     if call.named(*PASSES_ON) and call.args:
-        return element_of(call.args[0], depth + 1)
+        return representative_element_of_iterable(call.args[0], depth + 1)
     if call.named(*LOADERS):
         return _batch_of_loader(call, depth)
     if call.named("map") and call.returned_by_callbacks:
@@ -163,12 +165,12 @@ def _element_of_call_result(call: CallEvent, depth: int) -> Value | None:
     if call.method == "map":
         return _row_of_mapped_data_set(call, depth)
     kept = _receiver_whose_rows_method_keeps(call)
-    return None if kept is None else element_of(kept, depth + 1)
+    return None if kept is None else representative_element_of_iterable(kept, depth + 1)
 
 
 def _tuple_of_elements(call: CallEvent, depth: int) -> Sequence:
     """One element of `zip`, `enumerate` or a TensorDataset: a tuple of one element of each argument."""
-    parts = [element_of(one, depth + 1) for one in call.args]
+    parts = [representative_element_of_iterable(one, depth + 1) for one in call.args]
     if call.named("enumerate"):
         parts = [Element(Constant("number")), parts[0]]
     return Sequence("tuple", parts)
@@ -187,7 +189,7 @@ def _batch_of_loader(call: CallEvent, depth: int) -> Value | None:
     if collator is not None and call.returned_by_callbacks:
         return call.returned_by_callbacks[-1][1]
     if collator is None and call.args:
-        row = element_of(call.args[0], depth + 1)
+        row = representative_element_of_iterable(call.args[0], depth + 1)
         is_known = all(isinstance(one, Mapping | Sequence) for one in options_of_choice(row))
         return row if is_known else None
     return None
@@ -198,7 +200,7 @@ def _row_of_mapped_data_set(call: CallEvent, depth: int) -> Value | None:
     if call.receiver is None or not call.returned_by_callbacks:
         return None
     returned = call.returned_by_callbacks[-1][1]
-    row = element_of(call.receiver, depth + 1)
+    row = representative_element_of_iterable(call.receiver, depth + 1)
     options = returned.options if isinstance(returned, Choice) else (returned,)
     # A function that writes into the row it is given, and returns it, adds those columns.
     mapped = [

@@ -19,6 +19,7 @@ import builtins
 import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from truetune.source.parsed_source_file import Module
@@ -33,8 +34,8 @@ from truetune.source.symbolic_execution.command_line_options import (
 from truetune.source.symbolic_execution.compute_library_functions import result_of_known_function
 from truetune.source.symbolic_execution.element_of_iterable import (
     columns_of_zipped_rows,
-    element_of,
     items_of_short_list,
+    representative_element_of_iterable,
 )
 from truetune.source.symbolic_execution.fold_constants import (
     BINARY,
@@ -56,7 +57,7 @@ from truetune.source.symbolic_execution.lists_and_dicts import (
     plain_to_value,
     update_dict,
 )
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Frame,
@@ -98,6 +99,9 @@ MAX_STEPS = 150_000
 """Statements and expressions of one run: about half a second. A script of 300 lines takes some thousand"""
 MAX_CALL_DEPTH = 20
 """Functions of the project inside one another; deeper ones give an unknown value"""
+MAX_PARTS_OF_ARGUMENT = 100
+"""Items of a list that a library is given, among which a function is looked for: callbacks and metrics are a handful,
+and a list of ids may hold a hundred thousand"""
 MAX_LOOP_DEPTH = 3
 """Loops inside one another that run twice; the body of a deeper one runs once, since passes multiply"""
 MAX_CALLS_OF_FUNCTION = 40
@@ -180,10 +184,10 @@ class Interpreter:
     def run(self) -> None:
         """Run the file, then the functions in it that nobody called."""
         main = self._run_file(self._entry, "__main__")
-        self._run_uncalled(main)
+        self._run_uncalled_functions_of_file(main)
         for module in list(self._modules.values()):
             if module is not main:
-                self._run_uncalled(module)
+                self._run_uncalled_functions_of_file(module)
 
     # Files
 
@@ -199,7 +203,7 @@ class Interpreter:
         self._frame = frame
         return imported
 
-    def _run_uncalled(self, module: ProjectModule) -> None:
+    def _run_uncalled_functions_of_file(self, module: ProjectModule) -> None:
         """Run the functions and methods of a file that nobody called, with unknown arguments."""
         for value in list(module.names.values()):
             if isinstance(value, Function) and value.home is module.module:
@@ -268,9 +272,13 @@ class Interpreter:
             whole = self._list_to_extend_by(added, node)
             call_list_method(earlier, "extend", (whole,), in_loop=self._is_in_loop())
             value: Value = earlier
-        elif _is_number(earlier) and _is_number(added) and self._is_changed_in_each_pass(target):
+        elif (
+            _is_known_number(earlier)
+            and _is_known_number(added)
+            and self._is_changed_in_each_pass(target)
+        ):
             # Two passes stand for any number of them, so 1 and 2 would be two of its values.
-            value = self._keep(Element(Constant(COUNTER), node=node))
+            value = self._add_to_trace(Element(Constant(COUNTER), node=node))
         else:
             value = self._operate(BINARY[type(node.op)][0], (earlier, added), node)
         self._bind_target(target, value, scope, node, is_augmented=True)
@@ -315,7 +323,7 @@ class Interpreter:
         """Make deleted names unknown; deleted items and attributes stay."""
         for target in node.targets:
             if isinstance(target, ast.Name):
-                self._write(scope.names, target.id, Unknown("deleted", node=node))
+                self._write_with_undo_record(scope.names, target.id, Unknown("deleted", node=node))
 
     def _run_if(self, node: ast.If, scope: Scope) -> int:
         """Run the branch that the test decides, or both as alternatives if it does not."""
@@ -338,7 +346,7 @@ class Interpreter:
     def _run_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> int:
         """Run the body of a `for` loop for each known item, or for one element that stands for any."""
         iterable = self.evaluate(node.iter, scope)
-        items = self._items_of(iterable)
+        items = self._items_that_get_own_loop_pass(iterable)
         if items is None:
             items = [self._element(iterable, node.iter)] * self._passes_to_run_of_unknown_loop()
         for number, item in enumerate(items):
@@ -362,13 +370,13 @@ class Interpreter:
                 return RETURNS
         return self._run_block(node.orelse, scope)
 
-    def _items_of(self, iterable: Value) -> list[Value] | None:
+    def _items_that_get_own_loop_pass(self, iterable: Value) -> list[Value] | None:
         """The items of which each gets a pass of its own; None where they are not known, or too many."""
         return items_of_short_list(iterable)
 
     def _passes_to_run_of_unknown_loop(self) -> int:
         """How often the body of a loop is run whose number of passes is not known."""
-        frames = [] if self._frame is None else list(self._frame.around())
+        frames = [] if self._frame is None else list(self._frame.self_and_outer_frames())
         return 2 if sum(frame.kind == "loop" for frame in frames) < MAX_LOOP_DEPTH else 1
 
     def _run_loop_pass(
@@ -443,7 +451,9 @@ class Interpreter:
         """Run the body of a `try`, its handlers as alternatives, and its `finally`."""
         body = self._run_in_frame("try", node, None, lambda: self._run_block(node.body, scope))
         arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
-        arms += [self._handler_arm(handler, scope) for handler in node.handlers]
+        arms += [
+            self._except_handler_as_alternative_arm(handler, scope) for handler in node.handlers
+        ]
         after = self._run_alternatives(arms, scope) if node.handlers else FALLS_THROUGH
         # A body that returns may have failed before it did so; then the handlers say how the run continues.
         ending = (
@@ -454,12 +464,16 @@ class Interpreter:
         final = self._run_block(node.finalbody, scope)
         return final or ending
 
-    def _handler_arm(self, handler: ast.ExceptHandler, scope: Scope) -> Callable[[], int]:
+    def _except_handler_as_alternative_arm(
+        self, handler: ast.ExceptHandler, scope: Scope
+    ) -> Callable[[], int]:
         """One `except` as an arm that a run may take."""
 
         def run() -> int:
             if handler.name:
-                self._write(scope.names, handler.name, Unknown("an exception", node=handler))
+                self._write_with_undo_record(
+                    scope.names, handler.name, Unknown("an exception", node=handler)
+                )
             return self._run_in_frame(
                 "except", handler, None, lambda: self._run_block(handler.body, scope)
             )
@@ -496,7 +510,7 @@ class Interpreter:
             parts = tuple(alias.name.split("."))
             bound = parts if alias.asname else parts[:1]
             value = self._imported_value(scope.home, 0, bound)
-            self._write(scope.names, alias.asname or parts[0], value)
+            self._write_with_undo_record(scope.names, alias.asname or parts[0], value)
 
     def _run_import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
         """Bind the names of a `from ... import`, and run the project's files that it means."""
@@ -507,12 +521,12 @@ class Interpreter:
                 if isinstance(source, ProjectModule):
                     for name, value in list(source.names.items()):
                         if not name.startswith("_"):
-                            self._write(scope.names, name, value)
+                            self._write_with_undo_record(scope.names, name, value)
                 else:
-                    self._write(scope.names, STAR, source)
+                    self._write_with_undo_record(scope.names, STAR, source)
                 continue
             value = self._imported_value(scope.home, node.level, (*base, alias.name))
-            self._write(scope.names, alias.asname or alias.name, value)
+            self._write_with_undo_record(scope.names, alias.asname or alias.name, value)
 
     def _imported_value(self, importer: Module, level: int, parts: tuple[str, ...]) -> Value:
         """What a dotted name of an import stands for."""
@@ -549,7 +563,7 @@ class Interpreter:
                 if value is not None:
                     options.append(value)
             if options:
-                self._write(names, key, self._choice_known_to_trace(options))
+                self._write_with_undo_record(names, key, self._make_choice_in_trace(options))
         return min(endings)
 
     def _undo_writes_since(
@@ -569,11 +583,11 @@ class Interpreter:
                 names[key] = earlier
         return changes
 
-    def _choice_known_to_trace(self, values: list[Value]) -> Value:
+    def _make_choice_in_trace(self, values: list[Value]) -> Value:
         """One of several values, known to the trace."""
-        return self._keep(choice_of_values(values))
+        return self._add_to_trace(choice_of_values(values))
 
-    def _write(self, names: dict[Any, Value], key: Any, value: Value) -> None:
+    def _write_with_undo_record(self, names: dict[Any, Value], key: Any, value: Value) -> None:
         """Set a name, attribute or entry, and note what it was, so that the write can be undone."""
         self._journal.append((names, key, names.get(key, _MISSING)))
         names[key] = value
@@ -598,18 +612,18 @@ class Interpreter:
 
     def _is_in_loop(self) -> bool:
         """Does it run inside a loop or comprehension?"""
-        frames = () if self._frame is None else self._frame.around()
+        frames = () if self._frame is None else self._frame.self_and_outer_frames()
         return any(frame.kind in ("loop", "comprehension") for frame in frames)
 
     def _is_changed_in_each_pass(self, target: ast.expr) -> bool:
         """Is a name or attribute changed in each pass of a loop whose number of passes is not known?"""
-        frames = () if self._frame is None else self._frame.around()
+        frames = () if self._frame is None else self._frame.self_and_outer_frames()
         # A local name begins again with each call; an attribute does not.
         ends = ("loop",) if isinstance(target, ast.Attribute) else ("loop", "call")
         loop = next((frame for frame in frames if frame.kind in ends), None)
         if loop is None or not isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
             return False
-        if loop.value is not None and self._items_of(loop.value) is not None:
+        if loop.value is not None and self._items_that_get_own_loop_pass(loop.value) is not None:
             return False
         return not _is_replaced_in_loop(loop.node, ast.unparse(target))
 
@@ -617,7 +631,7 @@ class Interpreter:
         """The number of the next event."""
         return len(self.trace.events)
 
-    def _keep(self, value: Value) -> Value:
+    def _add_to_trace(self, value: Value) -> Value:
         """Add a value that is made of others to the trace, and return it."""
         self.trace.values.append(value)
         return value
@@ -632,7 +646,7 @@ class Interpreter:
         if name in scope.global_names:
             while home.parent is not None and (home is scope or name not in home.names):
                 home = home.parent
-        self._write(home.names, name, value)
+        self._write_with_undo_record(home.names, name, value)
         self.trace.events.append(
             NameEvent(
                 self._next_event_number(), node, scope.home, self._frame, name, value, is_augmented
@@ -685,13 +699,13 @@ class Interpreter:
         """Set an attribute of an object."""
         for one in options_of_choice(base):
             if isinstance(one, Opaque):
-                self._write(one.attributes, name, value)
+                self._write_with_undo_record(one.attributes, name, value)
             elif isinstance(one, Mapping):
-                self._write(one.entries, name, value)
+                self._write_with_undo_record(one.entries, name, value)
             elif isinstance(one, Class):
-                self._write(one.namespace, name, value)
+                self._write_with_undo_record(one.namespace, name, value)
             elif isinstance(one, ProjectModule):
-                self._write(one.names, name, value)
+                self._write_with_undo_record(one.names, name, value)
         self.trace.events.append(
             StoreEvent(
                 self._next_event_number(),
@@ -719,11 +733,11 @@ class Interpreter:
         plain = constant_key_of_index(key)
         for one in options_of_choice(base):
             if isinstance(one, Mapping) and plain is not None:
-                self._write(one.entries, plain, value)
+                self._write_with_undo_record(one.entries, plain, value)
             elif isinstance(one, Mapping):
                 one.is_open = True
             elif isinstance(one, Opaque) and plain is not None:
-                self._write(one.entries, plain, value)
+                self._write_with_undo_record(one.entries, plain, value)
             elif isinstance(one, Sequence):
                 one.items.append(value)
                 one.is_open = True
@@ -743,7 +757,7 @@ class Interpreter:
     def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
         """An attribute of a value."""
         if isinstance(base, Choice):
-            return self._choice_known_to_trace(
+            return self._make_choice_in_trace(
                 [self._attribute(one, name, node) for one in base.options]
             )
         if isinstance(base, Library):
@@ -758,15 +772,15 @@ class Interpreter:
             return self._attribute_of_instance(base, name, node)
         if isinstance(base, Opaque):
             if name not in base.attributes:
-                base.attributes[name] = self._keep(Attribute(base, name, node=node))
+                base.attributes[name] = self._add_to_trace(Attribute(base, name, node=node))
             return base.attributes[name]
-        return self._keep(Attribute(base, name, node=node))
+        return self._add_to_trace(Attribute(base, name, node=node))
 
     def _attribute_of_mapping(self, base: Mapping, name: str, node: ast.AST | None) -> Value:
         """A setting of a namespace, or of a dictionary that is read like one."""
         if name in base.entries:
             return base.entries[name]
-        return self._keep(Attribute(base, name, node=node))
+        return self._add_to_trace(Attribute(base, name, node=node))
 
     def _attribute_of_class(self, base: Class, name: str, node: ast.AST | None) -> Value:
         """What a class or one of its bases defines."""
@@ -776,7 +790,7 @@ class Interpreter:
                 if isinstance(value, Function) and _has_decorator(value, "classmethod"):
                     return _bind_method(value, base)
                 return value
-        return self._keep(Attribute(base, name, node=node))
+        return self._add_to_trace(Attribute(base, name, node=node))
 
     def _attribute_of_instance(self, base: Instance, name: str, node: ast.AST | None) -> Value:
         """An attribute that was set, else what its class defines."""
@@ -793,13 +807,13 @@ class Interpreter:
                 home = value.home
                 return self.call(bound, Arguments((), {}), node or value.definition, home)
             return bound
-        base.attributes[name] = self._keep(Attribute(base, name, node=node))
+        base.attributes[name] = self._add_to_trace(Attribute(base, name, node=node))
         return base.attributes[name]
 
     def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
         """An item or slice of a value."""
         if isinstance(base, Choice):
-            return self._choice_known_to_trace([self._item(one, key, node) for one in base.options])
+            return self._make_choice_in_trace([self._item(one, key, node) for one in base.options])
         if isinstance(base, Class) or (
             isinstance(base, Library) and _is_class_indexed_by_types(base.name)
         ):
@@ -807,10 +821,10 @@ class Interpreter:
         plain = constant_key_of_index(key)
         if isinstance(base, Opaque) and plain is not None:
             if plain not in base.entries:
-                base.entries[plain] = self._keep(Item(base, key, node=node))
+                base.entries[plain] = self._add_to_trace(Item(base, key, node=node))
             return base.entries[plain]
         known = self._item_of_container(base, plain, key, node)
-        return known if known is not None else self._keep(Item(base, key, node=node))
+        return known if known is not None else self._add_to_trace(Item(base, key, node=node))
 
     def _item_of_container(
         self, base: Value, plain: Hashable | None, key: Value, node: ast.AST | None
@@ -822,7 +836,7 @@ class Interpreter:
             return _item_of_constant_if_known(base.value, plain)
         known = item_or_slice_of_list(base, key) if isinstance(base, Sequence) else None
         if isinstance(known, Sequence) and known.part_of is not None:
-            self._keep(known)
+            self._add_to_trace(known)
         return known
 
     def _item_of_mapping(
@@ -831,7 +845,7 @@ class Interpreter:
         """An entry of a dictionary, or of what its other entries come from."""
         if plain is None:
             values = list(base.entries.values())
-            return self._choice_known_to_trace(values) if values and not base.is_open else None
+            return self._make_choice_in_trace(values) if values and not base.is_open else None
         if plain in base.entries:
             return base.entries[plain]
         return None if base.rest is None else self._item(base.rest, key, node)
@@ -841,7 +855,7 @@ class Interpreter:
         for one in options_of_choice(iterable):
             if isinstance(one, Instance) and "<row>" not in one.entries:
                 self._run_element_methods(one, node)
-        return self._keep(element_of(iterable))
+        return self._add_to_trace(representative_element_of_iterable(iterable))
 
     def _list_to_extend_by(self, added: Value, node: ast.AST) -> Sequence:
         """What a list is extended by: the items of another one, else any number of one element."""
@@ -859,7 +873,9 @@ class Interpreter:
             given = self.call(
                 _bind_method(function, instance), Arguments(index, {}), node, function.home
             )
-            instance.entries["<row>"] = element_of(given) if name == "__iter__" else given
+            instance.entries["<row>"] = (
+                representative_element_of_iterable(given) if name == "__iter__" else given
+            )
             return
 
     def _run_element_methods_for_library(self, instance: Instance, event: CallEvent) -> None:
@@ -920,7 +936,7 @@ class Interpreter:
             None if limit is None else self.evaluate(limit, scope)
             for limit in (node.lower, node.upper, node.step)
         )
-        return self._keep(Slice(*limits, node=node))
+        return self._add_to_trace(Slice(*limits, node=node))
 
     def _value_of_list(self, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
         """The value of a list, tuple or set literal."""
@@ -930,10 +946,14 @@ class Interpreter:
             if isinstance(part, ast.Starred):
                 given = self.evaluate(part.value, scope)
                 is_open = is_open or not isinstance(given, Sequence) or given.is_open
-                items += given.items if isinstance(given, Sequence) else [element_of(given)]
+                items += (
+                    given.items
+                    if isinstance(given, Sequence)
+                    else [representative_element_of_iterable(given)]
+                )
             else:
                 items.append(self.evaluate(part, scope))
-        return self._keep(Sequence(type(node).__name__.lower(), items, is_open, node=node))
+        return self._add_to_trace(Sequence(type(node).__name__.lower(), items, is_open, node=node))
 
     _value_of_tuple = _value_of_list
     _value_of_set = _value_of_list
@@ -944,14 +964,14 @@ class Interpreter:
         for key, value in zip(node.keys, node.values, strict=True):
             given = self.evaluate(value, scope)
             if key is None:
-                update_dict(made, given, self._write)
+                update_dict(made, given, self._write_with_undo_record)
                 continue
             plain = constant_key_of_index(self.evaluate(key, scope))
             if plain is None:
                 made.is_open = True
             else:
                 made.entries[plain] = given
-        return self._keep(made)
+        return self._add_to_trace(made)
 
     def _value_of_joined_str(self, node: ast.JoinedStr, scope: Scope) -> Value:
         """The value of an f-string."""
@@ -967,7 +987,7 @@ class Interpreter:
         plain, plain_how = constant_of(value, with_defaults=False), constant_of(how)
         text = format_f_string_part(plain, node.conversion, plain_how)
         if text is NO_CONSTANT:
-            return self._keep(Operation("format", (value,), node=node))
+            return self._add_to_trace(Operation("format", (value,), node=node))
         return Constant(text, node=node)
 
     def _value_of_bin_op(self, node: ast.BinOp, scope: Scope) -> Value:
@@ -978,11 +998,11 @@ class Interpreter:
         is_list = isinstance(left, Sequence) and left.kind in ("list", "tuple", "set")
         if isinstance(node.op, ast.Add) and isinstance(left, Sequence) and is_list:
             if isinstance(right, Sequence):
-                return self._keep(self._join_lists(left, right, node))
+                return self._add_to_trace(self._join_lists(left, right, node))
         if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
             merged = Mapping(dict(left.entries), left.rest, left.is_open, node=node)
-            update_dict(merged, right, self._write)
-            return self._keep(merged)
+            update_dict(merged, right, self._write_with_undo_record)
+            return self._add_to_trace(merged)
         return self._operate(BINARY[type(node.op)][0], operands, node)
 
     def _join_lists(self, left: Sequence, right: Sequence, node: ast.BinOp) -> Sequence:
@@ -1025,15 +1045,15 @@ class Interpreter:
         if len(operands) == 1:
             return operands[0]
         if is_and:
-            return self._keep(Operation("and", tuple(operands), node=node))
-        return self._choice_known_to_trace(operands)
+            return self._add_to_trace(Operation("and", tuple(operands), node=node))
+        return self._make_choice_in_trace(operands)
 
     def _value_of_if_exp(self, node: ast.IfExp, scope: Scope) -> Value:
         """The value of `a if test else b`; a choice of both if the test is not decided."""
         truth = truth_of_test(self.evaluate(node.test, scope))
         if truth is not None:
             return self.evaluate(node.body if truth else node.orelse, scope)
-        return self._choice_known_to_trace(
+        return self._make_choice_in_trace(
             [self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)]
         )
 
@@ -1063,7 +1083,7 @@ class Interpreter:
 
     def _value_of_yield_from(self, node: ast.YieldFrom, scope: Scope) -> Value:
         """Note the elements that a generator yields of another iterable."""
-        scope.yielded.append(element_of(self.evaluate(node.value, scope)))
+        scope.yielded.append(representative_element_of_iterable(self.evaluate(node.value, scope)))
         return Constant(None)
 
     def _value_of_list_comp(
@@ -1073,7 +1093,7 @@ class Interpreter:
         items, is_open, iterable = self._run_comprehension(
             node.generators, scope, lambda inner: self.evaluate(node.elt, inner)
         )
-        return self._keep(Sequence("list", items, is_open, made_over=iterable, node=node))
+        return self._add_to_trace(Sequence("list", items, is_open, made_over=iterable, node=node))
 
     _value_of_set_comp = _value_of_list_comp
     _value_of_generator_exp = _value_of_list_comp
@@ -1094,7 +1114,7 @@ class Interpreter:
 
         _, is_open, _ = self._run_comprehension(node.generators, scope, add)
         made.is_open = made.is_open or is_open
-        return self._keep(made)
+        return self._add_to_trace(made)
 
     def _dictionary_that_comprehension_maps(
         self, node: ast.DictComp, inner: Scope, value: Value
@@ -1127,7 +1147,7 @@ class Interpreter:
             generator = generators[position]
             iterable = self.evaluate(generator.iter, inner)
             outermost = outermost or iterable
-            items = self._items_of(iterable)
+            items = self._items_that_get_own_loop_pass(iterable)
             if items is None:
                 is_open = True
                 items = [self._element(iterable, generator.iter)]
@@ -1154,7 +1174,7 @@ class Interpreter:
                 result = compute_operator(sign, *plain)
             if result is not NO_CONSTANT:
                 return Constant(result, node=node)
-        return self._keep(Operation(sign, operands, node=node))
+        return self._add_to_trace(Operation(sign, operands, node=node))
 
     # Calls
 
@@ -1162,13 +1182,13 @@ class Interpreter:
         """The result of a call."""
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             return self._proxy_of_super_in_method(scope, node)
-        given = self._arguments(node, scope)
+        given = self._evaluate_call_arguments(node, scope)
         if isinstance(node.func, ast.Attribute):
             receiver = self.evaluate(node.func.value, scope)
             return self._call_method(receiver, node.func.attr, given, node, scope.home)
         return self.call(self.evaluate(node.func, scope), given, node, scope.home)
 
-    def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+    def _evaluate_call_arguments(self, node: ast.Call, scope: Scope) -> Arguments:
         """The arguments of a call, with the entries of `*args` and `**kwargs` that are known."""
         args: list[Value] = []
         keywords: dict[str, Value] = {}
@@ -1207,7 +1227,7 @@ class Interpreter:
         """The result of calling any value."""
         self._count_step()
         if isinstance(function, Choice):
-            return self._choice_known_to_trace(
+            return self._make_choice_in_trace(
                 [self.call(one, given, node, home) for one in function.options[:4]]
             )
         if isinstance(function, Function):
@@ -1226,8 +1246,10 @@ class Interpreter:
         if isinstance(function, Library):
             return self._call_library(function.name, given, node, home)
         if isinstance(function, Attribute):
-            return self._event((), function.name, function.base, given, node, home).result
-        event = self._event((), "__call__", function, given, node, home)
+            return self._record_library_call(
+                (), function.name, function.base, given, node, home
+            ).result
+        event = self._record_library_call((), "__call__", function, given, node, home)
         wrapped = _module_wrapped_by_library_call(function)
         return event.result if wrapped is None else self._call_instance(wrapped, given, node, home)
 
@@ -1240,7 +1262,7 @@ class Interpreter:
             if function is not None:
                 return self._call_function(_bind_method(function, instance), given, node)
         names = tuple(f"{name}.__call__" for name in library_bases(instance.made_of))
-        return self._event(names, "__call__", instance, given, node, home).result
+        return self._record_library_call(names, "__call__", instance, given, node, home).result
 
     def _call_method(
         self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
@@ -1248,7 +1270,7 @@ class Interpreter:
         """A call of `receiver.name(...)`."""
         if isinstance(receiver, Choice) and any(map(_are_methods_known_to_run, receiver.options)):
             _mark_lists_of_choice_open(receiver.options)
-            return self._choice_known_to_trace(
+            return self._make_choice_in_trace(
                 [self._call_method(one, name, given, node, home) for one in receiver.options]
             )
         if isinstance(receiver, Library):
@@ -1258,10 +1280,10 @@ class Interpreter:
             return self._call_super(receiver, name, given, node, home)
         if isinstance(receiver, Sequence | Mapping | Constant):
             known = self._call_method_of_container(receiver, name, given, node)
-            event = self._event((), name, receiver, given, node, home)
+            event = self._record_library_call((), name, receiver, given, node, home)
             if name == "sort" and isinstance(receiver, Sequence):
                 receiver.ordered_by = event
-            return event.result if known is None else self._keep(known)
+            return event.result if known is None else self._add_to_trace(known)
         if isinstance(receiver, ProjectModule | Class | Instance):
             function = self._attribute(receiver, name, node)
             if not isinstance(function, Attribute):
@@ -1277,13 +1299,13 @@ class Interpreter:
         if name in PARSING_METHODS and isinstance(receiver, Opaque):
             parsed = self._options_of_command_line(receiver, name, node)
             if parsed is not None:
-                return self._keep(parsed)
+                return self._add_to_trace(parsed)
         if name in ARGUMENT_FILES and isinstance(receiver, Result):
             read = self._parse_argument_file(receiver.call, name, node, home)
             if read is not None:
-                return self._keep(read)
+                return self._add_to_trace(read)
         replaced = receiver.attributes.get(name) if isinstance(receiver, Opaque) else None
-        event = self._event(
+        event = self._record_library_call(
             _qualified_names_of_inherited_method(receiver, name), name, receiver, given, node, home
         )
         if isinstance(replaced, Function):
@@ -1333,10 +1355,12 @@ class Interpreter:
         items = classes.items if isinstance(classes, Sequence) else [classes]
         if not isinstance(settings, Mapping):
             return None
-        made = [self._object_of_entries_of_file(one, settings, node) for one in items]
+        made = [self._make_parsed_object_from_file_entries(one, settings, node) for one in items]
         return Sequence("tuple", made, node=node)
 
-    def _object_of_entries_of_file(self, made_of: Value, settings: Mapping, node: ast.AST) -> Value:
+    def _make_parsed_object_from_file_entries(
+        self, made_of: Value, settings: Mapping, node: ast.AST
+    ) -> Value:
         """An object of one class that a parser is given, of the entries of a file that are its own."""
         entries = settings.entries
         if isinstance(made_of, Class):
@@ -1360,13 +1384,13 @@ class Interpreter:
         names = library_bases(made_of)
         if name != "__init__":
             names = tuple(f"{base}.{name}" for base in names)
-            return self._event(names, name, receiver, given, node, home).result
+            return self._record_library_call(names, name, receiver, given, node, home).result
         if isinstance(receiver, Instance) and names:
-            receiver.construction = self._event(names, None, None, given, node, home)
-            self._set_given_attributes(receiver, given)
+            receiver.construction = self._record_library_call(names, None, None, given, node, home)
+            self._set_base_class_arguments_as_attributes(receiver, given)
         return Constant(None)
 
-    def _set_given_attributes(self, instance: Instance, given: Arguments) -> None:
+    def _set_base_class_arguments_as_attributes(self, instance: Instance, given: Arguments) -> None:
         """A base class of a library keeps its arguments under their names, as trainers do."""
         for name, value in given.keywords.items():
             if name != UNPACKED:
@@ -1386,7 +1410,9 @@ class Interpreter:
                 args = tuple(self._list_to_extend_by(one, node) for one in args)
             return call_list_method(receiver, name, args, in_loop=self._is_in_loop())
         if isinstance(receiver, Mapping):
-            return call_dict_method(receiver, name, given.args, given.keywords, self._write)
+            return call_dict_method(
+                receiver, name, given.args, given.keywords, self._write_with_undo_record
+            )
         if isinstance(receiver.value, str) and not given.keywords:
             return call_text_method(receiver.value, name, given.args)
         return None
@@ -1399,13 +1425,13 @@ class Interpreter:
             # `chain(*parts)` goes through the parts as `chain.from_iterable(parts)` does.
             name, given = f"{name}.from_iterable", Arguments((given.spread,), given.keywords)
         settings = self._read_settings(name, given, node, home)
-        event = self._event((name,), None, None, given, node, home)
+        event = self._record_library_call((name,), None, None, given, node, home)
         if settings is not None:
             return settings
         known = self._result_of_builtin(name, given, node, home)
         if known is None:
             known = result_of_known_function(name, given.args, given.keywords, node)
-        return event.result if known is None else self._keep(known)
+        return event.result if known is None else self._add_to_trace(known)
 
     def _result_of_builtin(
         self, name: str, given: Arguments, node: ast.AST, home: Module
@@ -1432,7 +1458,7 @@ class Interpreter:
         if name == "next" and args:
             return self._element(args[0], node)
         if name == "zip" and given.spread is not None and not args:
-            return columns_of_zipped_rows(element_of(given.spread), node)
+            return columns_of_zipped_rows(representative_element_of_iterable(given.spread), node)
         if name == "map" and len(args) == 2 and isinstance(args[0], Library):
             return self._items_of_map_by_library(args[0], args[1], node, home)
         return None
@@ -1460,12 +1486,12 @@ class Interpreter:
         if not isinstance(node, ast.Call):
             return None
         files = home.flow.settings_files
-        literal = files.read_by(home.flow, node)
+        literal = files.settings_read_by_call(home.flow, node)
         if not isinstance(literal, ast.Dict):
             return None
         return self.evaluate(literal, Scope({}, None, home))
 
-    def _event(
+    def _record_library_call(
         self,
         names: tuple[str, ...],
         method: str | None,
@@ -1511,7 +1537,7 @@ class Interpreter:
             self._run_object_given_to_library(value, event)
         elif isinstance(value, Sequence | Mapping) and depth < 2:
             parts = value.items if isinstance(value, Sequence) else value.entries.values()
-            for part in list(parts):
+            for part in list(islice(parts, MAX_PARTS_OF_ARGUMENT)):
                 self._run_function_given_to_library(part, event, depth + 1)
         elif isinstance(value, Choice):
             for option in value.options:
@@ -1613,12 +1639,12 @@ class Interpreter:
             return self.evaluate(definition.body, scope)
         ending = self._run_block(definition.body, scope)
         if scope.yielded:
-            return self._keep(Sequence("list", scope.yielded, True, node=definition))
+            return self._add_to_trace(Sequence("list", scope.yielded, True, node=definition))
         if ending not in (RETURNS, RAISES) or not scope.returned:
             if ending != RAISES:
                 scope.returned.append(Constant(None))
         return (
-            self._choice_known_to_trace(scope.returned)
+            self._make_choice_in_trace(scope.returned)
             if scope.returned
             else Unknown("raises", node=definition)
         )
@@ -1686,11 +1712,11 @@ class Interpreter:
         """A new object of a class of the project."""
         instance = Instance(made, node=node)
         self.trace.instances.append(instance)
-        self._construct(instance, given, node)
+        self._run_constructor(instance, given, node)
         instance.is_made = True
         return instance
 
-    def _construct(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
+    def _run_constructor(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
         """Run the constructor of a new object, or of the library's class that it derives from."""
         made = instance.made_of
         construct = _find_method(made, "__init__")
@@ -1698,13 +1724,15 @@ class Interpreter:
             self._call_function(_bind_method(construct, instance), given, node)
             return
         bases = library_bases(made)
-        if _is_constructed_from_annotated_names(made, bases):
-            self._fill_fields(instance, given, node)
+        if _has_dataclass_like_constructor(made, bases):
+            self._fill_dataclass_fields(instance, given, node)
         elif bases:
-            instance.construction = self._event(bases, None, None, given, node, made.home)
-            self._set_given_attributes(instance, given)
+            instance.construction = self._record_library_call(
+                bases, None, None, given, node, made.home
+            )
+            self._set_base_class_arguments_as_attributes(instance, given)
 
-    def _fill_fields(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
+    def _fill_dataclass_fields(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
         """Set the fields of a dataclass from the arguments and their defaults."""
         names = _annotated_names_bases_first(instance.made_of)
         for name, value in zip(names, given.args, strict=False):
@@ -1749,7 +1777,7 @@ def _module_wrapped_by_library_call(value: Value) -> Instance | None:
     """The module of the project that was moved, compiled or prepared: what runs is its `forward`; else None."""
     if not isinstance(value, Result | Item):
         return None
-    ways = lineages(value)
+    ways = lineages_back_to_origins(value)
     origin = ways[0].origin if len(ways) == 1 else None
     if not isinstance(origin, Instance):
         return None
@@ -1860,7 +1888,7 @@ def _annotated_names_bases_first(made: Class) -> list[str]:
     return list(names)
 
 
-def _is_constructed_from_annotated_names(made: Class, bases: tuple[str, ...]) -> bool:
+def _has_dataclass_like_constructor(made: Class, bases: tuple[str, ...]) -> bool:
     """Is its constructor made of its annotated names?"""
     names = [
         one.call.names[0]
@@ -1913,11 +1941,11 @@ def _arguments_of_callback(value: Function | Partial, event: CallEvent) -> Argum
     if event.method in ("map", "filter") and event.receiver is not None:
         return _arguments_given_to_mapped_function(event, event.receiver)
     if event.named("map", "filter") and len(event.args) > 1:
-        return Arguments((element_of(event.args[1]),), {})
+        return Arguments((representative_element_of_iterable(event.args[1]),), {})
     function = _unwrap_partial(value)
     if not isinstance(function, Function):
         return Arguments((), {})
-    return Arguments(_arguments_library_fills_without_default(function, event), {})
+    return Arguments(_library_filled_parameters_without_default(function, event), {})
 
 
 def _are_methods_known_to_run(value: Value) -> bool:
@@ -1948,10 +1976,12 @@ def _arguments_given_to_mapped_function(event: CallEvent, holder: Value) -> Argu
     keywords = event.keywords.get("fn_kwargs")
     entries = keywords.entries if isinstance(keywords, Mapping) else {}
     rows = event.args[1] if len(event.args) > 1 and event.method == "map" else holder
-    return Arguments((element_of(rows),), {str(key): one for key, one in entries.items()})
+    return Arguments(
+        (representative_element_of_iterable(rows),), {str(key): one for key, one in entries.items()}
+    )
 
 
-def _arguments_library_fills_without_default(
+def _library_filled_parameters_without_default(
     function: Function, event: CallEvent
 ) -> tuple[Value, ...]:
     """One parameter that the library fills for each without a default."""
@@ -1976,6 +2006,6 @@ def _is_replaced_in_loop(loop: ast.For | ast.AsyncFor | ast.While, target: str) 
     )
 
 
-def _is_number(value: Value) -> bool:
+def _is_known_number(value: Value) -> bool:
     """Is it a number that is written, or follows from what is written?"""
     return isinstance(value, Constant) and type(value.value) in (int, float)

@@ -22,7 +22,7 @@ _TRACES: WeakKeyDictionary[DataFlow, dict[str, Trace]] = WeakKeyDictionary()
 """Data flow of a group of files -> path of the started file -> its trace"""
 
 
-def traces_of(module: Module) -> tuple[Trace, ...]:
+def traces_of_scripts_that_reach_file(module: Module) -> tuple[Trace, ...]:
     """The traces of the scripts that a file is part of: its own, or of those that import it.
 
     Args:
@@ -32,7 +32,9 @@ def traces_of(module: Module) -> tuple[Trace, ...]:
         At most MAX_TRACES. Ask `Event.home` for the file that an event stands in.
     """
     traces = _TRACES.setdefault(module.flow, {})
-    started = (module,) if module.program is None else module.program.files_that_start(module)
+    started = (
+        (module,) if module.program is None else module.program.entry_files_that_may_reach(module)
+    )
     for entry in started[:MAX_TRACES]:
         if entry.path not in traces:
             traces[entry.path] = run_symbolically(entry)

@@ -82,7 +82,7 @@ class Lineage:
     """What cannot be followed further: the result of a load, a parameter"""
 
     @property
-    def load(self) -> CallEvent | None:
+    def call_that_gave_origin(self) -> CallEvent | None:
         """The call that the origin is the result of, or a part of its result; None where it is none."""
         origin = self.origin
         while isinstance(origin, Item):
@@ -96,31 +96,31 @@ class Lineage:
         return any(step.method in names or step.named(*names) for step in self.steps)
 
 
-def lineages(value: Value) -> list[Lineage]:
+def lineages_back_to_origins(value: Value) -> list[Lineage]:
     """All ways back from a value, one for each of its options; where there are too many, one of an unknown origin."""
-    ways = list(islice(_ways_back(value, 0), MAX_WAYS + 1))
+    ways = list(islice(_trace_lineages_behind_wrappers(value, 0), MAX_WAYS + 1))
     if len(ways) > MAX_WAYS:
         return [*ways[:MAX_WAYS], Lineage((), Unknown("too many ways"))]
     return ways
 
 
-def _ways_back(value: Value, depth: int) -> Iterator[Lineage]:
+def _trace_lineages_behind_wrappers(value: Value, depth: int) -> Iterator[Lineage]:
     """The ways back from a value that stands behind so many wrappers."""
     if depth > MAX_DEPTH:
         yield Lineage((), Unknown("too many wrappers"))
         return
     if isinstance(value, Choice):
         for option in value.options:
-            yield from _ways_back(option, depth + 1)
+            yield from _trace_lineages_behind_wrappers(option, depth + 1)
         return
     if isinstance(value, Option) and value.default is not None:
-        yield from _ways_back(value.default, depth + 1)
+        yield from _trace_lineages_behind_wrappers(value.default, depth + 1)
         return
     inner, step = _wrapped_value_and_call(value)
     if inner is None:
         yield Lineage((), value)
         return
-    for one in _ways_back(inner, depth + 1):
+    for one in _trace_lineages_behind_wrappers(inner, depth + 1):
         steps = one.steps if step is None else (step, *one.steps)
         yield Lineage(steps, one.origin)
 

@@ -49,7 +49,7 @@ class Frame:
     given_to: CallEvent | None = None
     """Of a callback: the call that was handed the function"""
 
-    def around(self) -> Iterator[Frame]:
+    def self_and_outer_frames(self) -> Iterator[Frame]:
         """This frame and those around it, from the inside out."""
         frame: Frame | None = self
         while frame is not None:
@@ -73,10 +73,12 @@ class Event:
         out.
         """
         if self.frame is not None:
-            yield from (one for one in self.frame.around() if not kinds or one.kind in kinds)
+            yield from (
+                one for one in self.frame.self_and_outer_frames() if not kinds or one.kind in kinds
+            )
 
     @property
-    def is_repeated(self) -> bool:
+    def is_in_later_loop_pass(self) -> bool:
         """Does it stand in a later pass of a loop, so that an earlier event is the same?"""
         return any(frame.repeated for frame in self.frames("loop", "comprehension"))
 
@@ -188,7 +190,7 @@ class Trace:
     @cached_property
     def _calls_without_later_passes(self) -> list[CallEvent]:
         """Every call of a library, without later passes of loops."""
-        return [event for event in self.all_calls if not event.is_repeated]
+        return [event for event in self.all_calls if not event.is_in_later_loop_pass]
 
     @cached_property
     def all_calls(self) -> list[CallEvent]:

@@ -321,6 +321,22 @@ def parts_of_value(value: Value) -> Iterator[Value]:
         yield from _values_opaque_is_part_of(value)
 
 
+def value_and_its_parts(value: Value, most: int) -> Iterator[Value]:
+    """A value and all that it is made of, each once.
+
+    Args:
+        value: The value.
+        most: About the number of values after which the walk ends.
+    """
+    waiting, seen = [value], {id(value)}
+    while waiting and len(seen) < most:
+        one = waiting.pop()
+        yield one
+        fresh = [part for part in parts_of_value(one) if id(part) not in seen]
+        seen.update(map(id, fresh))
+        waiting += fresh
+
+
 def _values_opaque_is_part_of(value: Opaque) -> Iterator[Value]:
     """What an opaque value is an attribute, item, element or result of."""
     if isinstance(value, Attribute):

@@ -35,13 +35,13 @@ from truetune.training.watch.exchange_between_sampling_processes import (
     process_rank,
 )
 from truetune.training.watch.experiment_trackers import send_pass_to_trackers
-from truetune.training.watch.forget_later_samples import forget_later_samples
 from truetune.training.watch.losses_by_source import SourceLosses, losses_from_log_history
+from truetune.training.watch.remove_samples_after_resumed_checkpoint import forget_later_samples
 from truetune.training.watch.sample_answers import make_answer_sampler, measure_row_and_token_costs
 from truetune.training.watch.sampling_pass_lines_and_record import (
     describe_pass,
     finding_line,
-    watch_record,
+    values_of_watch_json,
 )
 from truetune.training.watch.sampling_pass_size_and_schedule import (
     PASSES_BETWEEN,
@@ -106,7 +106,7 @@ class Watcher(TrainerCallback):
     @property
     def seconds(self) -> float:
         """Seconds that the watcher took in this process: its sampling passes, and the choice of their size."""
-        return self._pace.spent
+        return self._pace.seconds_of_all_passes
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
@@ -150,7 +150,7 @@ class Watcher(TrainerCallback):
             self.prompts, self.limit = _pick_spread_prompts(self.prompts, size.prompts), size.limit
             if not self._sample_pass(args, state, control, model):
                 return
-        self._next = self._pace.next_step(state.global_step, left)
+        self._next = self._pace.next_sampling_step(state.global_step, left)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Run a sampling pass where one is due."""
@@ -163,7 +163,7 @@ class Watcher(TrainerCallback):
             # Asked again later and not at each step: the answer costs a collective call.
             self._next = min(state.max_steps, step + self._pace.every)
         elif self._sample_pass(args, state, control, model):
-            self._next = self._pace.next_step(
+            self._next = self._pace.next_sampling_step(
                 step,
                 broadcast_object(
                     self._pace.passes_left(step, done, time.monotonic() - self._began)
@@ -205,7 +205,7 @@ class Watcher(TrainerCallback):
                 f" {self.folder}: {removed}"
             )
         prompt_of_ids = {prompt.ids: prompt for prompt in self.prompts}
-        earlier = sampling_pass_files.read_passes_with_limits(self.folder) if step else []
+        earlier = sampling_pass_files.read_passes_with_new_token_limits(self.folder) if step else []
         if not earlier:
             return None
         last, limit = earlier[-1]
@@ -259,7 +259,7 @@ class Watcher(TrainerCallback):
         together = bool(describe_sharding(model))
         own_prompts = self.prompts if together else self.prompts[process_rank() :: process_count()]
         try:
-            answers: Any = self.speech.generate(
+            answers: Any = self.speech.answer_prompts_greedily(
                 model, own_prompts, self.limit, started + MAX_PASS_SECONDS
             )
         except Exception as error:  # of a device without room for it: the run continues
@@ -278,13 +278,13 @@ class Watcher(TrainerCallback):
                     for i in range(len(self.prompts))
                 ]
             )
-            self._process_answers(answered, started, args, state, control, model)
+            self._score_store_and_judge_answers(answered, started, args, state, control, model)
         self._pace.looks.append((step, time.monotonic() - started))
         if broadcast_object(self.stopped_by is not None):
             control.should_training_stop = control.should_save = True
         return True
 
-    def _process_answers(
+    def _score_store_and_judge_answers(
         self,
         answered: Sequence[Answer | None],
         started: float,
@@ -346,7 +346,7 @@ class Watcher(TrainerCallback):
     def _write_record_and_give_time_share(self) -> float:
         """Write watch.json; gives the share of the time that the passes have taken."""
         share = self.seconds / max(1e-9, time.monotonic() - self._began)
-        facts = watch_record(
+        facts = values_of_watch_json(
             self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by
         )
         write_atomically(self.folder / WATCH_FILE, json.dumps(facts, indent=1).encode())

@@ -72,11 +72,11 @@ def send_pass_to_trackers(
         callbacks,
         TrainerMoment(args, state, control, model),
         average_scores_of_pass_as_curves(look),
-        TrackerTable(TABLE_NAME, TABLE_COLUMNS, sample_table(look), look.step),
+        TrackerTable(TABLE_NAME, TABLE_COLUMNS, samples_as_table_rows(look), look.step),
     )
 
 
-def sample_table(look: SamplingPass) -> list[list[Any]]:
+def samples_as_table_rows(look: SamplingPass) -> list[list[Any]]:
     """The samples of a pass as rows of TABLE_COLUMNS."""
     return [_table_row(look.step, sample) for sample in look.samples]
 

@@ -15,7 +15,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.generation.build_prompts import build_prompts
 from truetune.settings.run_spec import RunSpec
-from truetune.training.load_training_rows import TrainingData
+from truetune.training.load_encoded_held_out_and_packed_rows import TrainingData
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.progress_listeners import Listener
 from truetune.training.watch.callback import Watcher

@@ -18,8 +18,8 @@ import torch
 from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.generate_answers import generate_answers, restore_modules
-from truetune.generation.score_answer import score_answer
-from truetune.probe.preserve_state import preserve_state
+from truetune.generation.score_answer_by_prompt_and_reference import score_answer
+from truetune.probe.restore_state_changed_by_observing_run import preserve_state
 from truetune.training.watch.exchange_between_sampling_processes import gather_outer_fsdp_weights
 from truetune.training.watch.sampling_pass_size_and_schedule import PassCosts
 
@@ -40,7 +40,7 @@ class AnswerSampler:
     """Control tokens, as text"""
     parse: Parser | None
 
-    def generate(
+    def answer_prompts_greedily(
         self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float
     ) -> list[Answer | None]:
         """Answer some prompts greedily.
@@ -121,7 +121,7 @@ def _longest_answer_and_seconds(
 ) -> tuple[int, float]:
     """(tokens of the longest answer with its stop token, seconds) of answering some prompts."""
     started = time.perf_counter()
-    answers = sampler.generate(model, prompts, limit, inf)
+    answers = sampler.answer_prompts_greedily(model, prompts, limit, inf)
     tokens = max(
         len(answer.ids) + (answer.stop is not None) for answer in answers if answer is not None
     )

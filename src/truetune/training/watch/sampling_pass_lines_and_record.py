@@ -37,7 +37,7 @@ def finding_line(finding: Finding) -> str:
     return f"{finding.severity} {finding.code} {finding.rule}: {finding.message}; {finding.remedy}"
 
 
-def watch_record(
+def values_of_watch_json(
     looks: list[SamplingPass],
     limit: int,
     budget: float,

@@ -127,12 +127,12 @@ class PassSchedule:
     """Seconds that a pass was expected to take"""
 
     @property
-    def spent(self) -> float:
+    def seconds_of_all_passes(self) -> float:
         """Seconds of all passes so far, and of choosing their size."""
         return self.sizing + sum(seconds for _, seconds in self.looks)
 
     @property
-    def next_cost(self) -> float:
+    def seconds_of_next_pass(self) -> float:
         """Seconds that the next pass will take; the first one took time to get warm."""
         last = self.looks[-1][1] if self.looks else self.expected
         # The first pass compiles kernels and fills caches, so its time alone would forbid the
@@ -146,8 +146,12 @@ class PassSchedule:
         """
         # The seconds of a step without passes, times all steps: what the whole run takes, from what
         # it took so far.
-        run = (elapsed - self.spent) / max(1, done) * (done + self.total - step) + self.spent
-        return (self.budget * run - self.spent) / max(self.next_cost, 1e-9)
+        run = (elapsed - self.seconds_of_all_passes) / max(1, done) * (
+            done + self.total - step
+        ) + self.seconds_of_all_passes
+        return (self.budget * run - self.seconds_of_all_passes) / max(
+            self.seconds_of_next_pass, 1e-9
+        )
 
     def is_due(self, step: int, done: int, elapsed: float) -> bool:
         """Is a pass due at this step? Always at the end, before it where that leaves enough time
@@ -156,7 +160,7 @@ class PassSchedule:
         # 2, for the one at the end must be paid for as well.
         return step >= self.total or self.passes_left(step, done, elapsed) >= 2
 
-    def next_step(self, step: int, left: float) -> int:
+    def next_sampling_step(self, step: int, left: float) -> int:
         """The next step to ask at, where `left` looks may follow, the last one at the end."""
         distance = max(self.every, ceil((self.total - step) / max(1, int(min(left, self.total)))))
         following = step + distance

@@ -1,5 +1,5 @@
 """Finds the statements of a project that show what a cause needs, where no trait of
-`project_traits` does.
+`recognise_project_traits_behind_causes` does.
 
 A row of a table names causes by words of their text, and says how a statement shows them: `eval_steps: 10` for an
 evaluation too often, `use_fast=False` for rows that are tokenized on one core. What another statement sets may speak
@@ -23,9 +23,11 @@ from truetune.troubleshooting.signs import (
     odd_metrics,
     preference_training_without_effect,
     several_gpus,
-    speed,
+    slow_training_or_generation,
 )
-from truetune.troubleshooting.signs.required_literals import required_literals
+from truetune.troubleshooting.signs.literals_required_by_sign_patterns import (
+    literals_of_which_one_is_required,
+)
 from truetune.troubleshooting.signs.sign_as_statement_patterns import Sign
 from truetune.troubleshooting.split_files_into_statements import Statement, list_statements
 
@@ -41,7 +43,7 @@ SIGNS: tuple[Sign, ...] = (
     *odd_metrics.SIGNS,
     *preference_training_without_effect.SIGNS,
     *several_gpus.SIGNS,
-    *speed.SIGNS,
+    *slow_training_or_generation.SIGNS,
 )
 
 
@@ -53,7 +55,9 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
     for sign in SIGNS:
         # The cheapest question first: most signs are shown by no file.
         showing = [
-            file for file in files if file.has(sign.shown_by) and _does_file_allow_sign(sign, file)
+            file
+            for file in files
+            if file.has_matching_statement(sign.shown_by) and _does_file_allow_sign(sign, file)
         ]
         if showing and _does_project_allow_sign(sign, files):
             lines = (line for file in showing for line in file.lines_of_sign(sign))
@@ -81,37 +85,41 @@ class _File:
         self.text = "\n".join(one.text for one in statements)
         self._small_letters = self.text.lower()
 
-    def has(self, pattern: str) -> bool:
+    def has_matching_statement(self, pattern: str) -> bool:
         """Does a statement match a pattern?"""
-        literals = required_literals(pattern)
+        literals = literals_of_which_one_is_required(pattern)
         if literals and not any(literal in self._small_letters for literal in literals):
             return False
-        return any(True for _ in self.lines_with(pattern))
+        return any(True for _ in self.lines_of_matching_statements(pattern))
 
-    def lines_with(self, pattern: str) -> Iterator[TextLine]:
+    def lines_of_matching_statements(self, pattern: str) -> Iterator[TextLine]:
         """A line of each statement that matches a pattern."""
         compiled = _compile_cached(pattern)
         if compiled.search(self.text):
             for statement in self.statements:
                 if compiled.search(statement.text):
-                    yield statement.line_that_shows(compiled)
+                    yield statement.line_that_matches(compiled)
 
     def lines_of_sign(self, sign: Sign) -> Iterator[TextLine]:
         """The lines of a sign: one line of each statement that shows it and stands where it has to."""
-        first = self._number_of_first(sign.preceded_by) if sign.preceded_by else -1
-        last = self._number_of_last(sign.followed_by) if sign.followed_by else len(self.statements)
+        first = self._index_of_first_match(sign.preceded_by) if sign.preceded_by else -1
+        last = (
+            self._index_of_last_match(sign.followed_by)
+            if sign.followed_by
+            else len(self.statements)
+        )
         shown_by = _compile_cached(sign.shown_by)
         for statement in self.statements[first + 1 : max(last, 0)]:
             if shown_by.search(statement.text):
-                yield statement.line_that_shows(shown_by)
+                yield statement.line_that_matches(shown_by)
 
-    def _number_of_first(self, pattern: str) -> int:
+    def _index_of_first_match(self, pattern: str) -> int:
         """The number of the first statement that matches; the number of all where none does."""
         compiled = _compile_cached(pattern)
         shown = (i for i, one in enumerate(self.statements) if compiled.search(one.text))
         return next(shown, len(self.statements))
 
-    def _number_of_last(self, pattern: str) -> int:
+    def _index_of_last_match(self, pattern: str) -> int:
         """The number of the last statement that matches; -1 where none does."""
         compiled = _compile_cached(pattern)
         return max(
@@ -128,19 +136,19 @@ def _compile_cached(pattern: str) -> re.Pattern[str]:
 
 def _does_file_allow_sign(sign: Sign, file: _File) -> bool:
     """Does no statement of a file speak against a sign there, and is what it needs there?"""
-    if sign.unless_in_file and file.has(sign.unless_in_file):
+    if sign.unless_in_file and file.has_matching_statement(sign.unless_in_file):
         return False
-    return not sign.beside_in_file or file.has(sign.beside_in_file)
+    return not sign.beside_in_file or file.has_matching_statement(sign.beside_in_file)
 
 
 def _does_project_allow_sign(sign: Sign, files: Sequence[_File]) -> bool:
     """Does no statement speak against a sign, and is what it needs there?"""
-    if sign.unless and any(file.has(sign.unless) for file in files):
+    if sign.unless and any(file.has_matching_statement(sign.unless) for file in files):
         return False
-    return not sign.beside or any(file.has(sign.beside) for file in files)
+    return not sign.beside or any(file.has_matching_statement(sign.beside) for file in files)
 
 
 @cache
-def signs_of_cause(text: str) -> tuple[Sign, ...]:
+def signs_belonging_to_cause_text(text: str) -> tuple[Sign, ...]:
     """The signs of a cause, by its text."""
     return tuple(sign for sign in SIGNS if _compile_cached(sign.words).search(text))

@@ -351,7 +351,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^a loop makes a new iterator", r"next\(\s*iter\(", beside=BACKWARD),
     # --- the rate
     Sign(
-        r"^the learning rate is far too small",
+        r"^the learning rate is far too small|^the learning rates of the whole run sum",
         rf"{NO_RECORD}(?:{RATE}{GIVEN}{TINY}|\b(?!\w{{0,20}}(?:eps|tol|min|delta|decay|loss"
         rf"|norm|beta|alpha))[A-Za-z_]\w{{1,30}}{GIVEN}{POWER}0?(?:[89]|1\d)(?![\d.eE]))",
         unless=PREFERENCES,

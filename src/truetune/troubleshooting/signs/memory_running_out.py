@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.shared_pattern_fragments import (
+from truetune.troubleshooting.signs.shared_patterns_of_project_statements import (
     BATCH,
     EAGER,
     EVAL_BATCH,

@@ -450,4 +450,9 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"split_dataset_by_node\(|\.shard\(|\[\s*\w*rank\w*\s*::|islice\(.{0,40}rank|DistributedSampler\(",
         beside_in_file=r"Trainer\(|\.prepare\(|DistributedSampler",
     ),
+    Sign(
+        r"^token ids are written as 16-bit numbers",
+        r"\bu?int(?:16|8)\b.{0,80}(?:memmap|tofile)|(?:astype|dtype)\s*[(=]\s*['\"\w.]*\bu?int(?:16|8)\b|\.short\(\)",
+        beside_in_file=r"[Tt]okeniz|tiktoken|\btok\(",
+    ),
 )

@@ -50,6 +50,12 @@ LAYERS = (
 )
 
 RUN_SIGNS: tuple[Sign, ...] = (
+    Sign(
+        r"^the answers to a prompt are compared with each other",
+        rf"\brollout\.n=1\b(?!\.)|\bnum_generations_per_prompt{GIVEN}1\b(?!\.)"
+        r"|\brollout\.temperature=0(?:\.0)?(?![.\d])",
+    ),
+    Sign(r"^a training saves nothing of what it trains", rf"\bsave_freq{GIVEN}-1\b"),
     # How long it trains
     Sign(
         r"^the run (?:makes a few|has too few) optimizer steps",
@@ -356,6 +362,21 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=rf"stage3_gather_16bit_weights_on_model_save{GIVEN}true|zero_to_fp32",
     ),
     Sign(
+        r"^the last save of a sharded training",
+        rf"fsdp_state_dict_type{GIVEN}(?:SHARDED|LOCAL)|zero3_save_16bit_model{GIVEN}false"
+        rf"|stage3_gather_16bit_weights_on_model_save{GIVEN}false",
+        unless=r"FULL_STATE_DICT|zero_to_fp32|merge-weights",
+    ),
+    Sign(
+        r"^settings let the model write fewer tokens",
+        rf"\b(?:max_new_tokens|max_completion_length){GIVEN}\d{{1,3}}\b",
+    ),
+    Sign(r"^options are on a line of their own", r"^--[A-Za-z]\w+"),
+    Sign(
+        r"^turns are marked as not to be trained",
+        r"['\"](?:train['\"]\s*:\s*[Ff]alse|weight['\"]\s*:\s*0(?:\.0)?\s*[,}])",
+    ),
+    Sign(
         r"^what was trained does not arrive|^an adapter holds nothing",
         r"\btorch\.save\(\s*\{?.{0,80}\bfor\b.{0,80}\blora|if ['\"]lora\w*['\"] in|\blora_state_dict\("
         r"|\bload_state_dict\(.{0,120}strict\s*=\s*False|\.disable_adapters?\(|set_peft_model_state_dict\(",
@@ -391,5 +412,52 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"^training ends at an early checkpoint|^the best model is to be loaded"
         r"|^the checkpoint that was kept as the best",
         rf"load_best_model_at_end{GIVEN}{YES}|EarlyStopping\w*\(|early_stopping_patience{GIVEN}\d",
+    ),
+    # Losses, rewards and layers that are written by hand
+    Sign(
+        r"^a loss or a difference takes tensors of unlike axes",
+        r"\b(?:mse|l1|smooth_l1|huber)_loss\(|\b(?:MSE|L1|SmoothL1|Huber)Loss\("
+        r"|-\s*\w{1,20}\.mean\((?:dim\s*=\s*)?-?1\)",
+    ),
+    Sign(
+        r"^a term of an own policy loss has the wrong sign",
+        r"(?i)\bloss\s*=\s*\(*\w*(?:ratio|log_?probs?|logps?)\w*\s*\*|\bloss\b.{0,40}\+\s*\w{0,20}(?:coef|beta)"
+        r"\w*\s*\*\s*entropy",
+    ),
+    Sign(
+        r"^a reward function pays for a distance",
+        r"(?:return|append\()\s*\[?\s*(?:float\(\s*)?(?:abs|levenshtein\w*|edit_distance)\(",
+        beside=r"\bcompletions\b",
+    ),
+    Sign(
+        r"^completions of a prompt are laid out as blocks",
+        r"(?i)\bprompts\s*\*\s*\w+|\.repeat\(\s*\w+\s*,\s*1\s*\)",
+        beside=r"(?i)advantage|rewards",
+    ),
+    Sign(
+        r"^pandas reads words of a column as missing",
+        r"\bread_(?:csv|table)\(",
+        unless=r"keep_default_na\s*=\s*False|na_filter\s*=\s*False",
+    ),
+    Sign(
+        r"^windows are cut at a stride that is longer",
+        r"\bfor\s+\w+\s+in\s+range\(\s*0\s*,\s*len\([^)]{1,40}\).{0,40},\s*\w*(?:stride|step)\w*\s*\)",
+    ),
+    Sign(
+        r"^the length of what a tokenizer returns",
+        r"\blen\(\s*(?:self\.)?tok(?:enizer)?\((?:[^()]|\([^()]{0,80}\)){1,200}\)\s*\)",
+    ),
+    Sign(
+        r"^a script merges an adapter by hand",
+        r"lora_B.{0,120}@.{0,120}lora_A|\bb\w*(?:\.\w+\(\))?\s*@\s*a\b",
+        beside=r"\blora_[AB]\b",
+    ),
+    Sign(
+        r"^layers that a module keeps in a plain list",
+        r"\bself\.\w+\s*=\s*[\[{(]\s*(?:['\"]\w+['\"]\s*:\s*)?(?:torch\.)?nn\.(?!Module(?:List|Dict))[A-Z]\w+\(",
+    ),
+    Sign(
+        r"^an adapter that is written by hand starts",
+        r"\blora_?[AaBb]\w*\s*=\s*(?:torch\.)?nn\.(?:Parameter|Linear)\(",
     ),
 )

@@ -54,12 +54,12 @@ class Answer:
     """Is it the last answer of its document?"""
 
     @property
-    def supervised(self) -> NDArray[np.bool_]:
+    def supervised_token_mask(self) -> NDArray[np.bool_]:
         """(end - start,) true for the tokens of the answer that have a label."""
         return self.sample.supervised[self.start : self.end]
 
     @property
-    def content(self) -> NDArray[np.bool_]:
+    def content_token_mask(self) -> NDArray[np.bool_]:
         """(end - start,) true for the tokens that are the answer's own text, not the template's."""
         return np.isin(self.sample.source[self.start : self.end], ANSWER_SOURCES)
 
@@ -184,12 +184,12 @@ def true_runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
 
 
-def count_tokens(sample: Sample) -> int:
+def count_tokens_without_padding(sample: Sample) -> int:
     """Tokens of a line without padding."""
     return int((~sample.padding).sum())
 
 
-def length_limit_of_audit(audit: Audit) -> tuple[int | None, bool]:
+def length_limit_and_is_explicit(audit: Audit) -> tuple[int | None, bool]:
     """(the length at which rows are cut, whether a setting names it).
 
     Without a setting: the length that several documents share as their longest, or None.

@@ -34,7 +34,7 @@ class CanaryText(NamedTuple):
         return re.split(r"[.\[]", self.path, maxsplit=1)[0]
 
     @property
-    def shown(self) -> str:
+    def place_role_and_fate(self) -> str:
         """The text's place, role and fate in one line: `messages[1].content (assistant):
         supervised`.
         """

@@ -2,7 +2,7 @@
 
 A mask gets lost in three ways: the collator makes labels of its own, the column is removed on the way, or the setting
 never applied to rows of this form. Several rules tell them, each its own way, so all of it is asked here: a rule stays
-silent where another one knows more (`is_prompt_loss_explained`).
+silent where another one knows more (`does_other_finding_explain_prompt_loss`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.answer_spans import (
-    count_tokens,
+    count_tokens_without_padding,
     lines_with_unshifted_labels,
     row_format_of_audit,
 )
@@ -62,7 +62,7 @@ class AlignedColumn(NamedTuple):
     """Place in its line"""
 
 
-def align_column(audit: Audit, column: str) -> Iterator[AlignedColumn]:
+def align_column_with_lines(audit: Audit, column: str) -> Iterator[AlignedColumn]:
     """Micro-batches whose rows hold the column and just the tokens of the lines."""
     by_batch: dict[tuple[int, int], list[Sample]] = {}
     for sample in lines_with_unshifted_labels(audit):
@@ -91,9 +91,12 @@ def _align_rows(
         None where the column is no list of numbers, or where the tokens of rows and lines are not the same: then the
         collator has cut or changed them, and places can't be told.
     """
-    values, ids = _column_end_to_end(rows, column), _column_end_to_end(rows, "input_ids")
+    values, ids = (
+        _concatenate_column_of_lists(rows, column),
+        _concatenate_column_of_lists(rows, "input_ids"),
+    )
     # Rows that are padded already bring their pads along, and their mask with values for these.
-    is_padded = ids.size > sum(map(count_tokens, lines))
+    is_padded = ids.size > sum(map(count_tokens_without_padding, lines))
     kept = [np.ones_like(line.padding) if is_padded else ~line.padding for line in lines]
     counts = [int(places.sum()) for places in kept]
     if not values.size or not values.size == ids.size == sum(counts):
@@ -117,7 +120,7 @@ def _count_rows_of_micro_batch(record: Record, batch: dict[str, Any]) -> int:
     return len(record.prepared) // max(len(record.facts["batches"]), 1)
 
 
-def _column_end_to_end(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
+def _concatenate_column_of_lists(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
     """A column of lists end to end; empty where a row has none."""
     values = [row.get(column) for row in rows]
     if not all(_is_list_of_numbers(value) for value in values):
@@ -132,21 +135,21 @@ def _is_list_of_numbers(value: Any) -> bool:
 
 def labels_learned_despite_minus_100(audit: Audit) -> MaskLoss | None:
     """The tokens that the rows label -100 and the batch labels; None if there are none."""
-    loss = masked_labels_of_rows(audit)
+    loss = count_minus_100_labels_and_learned(audit)
     return loss if loss.tokens else None
 
 
-def masked_labels_of_rows(audit: Audit) -> MaskLoss:
+def count_minus_100_labels_and_learned(audit: Audit) -> MaskLoss:
     """The labels of the rows that are -100, and how many of them the batch labels."""
     return _compare_column_with_labels(audit, "labels", IGNORED)
 
 
 def tokens_learned_despite_mask(audit: Audit) -> MaskLoss | None:
     """Tokens that a mask column of the rows leaves out, where the batch has a label."""
-    return next((loss for loss in mask_columns_of_rows(audit) if loss.tokens), None)
+    return next((loss for loss in masked_and_learned_tokens_by_column(audit) if loss.tokens), None)
 
 
-def mask_columns_of_rows(audit: Audit) -> Iterator[MaskLoss]:
+def masked_and_learned_tokens_by_column(audit: Audit) -> Iterator[MaskLoss]:
     """Each mask column that reaches the collator without labels: what it leaves out, and what of that is learned."""
     used = audit.facts["data"]["used"]
     if "labels" not in used:
@@ -173,7 +176,7 @@ def _compare_column_with_labels(audit: Audit, column: str, masked: int) -> MaskL
     """
     tokens = total = 0
     first: dict[str, tuple[Sample, int]] = {}
-    for batch in align_column(audit, column):
+    for batch in align_column_with_lines(audit, column):
         is_masked = batch.values == masked
         wrong = np.flatnonzero(is_masked & batch.supervised)
         total += int(is_masked.sum())
@@ -187,11 +190,11 @@ def _compare_column_with_labels(audit: Audit, column: str, masked: int) -> MaskL
 
 def are_all_tokens_learned(audit: Audit) -> bool:
     """Is every token of the batches in the loss?"""
-    supervised, total = count_learned_tokens(audit)
+    supervised, total = count_learned_and_all_tokens(audit)
     return bool(total) and supervised >= ALL_LEARNED_SHARE * total
 
 
-def count_learned_tokens(audit: Audit) -> tuple[int, int]:
+def count_learned_and_all_tokens(audit: Audit) -> tuple[int, int]:
     """(tokens of the batches that are in the loss, all tokens), without padding."""
     supervised = total = 0
     for sample in lines_with_unshifted_labels(audit):
@@ -202,11 +205,11 @@ def count_learned_tokens(audit: Audit) -> tuple[int, int]:
 
 def mask_column_without_effect(audit: Audit) -> str | None:
     """The mask column of the given rows, where all of their tokens are in the loss for all that."""
-    column = mask_column_of_rows(audit)
+    column = mask_column_name_of_unlabelled_rows(audit)
     return column if column and are_all_tokens_learned(audit) else None
 
 
-def mask_column_of_rows(audit: Audit) -> str | None:
+def mask_column_name_of_unlabelled_rows(audit: Audit) -> str | None:
     """The mask column of given rows that have no labels."""
     columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
     mask = next(
@@ -253,7 +256,7 @@ def explain_lost_mask(audit: Audit) -> str | None:
     return "the preparation of the rows" if columns and "input_ids" not in columns else None
 
 
-def is_prompt_loss_explained(audit: Audit) -> bool:
+def does_other_finding_explain_prompt_loss(audit: Audit) -> bool:
     """Does another finding explain more closely why prompts are in the loss?"""
     return bool(
         labels_learned_despite_minus_100(audit)

@@ -130,7 +130,9 @@ def prompts_of_unlabelled_rows(audit: Audit) -> PromptsOfUnlabelledRows | None:
 
 def _has_labelled_answer(audit: Audit, sample: Sample) -> bool:
     """Has an answer of this line a label?"""
-    return any(answer.supervised.any() for answer in answers_in_line(sample, audit.stops))
+    return any(
+        answer.supervised_token_mask.any() for answer in answers_in_line(sample, audit.stops)
+    )
 
 
 def prompts_learned_for_lack_of_labels(audit: Audit) -> PromptsOfUnlabelledRows | None:

@@ -22,12 +22,12 @@ from truetune.checks.batch.evidence.documents_in_batch_lines import keys_of_batc
 from truetune.checks.batch.evidence.fates_of_canary_texts import LEARNED, LOST
 from truetune.checks.batch.evidence.learned_texts_of_documents import documents_in_line, line_text
 from truetune.checks.recognise_prose_and_media_columns import (
+    columns_and_texts_of_row,
     does_batch_hold_media,
     is_prose,
     single_spaced,
-    texts_of_row,
 )
-from truetune.probe.watermarks import field_name
+from truetune.probe.mark_row_texts_with_unique_strings import field_name
 
 # Chosen, not measured. A category beside its reason, or a summary beside its article, differs by
 # ten times and more; two columns that could both be the answer (two translations) by less than two.
@@ -60,7 +60,7 @@ class UnsupervisedColumn:
     """Of the first row that has one"""
 
     @property
-    def shown(self) -> str:
+    def as_evidence_line(self) -> str:
         """The column and what it holds, as one line of evidence."""
         return (
             f"the column {self.name!r} of these rows holds about {self.bits:,.0f} bits a row and"
@@ -92,7 +92,7 @@ class _RowTexts:
 
 def find_columns_beside_answers(audit: Audit) -> ColumnsBesideAnswers:
     """The columns of the rows that an audit has seen, by the canary where one was sent, else by the given rows."""
-    rows = _rows_of_canary(audit) or _rows_by_their_lines(audit)
+    rows = _rows_of_canary(audit) or _learned_and_lost_texts_of_given_rows(audit)
     answers = tuple("\n".join(row.learned.values()) for row in rows if row.learned)
     learned = _distinct_column_names(row.learned for row in rows)
     if not learned:
@@ -158,7 +158,7 @@ def _choose_columns(row: Mapping[str, str], names: Collection[str]) -> dict[str,
     return {name: text for name, text in row.items() if name in names}
 
 
-def _rows_by_their_lines(audit: Audit) -> list[_RowTexts]:
+def _learned_and_lost_texts_of_given_rows(audit: Audit) -> list[_RowTexts]:
     """The given rows whose lines are known; a column counts for all rows as it does for most of them."""
     rows = [(_texts_by_column(row), lines) for row, lines in _rows_with_lines(audit)]
     votes: defaultdict[str, list[int]] = defaultdict(list)
@@ -222,7 +222,7 @@ def _rows_with_lines(audit: Audit) -> Iterator[tuple[Mapping[str, Any], list[Sam
 def _texts_by_column(row: Mapping[str, Any]) -> dict[str, str]:
     """All texts of each column of a row, one a line."""
     by_column: defaultdict[str, list[str]] = defaultdict(list)
-    for column, text in texts_of_row(dict(row)):
+    for column, text in columns_and_texts_of_row(dict(row)):
         by_column[column].append(text)
     return {column: "\n".join(every) for column, every in by_column.items()}
 

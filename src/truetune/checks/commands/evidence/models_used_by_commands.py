@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.commands.evidence.torchtune_runs import TorchtuneRun, torchtune_run_of
 from truetune.checks.find_servers_with_base_and_adapter import (
     command_files_of_project,
     shell_commands_of_project,
 )
+from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.find_what_scripts_train_and_where import (
     TrainedByScripts,
     canonical_folder_name,
@@ -26,7 +28,10 @@ from truetune.checks.vllm_server_commands import adapters_by_served_name, find_v
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.settings.release_pins import folders_up_to_project_root
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    read_project_text_cached,
+    scripts_commands_and_readmes_around,
+)
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 MODEL_OPTIONS = (
@@ -54,7 +59,12 @@ TRAINING_PROGRAMS = (
     ("axolotl", "train"),
     ("-m", "axolotl.cli.train"),
     ("llamafactory-cli", "train"),
+    ("swift", "sft"),
+    ("swift", "pt"),
+    ("swift", "rlhf"),
 )
+ASKING_COMMANDS_OF_SWIFT = ("infer", "deploy", "eval", "app")
+ADAPTER_OPTIONS_OF_SWIFT = ("--adapters", "--ckpt_dir", "--resume_from_checkpoint")
 
 
 SETTINGS_ENDINGS = (".yml", ".yaml")
@@ -124,7 +134,7 @@ class ModelUse(NamedTuple):
 def trainings_in_commands(file: CommandFile) -> Iterator[TrainingCommand]:
     """The trainings that commands of a file start."""
     for command in file.commands:
-        training = training_of(command, Path(file.path).parent)
+        training = training_started_by_command(command, Path(file.path).parent)
         if training is not None:
             yield training
 
@@ -159,7 +169,11 @@ def only_training_by_settings(path: Path) -> TrainedByScripts | None:
 
     None where there are several, or where another such file names the folder: it may merge or serve it.
     """
-    files = [file for file in files_around(path) if file.suffix in SETTINGS_ENDINGS]
+    files = [
+        file
+        for file in scripts_commands_and_readmes_around(path)
+        if file.suffix in SETTINGS_ENDINGS
+    ]
     trainings = [one for file in files if (one := _training_of_settings_file(file)) is not None]
     if len(trainings) != 1:
         return None
@@ -200,7 +214,7 @@ def _output_holds_model(path: Path, folder: str) -> bool:
     )
 
 
-def only_unused_training(path: Path) -> TrainedByScripts | None:
+def only_training_with_unused_output(path: Path) -> TrainedByScripts | None:
     """The one training of the project around a file of commands, where surely no command uses what
     it writes; else None.
     """
@@ -212,10 +226,14 @@ def only_unused_training(path: Path) -> TrainedByScripts | None:
     if trained is None:
         return None
     commands = [
-        one for one in shell_commands_of_project(path) if training_of(one, path.parent) is None
+        one
+        for one in shell_commands_of_project(path)
+        if training_started_by_command(one, path.parent) is None
     ]
     is_used = any(
-        uses_output_as_model(one, folder) for one in commands for folder in trained.outputs
+        uses_output_as_model(one, folder) or torchtune_uses_output(one, path.parent, folder)
+        for one in commands
+        for folder in trained.outputs
     )
     return None if is_used or any(map(_names_model_by_unknown_variable, commands)) else trained
 
@@ -225,7 +243,7 @@ def _names_model_by_unknown_variable(command: ShellCommand) -> bool:
     return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
 
 
-def uses_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
+def model_uses_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
     """The commands that evaluate, serve or convert a model without an adapter."""
     yield from _evaluations_without_adapter(file)
     for command in file.commands:
@@ -263,8 +281,11 @@ def output_paths(command: ShellCommand) -> Iterator[str]:
         before = word
 
 
-def training_of(command: ShellCommand, folder: Path) -> TrainingCommand | None:
+def training_started_by_command(command: ShellCommand, folder: Path) -> TrainingCommand | None:
     """The training that a command starts; None where it starts none, or its model or output is not seen."""
+    run = torchtune_run_of(command, folder)
+    if run is not None and run.trains:
+        return _training_by_torchtune(command, run)
     words = _words_behind_training_program(command)
     if words is None:
         return None
@@ -276,12 +297,19 @@ def training_of(command: ShellCommand, folder: Path) -> TrainingCommand | None:
     return TrainingCommand(command, model, output) if model and output else None
 
 
+def _training_by_torchtune(command: ShellCommand, run: TorchtuneRun) -> TrainingCommand | None:
+    """The training of a recipe; None where it writes into the folder that it starts from, as older ones do."""
+    if not run.weights or not run.output or is_same_or_below(run.output, run.weights):
+        return None
+    return TrainingCommand(command, run.weights, run.output)
+
+
 def _words_behind_training_program(command: ShellCommand) -> tuple[str, ...] | None:
     """The words that follow the program or the script that trains; None where a command starts no
     training.
     """
     for program in TRAINING_PROGRAMS:
-        words = command.behind(*program)
+        words = command.words_following(*program)
         if words is not None:
             return words
     places = [n for n, word in enumerate(command.words) if TRAINING_SCRIPT.search(word)]
@@ -302,11 +330,13 @@ def _evaluations_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
     """The commands that evaluate or serve a model without an adapter."""
     for run in find_harness_runs(file):
         is_loaded = (last_option(run.options, "--model", "-m") or "") in LOADED_BY_HARNESS
-        model = run.argument("pretrained")
-        adapters = [name for name in ADAPTER_ARGUMENTS if run.argument(name) is not None]
+        model = run.model_argument("pretrained")
+        adapters = [name for name in ADAPTER_ARGUMENTS if run.model_argument(name) is not None]
         if is_loaded and model and not adapters:
             remedy = f"name it: pretrained={model},peft=FOLDER for an adapter, pretrained=FOLDER for a whole model"
-            yield ModelUse(run.command, model, run.model, remedy)
+            yield ModelUse(run.command, model, run.model_with_arguments_as_written, remedy)
+    yield from _models_asked_by_torchtune(file)
+    yield from _models_asked_by_swift(file)
     for server in find_vllm_server_commands(file):
         if (
             adapters_by_served_name(server)
@@ -317,6 +347,41 @@ def _evaluations_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
         remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"
         for model in folders_or_models_by_served_name(server).values():
             yield ModelUse(server.command, model, text, remedy)
+
+
+def _models_asked_by_torchtune(file: CommandFile) -> Iterator[ModelUse]:
+    """The recipes of torchtune that evaluate a model, or have it answer, without an adapter."""
+    for command in file.commands:
+        run = torchtune_run_of(command, Path(file.path).parent)
+        if (
+            run is not None
+            and run.does_evaluate_or_generate
+            and run.weights
+            and not run.has_adapter
+        ):
+            remedy = "set checkpointer.checkpoint_dir to an epoch's folder in FOLDER, and checkpoint_files to its files"
+            yield ModelUse(command, run.weights, command.text.strip(), remedy)
+
+
+def _models_asked_by_swift(file: CommandFile) -> Iterator[ModelUse]:
+    """The commands of ms-swift that ask a model without an adapter."""
+    for command in file.commands:
+        for kind in ASKING_COMMANDS_OF_SWIFT:
+            words = command.words_following("swift", kind) or ()
+            model = last_option(words, "--model", "--model_id_or_path")
+            if model and last_option(words, *ADAPTER_OPTIONS_OF_SWIFT) is None:
+                yield ModelUse(
+                    command,
+                    model,
+                    command.text.strip(),
+                    "add --adapters with a checkpoint in FOLDER, or name it as --model where all weights were trained",
+                )
+
+
+def torchtune_uses_output(command: ShellCommand, folder: Path, output: str) -> bool:
+    """Does a run of torchtune load what lies in the output folder of a training, as its settings say?"""
+    run = torchtune_run_of(command, folder)
+    return run is not None and bool(run.weights) and is_same_or_below(run.weights, output)
 
 
 def uses_output_as_model(command: ShellCommand, output: str) -> bool:

@@ -38,7 +38,7 @@ class DeepspeedSettings(NamedTuple):
 
     def case(self, *way: str) -> Case:
         """A case for a message: the setting at its place."""
-        text = f"{'.'.join(way)}: {_spell(self.get(*way))}"
+        text = f"{'.'.join(way)}: {_value_with_lowercase_bool(self.get(*way))}"
         if self.document is None:
             return setting_case(self.config, text, "deepspeed")
         spot = self.document.position_of_key(*way)
@@ -59,6 +59,6 @@ def deepspeed_settings_of_run(config: Config) -> DeepspeedSettings | None:
     return DeepspeedSettings(document.value, document, config)
 
 
-def _spell(value: object) -> str:
-    """A value as JSON spells it."""
+def _value_with_lowercase_bool(value: object) -> str:
+    """A value as text, True and False as JSON spells them."""
     return str(value).lower() if isinstance(value, bool) else str(value)

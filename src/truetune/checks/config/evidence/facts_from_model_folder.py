@@ -18,7 +18,7 @@ from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE, TENSOR_HEADER
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.parse_json_within_limits import read_json as read_json_file
-from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder, read_json
 from truetune.settings.config import Config
 
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.errors import TruetuneError
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 
 

@@ -18,7 +18,7 @@ from truetune.checks.config.evidence.columns_and_age_of_training_files import (
 from truetune.data.answering_roles import is_answering_role
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.tell_training_files_from_predictions import sort_folder_files
+from truetune.data.tell_training_files_from_predictions import classify_folder_files
 from truetune.errors import TruetuneError
 from truetune.settings.config import Config
 
@@ -78,7 +78,7 @@ def only_rows_file_beside(config: Config) -> tuple[str, ...]:
     if not config.path:
         return ()
     folder = Path(config.path).parent
-    files = sort_folder_files(folder)
+    files = classify_folder_files(folder)
     all_files = tuple(str(source.path) for source in local_data_files(str(folder)))
     found = all_files if files is None else files.training
     return found if len(found) == 1 else ()

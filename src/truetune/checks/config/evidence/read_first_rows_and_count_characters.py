@@ -15,7 +15,7 @@ from truetune.checks.config.evidence.columns_and_age_of_training_files import (
 )
 from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
-from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
+from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_text_rows
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.settings.config import Config
@@ -53,14 +53,14 @@ def first_rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, A
     """The first rows of a run, each with its file and line: as the script shapes them, where it can be followed."""
     if is_script_named_as_format(config.path):
         try:
-            shaped = read_trained_rows(config.path)
+            shaped = read_trained_text_rows(config.path)
         except TruetuneError:
             shaped = None
         if shaped is not None:
             yield from ((one.file, one.line, one.row) for one in shaped.rows)
             return
     for source in _local_row_files(config):
-        for line, row in _first_rows_of_file(source):
+        for line, row in first_rows_of_file(source):
             yield str(source.path), line, row
 
 
@@ -73,7 +73,7 @@ def text_columns_of_recipe(config: Config) -> tuple[str, ...]:
     return tuple(name for name in named.values() if isinstance(name, str))
 
 
-def _first_rows_of_file(source: DataFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def first_rows_of_file(source: DataFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The first rows of a file, each with its line."""
     try:
         with open_raw(source.path) as raw:

@@ -79,6 +79,14 @@ def is_value_unknown(config: Config, *names: str) -> bool:
     ) and is_config_of_python_program(config)
 
 
+def value_at_dotted_key(raw: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key of a file: `trl.use_vllm`; None where it is not set."""
+    value: Any = raw
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
 def offset_of_place(text: str, place: SettingLocation) -> int:
     """The offset in the text, in characters, at which a place stands."""
     return (

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    setting_case,
+    value_at_dotted_key,
+)
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
     max_steps_of_run,
@@ -113,7 +116,7 @@ def values_in_effect(config: Config) -> dict[str, Any]:
             continue
         found[name] = effective_value(config, name)
     for name, key in _keys_of_fieldless_settings(config).items():
-        found[name] = _value_at_dotted_key(config.raw, key)
+        found[name] = value_at_dotted_key(config.raw, key)
     return {**found, **_values_derived_from_several(config, found)}
 
 
@@ -191,31 +194,23 @@ def _keys_of_fieldless_settings(config: Config) -> dict[str, str]:
     return {**{name: name for name in SAME_SETTING}, **SPELLED.get(stack, {})}
 
 
-def _value_at_dotted_key(raw: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key of a file."""
-    value: Any = raw
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
 def _is_set_in_file(config: Config, name: str) -> bool:
     """Does the file set the setting, or one of those that make it? Defaults are in range by
     themselves.
     """
     if name in MADE_OF:
         return any(_is_set_in_file(config, part) for part in MADE_OF[name])
-    if name in SIMPO_DEFAULTS and _takes_defaults_of_another_loss(config):
+    if name in SIMPO_DEFAULTS and _does_file_choose_simpo(config):
         return True
     if name.startswith("training."):
         return name in config.places
     return (
-        _value_at_dotted_key(config.raw, _keys_of_fieldless_settings(config).get(name, name))
+        value_at_dotted_key(config.raw, _keys_of_fieldless_settings(config).get(name, name))
         is not None
     )
 
 
-def _takes_defaults_of_another_loss(config: Config) -> bool:
+def _does_file_choose_simpo(config: Config) -> bool:
     """Does the file choose SimPO, whose settings have the defaults of DPO and CPO?"""
     is_simpo = config.spec.training.loss_type == "simpo"
     return is_simpo and "training.loss_type" in config.places

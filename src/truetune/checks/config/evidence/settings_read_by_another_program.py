@@ -67,7 +67,7 @@ def keeps_stack_defaults(config: Config) -> bool:
     )
 
 
-def is_mostly_another_programs(config: Config) -> bool:
+def are_many_keys_of_another_program(config: Config) -> bool:
     """Are so many keys the words of another program that the others, old names too, are likely its own as well?"""
     return len(keys_of_another_program(config)) >= MIN_FOREIGN_SHARE * max(1, len(config.raw))
 
@@ -96,13 +96,18 @@ def is_unknown_keyword_refused(config: Config) -> bool:
     """Does a call surely stop at a keyword that is not known? An older release or a commit may take it."""
     pins = config.pins
     return is_config_of_python_program(config) and not (
-        pins.asks_for_commit(config.stack) or pins.before(config.stack, config.version)
+        pins.asks_for_commit(config.stack)
+        or pins.is_release_surely_before(config.stack, config.version)
     )
 
 
 def describe_removal_release(config: Config, old: RenamedKey) -> str:
     """From which release on an old name is not taken, in words."""
-    return old.taken.since(old.package) if old.taken else f"in {config.stack} {config.version}"
+    return (
+        old.taken.describe_since_when_name_is_gone(old.package)
+        if old.taken
+        else f"in {config.stack} {config.version}"
+    )
 
 
 def describe_readers_of_old_names(config: Config, several: list[RenamedKey]) -> str:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from truetune.cached_for_one_call import cached_for_one_call
 from truetune.errors import TruetuneError
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.render.template_probes import (
     ANSWER,
     QUESTION,
     Probes,
     alternating_chat,
-    prepare_probes_of_run,
+    load_tokenizer_and_template_of_run,
 )
-from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
@@ -107,7 +107,7 @@ CHAT_MODEL = re.compile(
     r"(?:-?(?:\d[0-9a-z]*|coder|math|vl|vision|mini|small|nemo|next|moe|a\d+b))*-(?:instruct|it|chat)(?:-|$)"
     r"|qwen3(?:-\d+)*-?\d+b(?:-a\d+b)?$|qwq-"
 )
-"""Name of a published chat model, as `question_mark_of_model` writes it; a base is trained by any template"""
+"""Name of a published chat model, as `mark_before_question_of_model` writes it; a base is trained by any template"""
 CONTROL_TOKEN = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 MIN_NAME_CHARS = 5
 """Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
@@ -124,8 +124,18 @@ STRATEGIES: Mapping[str, str] = {
 """First part of the name of a strategy of Axolotl for preferences -> the marker of a question that it writes itself"""
 
 
+ALPACA_STYLES: Mapping[str, str] = {
+    "alpaca": "### Instruction:",
+    "alpaca:chat": "USER:",
+    "alpaca:phi": PHI,
+    "alpaca:chatml": CHATML,
+}
+"""Type of Axolotl's data sets that writes Alpaca's prompt in one of its styles -> the marker of a question"""
+
+
 class OwnTemplate(NamedTuple):
-    """The template that a strategy for preferences writes by itself, whatever the tokenizer's is."""
+    """The template that a type of Axolotl's data sets writes by itself, whatever the tokenizer's is: a strategy for
+    preferences, or Alpaca's prompt."""
 
     name: str
     """`chatml.intel`"""
@@ -141,6 +151,8 @@ def own_template_of_strategy(config: Config) -> OwnTemplate | None:
     if config.stack != "axolotl":
         return None
     items = config.raw.get("datasets")
+    if not config.raw.get("rl"):
+        return _own_template_of_alpaca_rows(config, items if isinstance(items, list) else [])
     for item in items if isinstance(items, list) else []:
         kind = item.get("type") if isinstance(item, dict) else None
         name = preference_strategy_with_own_template(config.raw.get("rl"), kind)
@@ -149,6 +161,19 @@ def own_template_of_strategy(config: Config) -> OwnTemplate | None:
             own = MARKERS.get(str(config.raw.get("chat_template")))
             return None if own == marker else OwnTemplate(name, marker)
     return None
+
+
+def _own_template_of_alpaca_rows(config: Config, items: list[object]) -> OwnTemplate | None:
+    """Alpaca's prompt of an SFT whose data sets are all of this type, beside a chat template that is named for it."""
+    template = MARKERS.get(str(config.raw.get("chat_template")))
+    kinds = {str(item.get("type")) if isinstance(item, Mapping) else "" for item in items}
+    if template is None or len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    marker = ALPACA_STYLES.get(kind)
+    if marker is None or first_mark_without_role(marker) == first_mark_without_role(template):
+        return None
+    return OwnTemplate(kind, marker)
 
 
 def _question_marker_of_strategy(name: str, kind: object, item: Mapping[str, object]) -> str | None:
@@ -167,7 +192,7 @@ def first_mark_without_role(marker: str) -> str:
     return control[0] if control is not None else marker
 
 
-def question_mark_of_template(template: str) -> str | None:
+def mark_before_question_in_template(template: str) -> str | None:
     """The first mark before a question of a template, given by its text or its name; None where it is unknown."""
     if "{" in template:
         return _longest_mark_in_template(template)
@@ -197,19 +222,19 @@ def _longest_mark_in_template(template: str) -> str | None:
     return max(inside, key=len) if inside else None
 
 
-def question_mark_of_model(name: str) -> str | None:
+def mark_before_question_of_model(name: str) -> str | None:
     """The first mark before a question in the published template of a model, by its name; None where it is unknown."""
     plain = _normalized_model_name(name)
     marker = next((marker for start, marker in MARKS_OF_MODELS if re.match(start, plain)), None)
     return first_mark_without_role(marker) if marker is not None else None
 
 
-def question_mark_of_chat_model(name: str) -> str | None:
+def mark_before_question_of_chat_model(name: str) -> str | None:
     """The first mark before a question in the published template of a chat model, by its name; None
     for a base, which is trained by any template.
     """
     return (
-        question_mark_of_model(name)
+        mark_before_question_of_model(name)
         if CHAT_MODEL.match(_normalized_model_name(name)) is not None
         else None
     )
@@ -220,7 +245,7 @@ def _normalized_model_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
 
 
-def opening_of_own_template(config: Config) -> str | None:
+def text_before_question_in_own_template(config: Config) -> str | None:
     """The text that the tokenizer's own template writes before a question; None where no tokenizer
     is here.
     """
@@ -263,6 +288,6 @@ def _probes_of_own_tokenizer(config: Config) -> Probes | None:
 def _loaded_probes(name: str) -> Probes | None:
     """The probes of a tokenizer by its name, made once; None where it cannot be read."""
     try:
-        return prepare_probes_of_run(RunSpec(tokenizer=name))
+        return load_tokenizer_and_template_of_run(RunSpec(tokenizer=name))
     except TruetuneError:
         return None

@@ -44,11 +44,14 @@ class TurnForm:
         if not all(isinstance(one, dict) for one in messages):
             return None
         turns = [
-            f"{self._opening(one.get('role'))}{one.get('content')}{self.end}" for one in messages
+            f"{self._text_before_turn(one.get('role'))}{one.get('content')}{self.end}"
+            for one in messages
         ]
-        return "".join(turns) + (self._opening("assistant") if adds_generation_prompt else "")
+        return "".join(turns) + (
+            self._text_before_turn("assistant") if adds_generation_prompt else ""
+        )
 
-    def _opening(self, role: Any) -> str:
+    def _text_before_turn(self, role: Any) -> str:
         """The text before a turn of this role."""
         return self.begin.format(role=self.answer_role if role == "assistant" else role)
 
@@ -79,7 +82,7 @@ PLAIN_TURNS = TurnForm("<turn>{role}\n", "</turn>\n")
 """For models whose form is not known"""
 
 
-def turns_of_model(name: str) -> TurnForm | None:
+def turn_form_of_model(name: str) -> TurnForm | None:
     """The form in which the template of a model writes turns; None where its name does not say it."""
     plain = normalized_model_name(name)
     return next((form for known, form in FORMS if re.match(known, plain)), None)

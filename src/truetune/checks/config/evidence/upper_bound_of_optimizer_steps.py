@@ -24,7 +24,9 @@ from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
 from truetune.settings.config import Config
-from truetune.settings.stacks.find_config_consumer import launched_process_count_and_command
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    launched_process_count_and_command,
+)
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
@@ -69,7 +71,7 @@ def _max_steps_by_rows(config: Config, rows: TrainingRows) -> OptimizerSteps | N
     if epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
     processes, command = _number_of_processes_and_command(config)
-    packed = _packed_rows(config, rows)
+    packed = _max_sequences_after_packing(config, rows)
     counted = packed or rows
     return count_optimizer_steps(
         counted.count,
@@ -82,7 +84,7 @@ def _max_steps_by_rows(config: Config, rows: TrainingRows) -> OptimizerSteps | N
     )
 
 
-def _packed_rows(config: Config, rows: TrainingRows) -> TrainingRows | None:
+def _max_sequences_after_packing(config: Config, rows: TrainingRows) -> TrainingRows | None:
     """The sequences that packing makes of the rows at most; None where it joins none for certain, or is off."""
     limit, text = config.limit, training_bytes(config)
     if not config.spec.training.packing or not limit or text is None:
@@ -109,7 +111,7 @@ def _number_of_processes_and_command(config: Config) -> tuple[int, str]:
 
 def count_training_rows(config: Config) -> TrainingRows | None:
     """The rows of a run with their arithmetic; None where a data set is not here, or a row may become several."""
-    if _may_split_rows(config) or config.spec.training.other.get("datasets"):
+    if _may_example_count_differ_from_rows(config) or config.spec.training.other.get("datasets"):
         return None
     files = config.spec.data or config.row_files
     if not files:
@@ -119,7 +121,7 @@ def count_training_rows(config: Config) -> TrainingRows | None:
         count = count_rows(name)
         if count is None:
             return None
-        used = _rows_within_max_samples(config, count)
+        used = rows_within_max_samples(config, count)
         total += used
         part = f"{Path(name).name} holds {count:,} rows"
         parts.append(f"{part}, max_samples {used:,}" if used < count else part)
@@ -141,13 +143,13 @@ def _rows_printed_by_notebook(config: Config) -> TrainingRows | None:
     return TrainingRows(printed, f"the output prints {printed:,} rows")
 
 
-def _rows_within_max_samples(config: Config, count: int) -> int:
+def rows_within_max_samples(config: Config, count: int) -> int:
     """The rows that LLaMA-Factory takes of one data set: `max_samples` limits each, not their sum."""
     limit = config.raw.get("max_samples") if config.stack == "llama-factory" else None
     return min(count, limit) if isinstance(limit, int) and limit > 0 else count
 
 
-def _may_split_rows(config: Config) -> bool:
+def _may_example_count_differ_from_rows(config: Config) -> bool:
     """May one row become several examples, or is the number of rows not that of the files?"""
     training = config.spec.training
     if config.stack == "truetune" and config.spec.history != "single":

@@ -74,42 +74,45 @@ class LossFall:
     """Is the learning rate still raised at the end of the log?"""
 
     @property
-    def drop(self) -> float:
+    def drop_of_fitted_line(self) -> float:
         """By how much the fitted line of the loss falls over the run."""
         return max(0.0, -self.line.slope * self.span)
 
     @property
-    def steepest_drop(self) -> float:
+    def largest_drop_within_noise(self) -> float:
         """The largest fall that the noise allows (95 %)"""
         return max(0.0, -self.line.low * self.span)
 
     @property
-    def has_no_rate(self) -> bool:
+    def has_negligible_rate(self) -> bool:
         """Is the learning rate too small to move anything?"""
         return self.peak_rate is not None and self.peak_rate < NO_RATE
 
     @property
-    def stays_on_repeated_rows(self) -> bool:
+    def stays_flat_on_repeated_rows(self) -> bool:
         """Did the loss not move although the rows were seen again?"""
-        surely_small = self.steepest_drop < MOVES * self.level
-        half_as_much = self.drop < HARDLY / 2 * self.level
+        surely_small = self.largest_drop_within_noise < MOVES * self.level
+        half_as_much = self.drop_of_fitted_line < HARDLY / 2 * self.level
         return self.seen_again and (
-            surely_small or (half_as_much and self.steepest_drop < 2 * MOVES * self.level)
+            surely_small
+            or (half_as_much and self.largest_drop_within_noise < 2 * MOVES * self.level)
         )
 
     @property
-    def is_certain(self) -> bool:
+    def is_surely_flat_or_without_rate(self) -> bool:
         """Is it certain that the loss does not move, or that the rate moves nothing?"""
-        return self.stays_on_repeated_rows or self.has_no_rate
+        return self.stays_flat_on_repeated_rows or self.has_negligible_rate
 
     @property
     def hardly_falls_on_repeated_rows(self) -> bool:
         """Did the loss fall by less than in runs that learn, although the rows were seen again?"""
         # A line that may as well rise (its 95 % interval holds 0) falls by chance: there the noise alone decides.
-        is_small = self.drop < HARDLY * self.level or self.line.high >= 0
-        return self.seen_again and is_small and self.steepest_drop < AT_MOST * self.level
+        is_small = self.drop_of_fitted_line < HARDLY * self.level or self.line.high >= 0
+        return (
+            self.seen_again and is_small and self.largest_drop_within_noise < AT_MOST * self.level
+        )
 
-    def is_level(self, *, has_equal_evaluations: bool) -> bool:
+    def is_flat_at_effective_rate(self, *, has_equal_evaluations: bool) -> bool:
         """Does the whole of it stand on one level, at a rate at which weights move?
 
         Evaluations that give one value are exact: beside them, a training loss may be noisy.
@@ -118,9 +121,12 @@ class LossFall:
         if self.level < LEARNED or self.fell_at_first or self.rises_with_rate or not self.noise:
             return False
         rises = self.line.slope * self.span > AT_MOST * self.level
-        is_small = self.drop < HARDLY / 2 * self.level and self.steepest_drop < AT_MOST * self.level
+        is_small = (
+            self.drop_of_fitted_line < HARDLY / 2 * self.level
+            and self.largest_drop_within_noise < AT_MOST * self.level
+        )
         if has_equal_evaluations:
-            is_small = self.drop < AT_MOST * self.level
+            is_small = self.drop_of_fitted_line < AT_MOST * self.level
         has_rate = self.peak_rate is None or self.peak_rate >= NO_RATE
         return is_small and has_rate and not rises
 
@@ -131,34 +137,36 @@ class LossFall:
         rises = self.line.slope * self.span > RISES * self.level
         if self.level < LEARNED or rises or self.fell_at_first:
             return False
-        never_moved = self.has_no_rate and self.drop < max(MOVES * self.level, self.noise)
-        return self.stays_on_repeated_rows or self.hardly_falls_on_repeated_rows or never_moved
+        never_moved = self.has_negligible_rate and self.drop_of_fitted_line < max(
+            MOVES * self.level, self.noise
+        )
+        return self.stays_flat_on_repeated_rows or self.hardly_falls_on_repeated_rows or never_moved
 
 
 def measure_fall(log: RunLog, loss: Curve) -> LossFall:
     """Measure how far a loss of at least MIN_RECORDS finite records fell, and at which rates."""
     rate, line = log.curve("learning_rate").finite(), fit_robust_trend(loss)
     level = float(np.median(loss.value))
-    is_warm = not (_warms_up(rate) and line.high < 0)
+    is_warm = not (_does_rate_rise_at_end(rate) and line.high < 0)
     return LossFall(
         level=level,
         line=line,
         span=float(loss.step[-1] - loss.step[0]),
         noise=noise_sigma(loss.value),
-        fell_at_first=_fell_at_first(loss, level),
+        fell_at_first=_did_loss_fall_before_plateau(loss, level),
         peak_rate=float(rate.value.max()) if rate else None,
-        seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCH_RECORDS and is_warm,
-        rises_with_rate=_warms_up(rate),
+        seen_again=log.epochs_at_end >= 2 and loss.step.size >= MIN_EPOCH_RECORDS and is_warm,
+        rises_with_rate=_does_rate_rise_at_end(rate),
     )
 
 
-def _fell_at_first(loss: Curve, level: float) -> bool:
+def _did_loss_fall_before_plateau(loss: Curve, level: float) -> bool:
     """Did the loss begin above the level that it then keeps? Something was learned, in a small part of the run."""
     began = float(np.median(loss.value[:FIRST]))
     return began - level > max(RISES * level, 3 * noise_sigma(loss.value))
 
 
-def _warms_up(rate: Curve) -> bool:
+def _does_rate_rise_at_end(rate: Curve) -> bool:
     """Does the learning rate still rise at the end of the log?"""
     return (
         rate.step.size > 1

@@ -38,4 +38,4 @@ def failed_to_parse_an_answer(log: RunLog, failure: Failure) -> bool:
         return False
     if ANSWER_WORD.search(own.code) is not None:
         return not log.curve("loss")
-    return bool(log.server)
+    return bool(log.inference_server_name)

@@ -90,7 +90,7 @@ class OpenEnds:
             self.endings[ending] += 1
         return ending
 
-    def cuts(self) -> Counter[str]:
+    def counts_of_cut_endings(self) -> Counter[str]:
         """The endings at which answers were cut, with their counts; none if the answers end as
         whole texts do.
         """

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts
+from truetune.checks.pairs.evidence.answer_ids_texts_and_cuts_of_pairs import PairTexts, pair_texts
 from truetune.data.conversation import Conversation
 from truetune.data.llm_judge_verdicts_and_bias import PAIR_ENDINGS, parse_winning_place
 from truetune.encoding.row_fingerprints import text_of
@@ -95,20 +95,23 @@ class Vote(NamedTuple):
     """What the row holds of the chosen and of the rejected side, as it is written; None where it is no score"""
 
 
-def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
+def answer_columns_of_both_sides(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
     """The columns from which the two answers of a pair were taken; None where they are not told apart."""
     good, bad = texts.chosen.strip(), texts.rejected.strip()
     if not good or not bad or good == bad:
         return None
-    ranked = _sides_named_by_rank(raw, good, bad)
+    ranked = _answer_columns_named_better_and_worse(raw, good, bad)
     if ranked is not None:
         return ranked
-    chosen, rejected = (
-        _neutrally_named_answer_column(raw, good),
-        _neutrally_named_answer_column(raw, bad),
-    )
+    chosen = _neutrally_named_answer_column(raw, good)
+    rejected = _neutrally_named_answer_column(raw, bad)
     if chosen is None or rejected is None:
         return None
+    return _sides_ordered_by_names(chosen, rejected)
+
+
+def _sides_ordered_by_names(chosen: str, rejected: str) -> Sides | None:
+    """The columns of the two answers in the order of their names; None where no words differ in them."""
     tags = _differing_words(chosen, rejected)
     if tags is None:
         return None
@@ -120,7 +123,7 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
     return Sides(names, ordered_tags, ordered_tags in PAIR_ENDINGS, 0 if is_first else 1)
 
 
-def votes_of_row(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
+def winner_votes_of_row_columns(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
     """What the other columns of a row say of which side is better.
 
     Of columns that are called chosen and rejected only scores are read: `chosen_model` names no winner.
@@ -138,10 +141,10 @@ def votes_of_row(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
 
 def do_columns_prefer_rejected(row: Conversation) -> bool:
     """Does a column of the row name the rejected side as the winner, and none the chosen one?"""
-    sides = sides_of_row(row.raw, pair_texts(row)) if row.raw else None
+    sides = answer_columns_of_both_sides(row.raw, pair_texts(row)) if row.raw else None
     if sides is None or row.raw is None:
         return False
-    votes = votes_of_row(row.raw, sides)
+    votes = winner_votes_of_row_columns(row.raw, sides)
     winners = {vote.winner for vote in votes if vote.winner is not None and not vote.is_score}
     return winners == {1 - sides.chosen}
 
@@ -153,10 +156,16 @@ def _neutrally_named_answer_column(raw: Mapping[str, Any], text: str) -> str | N
     return sides[0] if len(sides) == 1 else None
 
 
-def _sides_named_by_rank(raw: Mapping[str, Any], good: str, bad: str) -> Sides | None:
+def _answer_columns_named_better_and_worse(
+    raw: Mapping[str, Any], good: str, bad: str
+) -> Sides | None:
     """The two columns of answers that are called the better and the worse one; None where they are not."""
     chosen, rejected = (
-        [str(name) for name, value in raw.items() if _is_ranked_column(name, words, value, text)]
+        [
+            str(name)
+            for name, value in raw.items()
+            if _is_answer_column_named_by_words(name, words, value, text)
+        ]
         for words, text in ((BETTER, good), (WORSE, bad))
     )
     if len(chosen) != 1 or len(rejected) != 1:
@@ -167,7 +176,9 @@ def _sides_named_by_rank(raw: Mapping[str, Any], good: str, bad: str) -> Sides |
     return Sides((chosen[0], rejected[0]), tags, False, 0, are_named_by_rank=True)
 
 
-def _is_ranked_column(name: object, words: frozenset[str], value: Any, text: str) -> bool:
+def _is_answer_column_named_by_words(
+    name: object, words: frozenset[str], value: Any, text: str
+) -> bool:
     """Does a column hold this answer, and is it called by one of these words?"""
     return bool(words.intersection(_words_of_name(str(name)))) and _text_of_value(value) == text
 
@@ -230,7 +241,7 @@ def _vote_of_column(
     if bool(is_better) == bool(is_worse) or OF_THE_PAGE.intersection(words):
         return None
     if _side_in_name(words, sides) is not None and _parse_truth(value) is not None:
-        vote = _vote_by_truth(words, value, raw, sides)
+        vote = _vote_of_boolean_column(words, value, raw, sides)
     else:
         vote = _vote_by_value(name, value, raw, sides, writers)
     if vote is None or (vote.number is not None and _may_numbers_mean_no_side(words)):
@@ -248,7 +259,7 @@ def _may_numbers_mean_no_side(words: Sequence[str]) -> bool:
     return is_said_of_rows and (ANSWERS | INDEX).isdisjoint(words)
 
 
-def _vote_by_truth(
+def _vote_of_boolean_column(
     words: list[str], value: str | float, raw: Mapping[str, Any], sides: Sides
 ) -> Vote | None:
     """The vote of a column whose value is true or false: `is_a_better: true`, `winner_model_b: 1`.
@@ -336,7 +347,7 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
         if number is None or side is None:
             continue
         own = set(sides.tags[side].split())
-        if _names_overall_score(word for word in words if word not in own):
+        if _do_words_name_overall_score(word for word in words if word not in own):
             key = " ".join("*" if word in own else word for word in words)
             scores.setdefault(key, {})[side] = number
             written.setdefault(key, {})[side] = str(value).strip()
@@ -347,7 +358,7 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
             yield vote._replace(scores=(texts[sides.chosen], texts[1 - sides.chosen]))
 
 
-def _names_overall_score(words: Iterable[str]) -> bool:
+def _do_words_name_overall_score(words: Iterable[str]) -> bool:
     """Do the words of a column, without that of its side, name a score, and no aspect of the answer?"""
     named = set(words)
     return bool((MORE | LESS) & named) and named <= MORE | LESS | PLAIN | RATERS

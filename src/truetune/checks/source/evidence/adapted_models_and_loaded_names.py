@@ -12,15 +12,15 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.examined_code_places import methods_of
+from truetune.checks.examined_code_places import places_of_method_calls
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_command_line_option_values import (
     find_option_default,
-    option_given_by_commands,
+    option_value_from_commands_by_attribute,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
-MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
+MERGES = places_of_method_calls("calls of merge_and_unload", "merge_and_unload")
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained",)
 VLLM_ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "vllm.EngineArgs")
 ENVIRONMENT_READERS = ("os.environ.get", "os.getenv", "environ.get", "os.environ.setdefault")
@@ -65,11 +65,13 @@ def _models_adapted_by_vllm(module: Module) -> Iterator[AdaptedModel]:
 
 def written_name_of_loaded_model(module: Module, model: ast.expr) -> str | None:
     """The name that a model was loaded under; None where the file does not say one."""
-    value = written_text(module, model)
+    value = literal_or_default_text_of_expression(module, model)
     return value if value is not None else only_name_loaded_under(module, model)
 
 
-def written_text(module: Module, expression: ast.expr | None) -> str | None:
+def literal_or_default_text_of_expression(
+    module: Module, expression: ast.expr | None
+) -> str | None:
     """The text that an expression stands for, as the file writes it: also as the default of a
     variable of the environment (`os.environ.get("BASE", "owner/model")`) or of an option, and
     inside of `str()` and `Path()`.
@@ -94,7 +96,11 @@ def _text_given_by_command(module: Module, expression: ast.expr) -> str | None:
     where it is none.
     """
     origins = module.flow.origins(expression)
-    given = option_given_by_commands(module, origins[0].node) if len(origins) == 1 else None
+    given = (
+        option_value_from_commands_by_attribute(module, origins[0].node)
+        if len(origins) == 1
+        else None
+    )
     return given.value if given is not None and isinstance(given.value, str) else None
 
 
@@ -143,7 +149,9 @@ def _name_of_loaded_model(module: Module, node: ast.AST) -> object:
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.named("*.from_pretrained") and not call.named("peft.*"):
-            return written_text(module, call.argument(0, "pretrained_model_name_or_path"))
+            return literal_or_default_text_of_expression(
+                module, call.argument(0, "pretrained_model_name_or_path")
+            )
         wrapped = call.argument(0, "model") if call.named("peft.*", "*.prepare") else call.receiver
         inner = (
             [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []

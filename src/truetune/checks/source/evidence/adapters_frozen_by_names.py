@@ -57,7 +57,7 @@ def loops_that_freeze_adapters(module: Module) -> Iterator[FreezingLoop]:
     """The loops over all parameters of a model, in the files that run together, after which no LoRA
     weight trains.
     """
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for loop in part.nodes(ast.For):
             call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
             if call is None or call.method not in ("parameters", "named_parameters"):
@@ -73,7 +73,7 @@ def loops_that_freeze_adapters(module: Module) -> Iterator[FreezingLoop]:
 def _may_be_unfrozen_elsewhere(module: Module, loop: ast.For) -> bool:
     """May another place of the files give gradients to the adapter?"""
     inside = set(ast.walk(loop))
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for assigned in part.nodes(ast.Assign):
             target = assigned.targets[0]
             is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
@@ -129,31 +129,31 @@ class _LoopBodyEvaluator:
                 if not self._run_branch(statement, name):
                     return False
             else:
-                self._run_plain(statement, name)
+                self._run_statement_other_than_if_or_jump(statement, name)
         return True
 
     def _run_branch(self, statement: ast.If, name: str) -> bool:
         """Run the arm that is taken for this name; False where the pass ends, or it is not known
         which is taken.
         """
-        test = self._truth(statement.test, name)
+        test = self._truth_of_test(statement.test, name)
         if test is not None:
             return self._run_statements(statement.body if test else statement.orelse, name)
-        if self._mentions_switch_or_ends_pass(statement):
+        if self._mentions_requires_grad_or_ends_pass(statement):
             self.state = None
             return False
         return True
 
-    def _run_plain(self, statement: ast.stmt, name: str) -> None:
-        """Run a statement that never ends the pass."""
+    def _run_statement_other_than_if_or_jump(self, statement: ast.stmt, name: str) -> None:
+        """Run any other statement than `if` and `continue`: set the state, or make it None where it is not known."""
         if isinstance(statement, ast.Assign):
             self._run_assignment(statement, name)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            self._switch_by_method(statement.value, name)
-        elif self._mentions_switch_or_ends_pass(statement):
+            self._run_requires_grad_method(statement.value, name)
+        elif self._mentions_requires_grad_or_ends_pass(statement):
             self.state = None
 
-    def _mentions_switch_or_ends_pass(self, statement: ast.stmt) -> bool:
+    def _mentions_requires_grad_or_ends_pass(self, statement: ast.stmt) -> bool:
         """Does a statement mention the switch, or end the pass?"""
         return "requires_grad" in ast.unparse(statement) or any(
             isinstance(node, ast.Continue) for node in ast.walk(statement)
@@ -162,21 +162,21 @@ class _LoopBodyEvaluator:
     def _run_assignment(self, statement: ast.Assign, name: str) -> None:
         """Run `p.requires_grad = ...`, or the assignment of a test to a name."""
         target = ast.unparse(statement.targets[0])
-        value = self._truth(statement.value, name)
+        value = self._truth_of_test(statement.value, name)
         if target == f"{self.weight}.requires_grad":
             self.state = value
         else:
             self.known[target] = value
 
-    def _switch_by_method(self, node: ast.Call, name: str) -> None:
+    def _run_requires_grad_method(self, node: ast.Call, name: str) -> None:
         """Run `p.requires_grad_(...)`, which switches the gradient of the weight."""
         if ast.unparse(node.func) == f"{self.weight}.requires_grad_":
-            self.state = self._truth(node.args[0], name) if node.args else True
+            self.state = self._truth_of_test(node.args[0], name) if node.args else True
 
-    def _truth(self, node: ast.expr, name: str) -> bool | None:
+    def _truth_of_test(self, node: ast.expr, name: str) -> bool | None:
         """Is a test true for a weight of this name? None where that is not known."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self._truth(node.operand, name)
+            inner = self._truth_of_test(node.operand, name)
             return None if inner is None else not inner
         if isinstance(node, ast.BoolOp):
             return self._truth_of_and_or(node, name)
@@ -194,7 +194,7 @@ class _LoopBodyEvaluator:
 
         None where that is not known.
         """
-        parts = [self._truth(part, name) for part in node.values]
+        parts = [self._truth_of_test(part, name) for part in node.values]
         decides = isinstance(node.op, ast.Or)
         if decides in parts:
             return decides

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.examined_code_places import methods_of
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.examined_code_places import places_of_method_calls
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     ModelFamily,
     families_of_tokenizer,
@@ -22,10 +22,10 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OF_LLAMA = ("transformers.LlamaForCausalLM.from_*", "transformers.LlamaTokenizer*.from_*")
 """Both in one file: the model is a Llama, whatever it is called"""
@@ -123,7 +123,7 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
         given = call.argument(0, "special_tokens_dict")
         if given is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
-        entries, _ = module.flow.entries(given)
+        entries, _ = module.flow.dict_entries_and_if_complete(given)
         named = next((entries[role] for role in ADDITIONAL if role in entries), None)
         if named is None or module.flow.value(named) is not UNKNOWN:
             continue
@@ -276,4 +276,4 @@ def _sides_compared_by_test(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-TOKENS_ADDED = methods_of("calls that add tokens", "add_special_tokens", "add_tokens")
+TOKENS_ADDED = places_of_method_calls("calls that add tokens", "add_special_tokens", "add_tokens")

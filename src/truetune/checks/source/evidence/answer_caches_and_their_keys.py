@@ -55,7 +55,7 @@ def stores_in_mappings_also_read(module: Module) -> Iterator[tuple[Function, ast
     for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                if _tests_for_key_in_cache(function, node.targets[0].value):
+                if _does_function_test_key_in_cache(function, node.targets[0].value):
                     yield function, node.targets[0]
 
 
@@ -70,7 +70,7 @@ def disk_caches_without_model_in_key(module: Module) -> Iterator[KeyWithoutModel
             yield KeyWithoutModel(ast.unparse(store.value), model, store, made)
 
 
-def _tests_for_key_in_cache(function: Function, cache: ast.expr) -> bool:
+def _does_function_test_key_in_cache(function: Function, cache: ast.expr) -> bool:
     """Does a function test whether a key is in the cache?"""
     text = ast.unparse(cache)
     for node in ast.walk(function):

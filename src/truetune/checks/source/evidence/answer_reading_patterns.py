@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.row_field_reads import field_name_read
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SEARCH_METHODS = ("search", "findall", "match", "fullmatch", "finditer")
 NESTED_REPETITION = re.compile(r"[+*}]\??[^()|]{0,20}\)[+*{]")
@@ -107,12 +107,14 @@ def arguments_passed_at_position(
     for call in module.all_calls:
         arguments = call.keywords.get("args")
         target = call.keywords.get("target")
-        if module.flow.function(call.node.func) is function:
+        if module.flow.function_that_expression_names(call.node.func) is function:
             given = call.argument(position, name)
             if given is not None:
                 yield given
         elif isinstance(arguments, ast.Tuple) and target is not None:
-            if module.flow.function(target) is function and position < len(arguments.elts):
+            if module.flow.function_that_expression_names(target) is function and position < len(
+                arguments.elts
+            ):
                 yield arguments.elts[position]
 
 
@@ -191,7 +193,7 @@ def _regex_flags_of_call(made: Call) -> re.RegexFlag:
 
 def _columns_passed_as_first_argument(module: Module, function: Function) -> Iterator[str]:
     """The columns of rows that calls give a function as its first argument."""
-    for node in module.flow.calls_of(function):
+    for node in module.flow.calls_of_function_or_class(function):
         for argument in node.args[:1]:
             column = _column_read(argument)
             if column is not None:

@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.values_of_run import Mapping, Value
 
 LIMITS = ("max_new_tokens", "max_tokens", "max_completion_tokens", "num_predict", "n_predict")
@@ -35,7 +37,7 @@ def largest_answer_limit(module: Module) -> AnswerLimit | None:
     if not any(module.mentions(name) for name in LIMITS):
         return None
     limits: list[AnswerLimit] = []
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             given = [*_answer_limits_in_arguments(call.keywords)]
             for argument in call.args:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OF_AN_ANSWER = re.compile(
     r"\.message\.content$|\[['\"]message['\"]\]\[['\"]content['\"]\]$|\.(?:batch_)?decode\(|generated_text|"
@@ -62,7 +62,7 @@ def _chat_argument(call: Call) -> ast.expr | None:
 
 def _is_user_turn_with_answer(module: Module, message: ast.expr, chat: str) -> bool:
     """Is it a message of the user whose content is a model's answer to this chat?"""
-    entries = module.flow.entries(message)[0]
+    entries = module.flow.dict_entries_and_if_complete(message)[0]
     role, content = entries.get("role"), entries.get("content")
     if role is None or content is None or module.flow.value(role) != "user":
         return False

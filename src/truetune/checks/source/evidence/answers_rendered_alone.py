@@ -22,7 +22,9 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
 from truetune.data.answering_roles import is_answering_role
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,
@@ -78,19 +80,19 @@ def answers_rendered_alone(module: Module) -> Iterator[AnswerRenderedAlone]:
     if OWN_TEMPLATE.search(module.text):
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in _renderings_after_prompts(trace):
             if call.home.path != module.path or call.node in seen:
                 continue
             seen.add(call.node)
-            known = _model_and_opening(module, call)
+            known = _model_and_template_opening(module, call)
             if known is not None:
                 yield AnswerRenderedAlone(call.node, *known)
 
 
 def lone_answer_renderings(module: Module) -> Iterator[ast.AST]:
     """The renderings of an answer's turn alone, whatever becomes of them."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.methods(RENDERS):
             if call.home.path == module.path and _renders_answer_alone(call):
                 yield call.node
@@ -100,11 +102,11 @@ def _renderings_after_prompts(trace: Trace) -> Iterator[CallEvent]:
     """The renderings of lone answers that are used after a prompt."""
     for value in trace.values:
         for text in _texts_after_prompt(value):
-            yield from _lone_answers_beginning(text)
+            yield from _lone_answer_renderings_at_start(text)
     for store in trace.stores:
         key = store.key if isinstance(store.key, str) else constant_of(store.key)
         if _is_answer_key(key):
-            yield from _lone_answers_beginning(store.value)
+            yield from _lone_answer_renderings_at_start(store.value)
 
 
 def _texts_after_prompt(value: Value) -> list[Value]:
@@ -121,20 +123,20 @@ def _is_answer_key(key: object) -> bool:
     return isinstance(key, str) and bool(ANSWER_KEY.match(key))
 
 
-def _lone_answers_beginning(value: Value, depth: int = 0) -> Iterator[CallEvent]:
+def _lone_answer_renderings_at_start(value: Value, depth: int = 0) -> Iterator[CallEvent]:
     """The rendering of a lone answer that a text begins with."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, Choice | Sequence):
         # A column of a batch is a list of texts.
         for one in value.options if isinstance(value, Choice) else value.items:
-            yield from _lone_answers_beginning(one, depth + 1)
+            yield from _lone_answer_renderings_at_start(one, depth + 1)
     elif isinstance(value, Operation) and value.operator == "+" and value.operands:
-        yield from _lone_answers_beginning(value.operands[0], depth + 1)
+        yield from _lone_answer_renderings_at_start(value.operands[0], depth + 1)
     elif isinstance(value, Result):
         call = value.call
         if call.method in END_METHODS and call.receiver is not None:
-            yield from _lone_answers_beginning(call.receiver, depth + 1)
+            yield from _lone_answer_renderings_at_start(call.receiver, depth + 1)
         elif _renders_answer_alone(call):
             yield call
 
@@ -152,27 +154,36 @@ def _renders_answer_alone(call: CallEvent) -> bool:
         return False
     chat = call.argument(0, "conversation")
     if isinstance(chat, Item) and isinstance(chat.key, Slice):
-        # `row["chosen"][-1:]`: the last turn of a side is its answer.
-        column = constant_of(chat.base.key) if isinstance(chat.base, Item) else None
-        is_last = constant_of(chat.key.start) == -1 and chat.key.stop is None
-        return is_last and _is_answer_key(column)
-    if not isinstance(chat, Sequence) or chat.is_open or len(chat.items) != 1:
+        return _is_last_turn_of_side(chat.base, chat.key)
+    return isinstance(chat, Sequence) and _is_one_turn_of_assistant(chat)
+
+
+def _is_last_turn_of_side(side: Value, part: Slice) -> bool:
+    """Is this `row["chosen"][-1:]`: the last turn of a side, which is its answer?"""
+    column = constant_of(side.key) if isinstance(side, Item) else None
+    is_last = constant_of(part.start) == -1 and part.stop is None
+    return is_last and _is_answer_key(column)
+
+
+def _is_one_turn_of_assistant(chat: Sequence) -> bool:
+    """Does a list, all of whose items are known, hold one turn, and that of the assistant?"""
+    if chat.is_open or len(chat.items) != 1:
         return False
     turn = chat.items[0]
     return isinstance(turn, Mapping) and is_answering_role(constant_of(turn.entries.get("role")))
 
 
-def _model_and_opening(module: Module, call: CallEvent) -> tuple[str, str] | None:
+def _model_and_template_opening(module: Module, call: CallEvent) -> tuple[str, str] | None:
     """The model of a rendering, and what its template writes first; None where it may be nothing."""
     function = call.node.func if isinstance(call.node, ast.Call) else None
     tokenizer = function.value if isinstance(function, ast.Attribute) else None
     names = likely_model_names(module, tokenizer)
-    openings = [_opening_of_model(name) for name in names]
+    openings = [_template_text_before_lone_answer(name) for name in names]
     first = openings[0] if openings else None
     return (names[0], first) if first is not None and all(openings) else None
 
 
-def _opening_of_model(name: str) -> str | None:
+def _template_text_before_lone_answer(name: str) -> str | None:
     """What the template of a published model writes before a lone answer."""
     normalized = normalized_model_name(name)
     return next((opening for start, opening in OPENINGS if re.match(start, normalized)), None)

@@ -27,15 +27,17 @@ from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     REFERENCE_WORD,
     TRIMMING_METHODS,
 )
-from truetune.checks.source.evidence.normalized_texts import (
+from truetune.checks.source.evidence.texts_before_normalization import (
     splits_at_spaces,
     text_before_normalizing,
-    text_kept_by_call,
+    text_normalized_uncut_by_call,
 )
 from truetune.data.answering_roles import is_answering_role
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -113,7 +115,7 @@ class WholeText(NamedTuple):
 def answers_with_prompt(module: Module) -> Iterator[UsedAnswer]:
     """The answers decoded in a file that are used with their prompt in front, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if not any(True for _ in trace.methods(*DECODING_METHODS)):
             continue
         for used in _answers_with_prompt_of_run(trace):
@@ -322,12 +324,12 @@ def _prompted_answers_printed_by_name(trace: Trace) -> Iterator[UsedAnswer]:
             yield UsedAnswer(text.decode, event.node, is_only_shown=True)
 
 
-def replies_put_back_with_marks(module: Module) -> Iterator[UsedAnswer]:
+def uncleaned_replies_put_into_history(module: Module) -> Iterator[UsedAnswer]:
     """The replies of a file that go back into the history of a chat with special tokens, or with
     the whole prompt.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for value in trace.values:
             if not isinstance(value, Mapping) or value.node is None:
                 continue
@@ -419,7 +421,7 @@ def _prompted_answers_compared_with_row(compared: Operation) -> Iterator[UsedAns
     """The answer with its prompt that is compared with a part of a row, or searched for one which
     its prompt does not hold.
     """
-    left, right = map(_text_of_words, compared.operands)
+    left, right = map(_text_whose_words_are_compared, compared.operands)
     pairs = [(right, left)] if compared.operator == "in" else [(left, right), (right, left)]
     for answer, reference in pairs:
         text = None if isinstance(answer, Sequence) else uncut_generated_text(answer)
@@ -431,7 +433,7 @@ def _prompted_answers_compared_with_row(compared: Operation) -> Iterator[UsedAns
             yield UsedAnswer(text.decode, compared.node)
 
 
-def _text_of_words(value: Value) -> Value:
+def _text_whose_words_are_compared(value: Value) -> Value:
     """The text whose words are compared, one by one or as a set; else the value itself."""
     words = value
     if isinstance(words, Result) and words.call.named(*WORD_SETS) and words.call.args:
@@ -445,31 +447,40 @@ def _prompted_answers_searched_by_call(call: CallEvent) -> Iterator[UsedAnswer]:
     """The answer with its prompt that a call searches for the reference of a row:
     `text.startswith(row["answer"])`, `re.search(re.escape(row["answer"]), text)`.
     """
-    if call.method in SEARCHING_METHODS and call.args:
-        answer, wanted = call.receiver, call.args[0]
-    elif call.named(*PATTERN_SEARCHES) and len(call.args) > 1:
-        wanted, answer = call.args[:2]
-        if isinstance(wanted, Result) and wanted.call.named("re.escape") and wanted.call.args:
-            wanted = wanted.call.args[0]
-    else:
-        return
+    answer, wanted = _searched_text_and_wanted(call)
     text = None if answer is None else uncut_generated_text(answer)
-    source = _row_entry_of_text(wanted)
+    source = None if wanted is None else _row_entry_of_text(wanted)
     # The place of any other text may be looked for to cut there.
-    if text is not None and source is not None and REFERENCE_WORD.search(_keys_of_entry(source)):
+    if (
+        text is not None
+        and source is not None
+        and REFERENCE_WORD.search(_joined_names_of_row_entry(source))
+    ):
         if not _is_prompt_of_generation(source, text.generation):
             yield UsedAnswer(text.decode, call.node)
 
 
+def _searched_text_and_wanted(call: CallEvent) -> tuple[Value | None, Value | None]:
+    """The text that a call searches, and what it searches for; (None, None) for any other call."""
+    if call.method in SEARCHING_METHODS and call.args:
+        return call.receiver, call.args[0]
+    if not call.named(*PATTERN_SEARCHES) or len(call.args) < 2:
+        return None, None
+    wanted, answer = call.args[:2]
+    if isinstance(wanted, Result) and wanted.call.named("re.escape") and wanted.call.args:
+        wanted = wanted.call.args[0]
+    return answer, wanted
+
+
 def _is_prompt_of_generation(source: Value, generation: CallEvent) -> bool:
     """Is an entry of a row the prompt of a generation, by itself or by its name?"""
-    names = _keys_of_entry(source)
+    names = _joined_names_of_row_entry(source)
     if PROMPT_WORD.search(names) and not REFERENCE_WORD.search(names):
         return True
     return any(part is source for part in _input_parts_of_generation(generation))
 
 
-def _keys_of_entry(entry: Value) -> str:
+def _joined_names_of_row_entry(entry: Value) -> str:
     """The names by which an entry of a row is reached, in one text."""
     names: list[str] = []
     waiting = [entry]
@@ -543,7 +554,7 @@ def _prompt_may_be_cut(trace: Trace, value: Value) -> bool:
 def _use_may_cut_text(trace: Trace, part: Value, use: Value | Event) -> bool:
     """May a use take a part of a text away?"""
     if isinstance(use, CallEvent):
-        keeps = splits_at_spaces(use) or text_kept_by_call(use) is not None
+        keeps = splits_at_spaces(use) or text_normalized_uncut_by_call(use) is not None
         return not keeps and not _only_shows_or_trims(use)
     if isinstance(use, Result) and splits_at_spaces(use.call):
         return _may_lose_words(trace, use)
@@ -556,7 +567,9 @@ def _use_may_cut_text(trace: Trace, part: Value, use: Value | Event) -> bool:
 def _may_lose_words(trace: Trace, words: Result) -> bool:
     """May the words of a text be used otherwise than all of them joined again?"""
     uses = [use for use in trace.uses(words) if not isinstance(use, Result)]
-    return any(not isinstance(use, CallEvent) or text_kept_by_call(use) is None for use in uses)
+    return any(
+        not isinstance(use, CallEvent) or text_normalized_uncut_by_call(use) is None for use in uses
+    )
 
 
 def _same_texts_of_use(trace: Trace, use: Value | Event) -> Iterator[Value]:
@@ -564,7 +577,7 @@ def _same_texts_of_use(trace: Trace, use: Value | Event) -> Iterator[Value]:
     if isinstance(use, Result):
         if splits_at_spaces(use.call):
             yield from (one for one in trace.uses(use) if isinstance(one, Result))
-        elif text_kept_by_call(use.call) is not None:
+        elif text_normalized_uncut_by_call(use.call) is not None:
             yield use
     elif isinstance(use, Item | Element | Choice):
         yield use

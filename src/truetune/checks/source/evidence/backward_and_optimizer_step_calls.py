@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 def optimizer_steps_with_optimizers(module: Module) -> Iterator[tuple[Call, ast.expr]]:

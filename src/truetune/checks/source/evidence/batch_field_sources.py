@@ -13,7 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.causal_decoder_models import MOVING_METHODS
-from truetune.source.symbolic_execution.element_of_iterable import LOADERS, element_of
+from truetune.source.symbolic_execution.element_of_iterable import (
+    LOADERS,
+    representative_element_of_iterable,
+)
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.lists_and_dicts import item_or_slice_of_list
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, is_constant_none
@@ -100,16 +103,16 @@ def source_of_field(field: BatchField) -> BatchField | Value:
     given = _field_made_by_collator(batch, field.name)
     if given is not None:
         return given
-    maker = maker_of_batch(batch)
+    maker = loader_or_trainer_of_batch(batch)
     return BatchField(batch if maker is None else maker.result, field.name)
 
 
 def item_of_batch_tuple(item: Item) -> Value | None:
     """The value at an index of a tuple that a library gives as batch; None where it is not known."""
-    loader = maker_of_batch(item.base) if isinstance(item.base, Parameter) else None
+    loader = loader_or_trainer_of_batch(item.base) if isinstance(item.base, Parameter) else None
     if loader is None or not isinstance(constant_of(item.key), int):
         return None
-    batch = element_of(loader.result)
+    batch = representative_element_of_iterable(loader.result)
     return item_or_slice_of_list(batch, item.key) if isinstance(batch, Sequence) else None
 
 
@@ -147,7 +150,11 @@ def _batch_moved_or_padded_by(call: CallEvent) -> Value | None:
     given = call.args[0]
     if call.method == "pad" and isinstance(given, Mapping):
         return given  # columns, each with its rows
-    return element_of(given) if call.method == "pad" or call.named("next") else None
+    return (
+        representative_element_of_iterable(given)
+        if call.method == "pad" or call.named("next")
+        else None
+    )
 
 
 def _row_given_to_collator(rows: Value) -> Value | None:
@@ -155,7 +162,7 @@ def _row_given_to_collator(rows: Value) -> Value | None:
     if not isinstance(rows, Parameter) or rows.given_by is None:
         return None
     data = _rows_of_loader_or_trainer(rows.given_by)
-    return None if data is None else element_of(data)
+    return None if data is None else representative_element_of_iterable(data)
 
 
 def _rows_of_loader_or_trainer(event: CallEvent) -> Value | None:
@@ -177,7 +184,7 @@ def _collator_of_loader_or_trainer(event: CallEvent) -> Value | None:
 
 def _field_made_by_collator(batch: Value, name: str) -> BatchField | Value | None:
     """What a collator puts into a field of its batches; None where it is not known."""
-    event = maker_of_batch(batch)
+    event = loader_or_trainer_of_batch(batch)
     if event is None:
         return None
     collator = _collator_of_loader_or_trainer(event)
@@ -212,7 +219,7 @@ def _is_collator_copying_ids(collator: CallEvent) -> bool:
 def _row_column_of(event: CallEvent, name: str) -> BatchField | Value | None:
     """The column of the rows that a loader or trainer gets; None where it is not known."""
     data = _rows_of_loader_or_trainer(event)
-    row = None if data is None else element_of(data)
+    row = None if data is None else representative_element_of_iterable(data)
     if row is None:
         return None
     found = source_of_field(BatchField(row, name))
@@ -230,7 +237,7 @@ def _returned_by_collator(event: CallEvent, collator: Function | Instance) -> Va
     return None
 
 
-def maker_of_batch(batch: Value) -> CallEvent | None:
+def loader_or_trainer_of_batch(batch: Value) -> CallEvent | None:
     """The loader or trainer that a batch comes from, or that stands for its batches; None where it
     is not known.
     """

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.several_process_scripts import RANK_WORDS
 from truetune.source.parsed_source_file import Module
 
@@ -74,18 +74,18 @@ def skipped_batches(module: Module) -> Iterator[SkippedBatch]:
     """The places where one process may leave out a batch; none where nothing wraps a model for
     several.
     """
-    text = "\n".join(part.text for part in module.with_linked)
+    text = "\n".join(part.text for part in module.self_and_files_run_together)
     if not ENGINE_SIGNS.search(text) or not OWN_ROWS.search(text):
         return
     for loop in module.nodes(ast.For):
-        if not _processes_agree_in(loop):
+        if not _do_processes_agree_before_backward(loop):
             yield from _skips_of_loop(module, loop)
     for function in module.nodes(*FUNCTIONS):
-        if isinstance(function, FUNCTIONS) and not _processes_agree_in(function):
+        if isinstance(function, FUNCTIONS) and not _do_processes_agree_before_backward(function):
             yield from _skips_by_return_of_step(module, function)
 
 
-def _processes_agree_in(scope: ast.AST) -> bool:
+def _do_processes_agree_before_backward(scope: ast.AST) -> bool:
     """Do processes agree on something in a loop or function, before its backward pass?"""
     first = min((call.lineno for call in _method_calls_in(scope, BACKWARD)), default=0)
     return any(
@@ -119,7 +119,7 @@ def _skip_by_continue(module: Module, loop: Loop, node: ast.Continue) -> Iterato
     """The skip by one `continue`, if its condition is about this process's batch."""
     if any(isinstance(around, ast.ExceptHandler) for around in _nodes_around(module, node, loop)):
         return
-    then = _next_waiting_call(loop, node.lineno)
+    then = _next_call_waiting_for_all_processes(loop, node.lineno)
     test = _process_local_test(module, loop, _tests_around(module, node, loop), _batch_names(loop))
     if then is not None and test is not None:
         yield SkippedBatch(node, test, then)
@@ -129,7 +129,7 @@ def _skip_by_swallowed_error(loop: Loop, node: ast.Try) -> Iterator[SkippedBatch
     """The skip by an error of a step that is caught, after which the loop continues."""
     block = ast.Module(body=node.body, type_ignores=[])
     backward = next(_method_calls_in(block, BACKWARD), None)
-    behind = _next_waiting_call(loop, node.end_lineno or node.lineno)
+    behind = _next_call_waiting_for_all_processes(loop, node.end_lineno or node.lineno)
     for handler in node.handlers:
         caught = "Exception" if handler.type is None else ast.unparse(handler.type)
         if not SWALLOWED.search(caught) or _certainly_ends_loop(handler):
@@ -216,7 +216,7 @@ def _tests_around(module: Module, node: ast.AST, end: ast.AST) -> list[ast.expr]
     ]
 
 
-def _next_waiting_call(loop: Loop, line: int) -> ast.Call | None:
+def _next_call_waiting_for_all_processes(loop: Loop, line: int) -> ast.Call | None:
     """The first call behind a line of the loop that waits for all processes."""
     calls = [call for call in _method_calls_in(loop, BACKWARD | COLLECTIVES) if call.lineno > line]
     return min(calls, key=lambda call: call.lineno, default=None)
@@ -293,7 +293,7 @@ def _is_same_on_all_processes(module: Module, test: ast.expr) -> bool:
 
 def _code_of_functions_named(module: Module, name: str) -> Iterator[str]:
     """The code of the project's functions of a name."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for function in part.nodes(ast.FunctionDef):
             if function.name == name:
                 yield ast.unparse(function)

@@ -19,7 +19,9 @@ from truetune.checks.source.evidence.trainer_settings_given import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import Option, Result, Value
 
@@ -52,7 +54,7 @@ def best_checkpoint_choices(module: Module) -> Iterator[KeptCheckpoint]:
     once.
     """
     seen = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for choice, home in _checkpoint_choices_of_run(trace):
             if home.path == module.path and choice.node not in seen:
                 seen.add(choice.node)

@@ -18,7 +18,9 @@ from truetune.checks.source.evidence.trainer_settings_given import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,
@@ -79,7 +81,7 @@ def uncomputed_best_metrics(module: Module) -> Iterator[UncomputedMetric]:
     place once.
     """
     seen = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for trainer in trace.calls(*TRAINERS):
             if trainer.home.path != module.path or trainer.node in seen:
                 continue

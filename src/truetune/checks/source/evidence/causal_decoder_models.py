@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.values_of_run import Value
 
 CAUSAL_LOADS = (
@@ -17,5 +17,9 @@ MOVING_METHODS = frozenset(("to", "cpu", "cuda", "detach", "tolist", "numpy", "c
 
 def is_causal_decoder(model: Value | None) -> bool:
     """Is a model certainly a decoder without an encoder of its own?"""
-    loads = [] if model is None else [one.load for one in lineages(model)]
+    loads = (
+        []
+        if model is None
+        else [one.call_that_gave_origin for one in lineages_back_to_origins(model)]
+    )
     return bool(loads) and all(load is not None and load.named(*CAUSAL_LOADS) for load in loads)

@@ -17,10 +17,10 @@ from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     argument_or_attribute_of_trainer,
     function_or_statement_around,
     is_output_of_labelled_pass,
-    picks_tokens,
+    picks_one_token_per_position,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CAUSAL = (
     "transformers.AutoModelForCausalLM.*",
@@ -43,7 +43,11 @@ COMPARISON_NOT_SEEN = Unmet("no argmax of logits is seen to be compared with the
 
 def _loads_causal_model(module: Module) -> bool:
     """Does the program load a causal model by its class?"""
-    return any(call.named(*CAUSAL) for part in module.with_linked for call in part.all_calls)
+    return any(
+        call.named(*CAUSAL)
+        for part in module.self_and_files_run_together
+        for call in part.all_calls
+    )
 
 
 def causal_trainers_with_metrics(module: Module) -> Iterator[Call]:
@@ -80,7 +84,7 @@ def token_picking_scopes(module: Module) -> Iterator[ast.AST]:
         if is_output_of_labelled_pass(module, node)
     )
     for scope in dict.fromkeys(scopes):
-        if any(picks_tokens(node) for node in ast.walk(scope)):
+        if any(picks_one_token_per_position(node) for node in ast.walk(scope)):
             yield scope
 
 

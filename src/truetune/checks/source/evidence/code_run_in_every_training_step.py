@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
-from truetune.checks.source.evidence.execution_order import (
+from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
     MAX_CALLERS,
     block_may_leave_before,
     call_routes_to,
 )
-from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.source.parsed_source_file import Module
 
 STEP_HOOKS = ("on_step_end", "on_substep_end", "on_train_batch_end")
@@ -41,7 +41,7 @@ def loop_or_hook_of_each_step(
     """
     inner = node
     for outer in module.parents(node):
-        if _may_skip_in_a_step(module, outer) or block_may_leave_before(outer, inner):
+        if _may_node_keep_code_from_running(module, outer) or block_may_leave_before(outer, inner):
             return None
         inner = outer
         # Another loop inside of a step runs in each of them as well.
@@ -56,7 +56,7 @@ def loop_or_hook_of_each_step(
 
 def _loop_or_hook_of_callers(module: Module, function: Function, callers: int) -> ast.AST | None:
     """The one loop or hook from which all calls of a function come, each in each step."""
-    calls = module.flow.calls_of(function)
+    calls = module.flow.calls_of_function_or_class(function)
     places = {loop_or_hook_of_each_step(module, call, callers) for call in calls[:MAX_CALLERS]}
     return places.pop() if len(places) == 1 and len(calls) <= MAX_CALLERS else None
 
@@ -65,7 +65,7 @@ def innermost_loops_around_backward(module: Module) -> set[ast.AST]:
     """The innermost loops around the backward passes of a file and those that it is linked with."""
     return {
         loop
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for node in ast.walk(part.tree)
         if is_backward_call(node)
         for loop in _first_loop_on_each_way(module, node)
@@ -90,7 +90,7 @@ def _loops_around_in_function(module: Module, node: ast.AST) -> Iterator[ast.AST
             yield outer
 
 
-def _may_skip_in_a_step(module: Module, node: ast.AST) -> bool:
+def _may_node_keep_code_from_running(module: Module, node: ast.AST) -> bool:
     """May it keep what it holds from running in a step? A condition on the rank alone does not."""
     if isinstance(node, ast.If):
         return not _always_lets_one_process_through(module, node.test)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 FORWARD_METHODS = frozenset(
     (
@@ -72,7 +72,9 @@ NodeByKey = dict[str, ast.AST]
 
 def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
     """Keys that a collator of the file reads from its rows; nothing where it is not in the file."""
-    function = module.flow.function(collator) or _call_method_of_collator(module, collator)
+    function = module.flow.function_that_expression_names(collator) or _call_method_of_collator(
+        module, collator
+    )
     parameters = _parameters_without_self(function)
     if function is None or not parameters:
         return {}

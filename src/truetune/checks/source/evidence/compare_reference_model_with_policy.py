@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from truetune.checks.source.evidence.optimizers_before_adapters import single_model_lineage
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Result, Value, parts_of_value
 
@@ -74,7 +76,7 @@ def references_that_are_the_policy(module: Module) -> Iterator[ReferenceIsPolicy
         Each place once: a trainer that gets one object as both, or a pass without gradients in a loss of one's own.
     """
     seen = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in (*_policy_as_trainer_reference(trace), *_policy_as_own_loss_reference(trace)):
             if found.reference.home.path == module.path and found.reference.node not in seen:
                 seen.add(found.reference.node)
@@ -86,7 +88,7 @@ def references_of_other_models(module: Module) -> Iterator[OtherReference]:
     place once.
     """
     seen = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         # Weights or an adapter that are put into a model afterwards make it another one than its name says.
         if any(trace.methods("load_state_dict", "load_adapter", "load_weights")):
             continue
@@ -137,7 +139,7 @@ def _adapterless_load_and_name(model: Value) -> tuple[CallEvent, str] | None:
     known.
     """
     way = single_model_lineage(model)
-    load = None if way is None else way.load
+    load = None if way is None else way.call_that_gave_origin
     if way is None or load is None or way.has_step("peft.PeftModel*.from_pretrained"):
         return None
     # A class of peft reads the adapter's folder, and the base that it names.
@@ -236,5 +238,5 @@ def _is_same_input(one: Value, other: Value) -> bool:
     """Is the same value given to both, moved or not?"""
     if one is other:
         return True
-    origins = [[way.origin for way in lineages(value)] for value in (one, other)]
+    origins = [[way.origin for way in lineages_back_to_origins(value)] for value in (one, other)]
     return len(origins[0]) == len(origins[1]) == 1 and origins[0][0] is origins[1][0]

@@ -23,7 +23,9 @@ from truetune.checks.source.evidence.column_expression_values import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -72,7 +74,7 @@ def constant_results(module: Module) -> Iterator[ConstantResult]:
     """The casts and comparisons of a file that give one result for all rows, each place once."""
     seen: set[ast.AST] = set()
     compared = {id(node) for node in module.nodes(ast.Compare)}
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in (
             *_always_true_casts(module, trace),
             *_never_true_comparisons(module, trace, compared),
@@ -103,7 +105,7 @@ def _always_true_cast_of_values(
     no = [one for one in values.values if isinstance(one, str) and _says_no(one)]
     if no and all(isinstance(one, str) and one for one in values.values):
         kind, shown = "cast", no[0]
-    elif _are_nonzero_numbers(values) and stands_as_label(module, call.node):
+    elif _are_nonzero_numbers(values) and is_value_of_label_column(module, call.node):
         shown = min(values.values)
         kind = "cast of signs" if shown < 0 else "cast of grades"
     else:
@@ -116,12 +118,12 @@ def casts_unseen_values_to_labels(module: Module) -> bool:
     """Is a label made by a cast to `bool` of values that are not seen, so that nothing can be said
     of it?
     """
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             given = _cast_to_bool(call)
             if given is None or call.home.path != module.path:
                 continue
-            is_label = stands_as_label(module, call.node)
+            is_label = is_value_of_label_column(module, call.node)
             if (
                 is_label
                 and not is_text_in_each_row(given)
@@ -139,7 +141,7 @@ def _are_nonzero_numbers(values: ColumnValues) -> bool:
     )
 
 
-def stands_as_label(module: Module, node: ast.AST) -> bool:
+def is_value_of_label_column(module: Module, node: ast.AST) -> bool:
     """Is an expression what a column of labels is made of: `{"label": ...}`, `rows["label"] = ...`,
     `label=...`?
     """
@@ -148,12 +150,13 @@ def stands_as_label(module: Module, node: ast.AST) -> bool:
     for _ in range(MAX_PARENTS):
         if isinstance(parent, ast.Dict):
             pairs = zip(parent.keys, parent.values, strict=True)
-            return any(value is child and _names_label(key) for key, value in pairs)
+            return any(value is child and _is_label_column_name(key) for key, value in pairs)
         if isinstance(parent, ast.keyword):
             return parent.arg in LABEL_NAMES
         if isinstance(parent, ast.Assign):
             return any(
-                isinstance(one, ast.Subscript) and _names_label(one.slice) for one in parent.targets
+                isinstance(one, ast.Subscript) and _is_label_column_name(one.slice)
+                for one in parent.targets
             )
         if not isinstance(parent, ast.ListComp | ast.Lambda | ast.List | ast.Call | ast.IfExp):
             return False
@@ -161,7 +164,7 @@ def stands_as_label(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _names_label(node: ast.AST | None) -> bool:
+def _is_label_column_name(node: ast.AST | None) -> bool:
     """Is it the name of a column of labels?"""
     return isinstance(node, ast.Constant) and node.value in LABEL_NAMES
 
@@ -205,12 +208,12 @@ def _never_true_comparisons(
         if id(value.node) not in compared or len(value.operands) != 2 or value.node is None:
             continue
         always = "always" if value.operator.startswith(("!", "not")) else "never"
-        for reason in _reasons_never_met(module, value):
+        for reason in _reasons_comparison_never_holds(module, value):
             message = f"the comparison is {always} true: {reason}"
             yield ConstantResult(value.node, message, "comparison", True)
 
 
-def _reasons_never_met(module: Module, compared: Operation) -> Iterator[str]:
+def _reasons_comparison_never_holds(module: Module, compared: Operation) -> Iterator[str]:
     """Why a side of a comparison never equals the constants of the other one; none where it may."""
     first, second = compared.operands
     # Of `in`, the second side is the list: it is not looked for in the first one.

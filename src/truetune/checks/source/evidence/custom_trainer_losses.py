@@ -62,13 +62,13 @@ def _loss_function_of_expression(module: Module, given: ast.expr) -> LossFunctio
             if ITEM_COUNT in maker.keywords
             else _loss_function_of_expression(module, maker.args[0])
         )
-    function = module.flow.function(given)
+    function = module.flow.function_that_expression_names(given)
     if function is None and maker is not None:
-        function = _call_method(module, maker.node.func)
+        function = _dunder_call_method_of_class(module, maker.node.func)
     return function if isinstance(function, LossFunction) else None
 
 
-def _call_method(module: Module, made: ast.expr) -> ast.FunctionDef | None:
+def _dunder_call_method_of_class(module: Module, made: ast.expr) -> ast.FunctionDef | None:
     """The `__call__` of the class of the files that an expression names, where it is written in the
     class itself.
     """
@@ -84,8 +84,8 @@ def derives_from_trainer_with_open_loss_flag(module: Module, owner: ast.ClassDef
     return any(name in OPEN_TRAINERS for name in module.flow.bases(owner))
 
 
-def sets_loss_flag(owner: ast.ClassDef) -> bool:
-    """Is the flag, or its older form, set in the class or on `self`?"""
+def does_class_mention_loss_kwargs_flag(owner: ast.ClassDef) -> bool:
+    """Does a class name the flag, or its older form, be it set or read?"""
     return any(
         (node.id if isinstance(node, ast.Name) else node.attr)
         in (LOSS_KWARGS_FLAG, "model_accepts_loss_kwargs")

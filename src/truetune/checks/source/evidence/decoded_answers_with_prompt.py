@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls, is_causal_model
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import (
     spelling_of_variable,
     variable_of_indexed_or_attribute,
@@ -117,7 +117,11 @@ def use_as_answer_with_prompt(module: Module, text: ast.expr) -> ast.AST | None:
     if kept is None:
         return None
     names.update(_names_of_decoded_ids(text))
-    return None if any(_may_be_cut_anywhere(part, names) for part in module.with_linked) else kept
+    return (
+        None
+        if any(_may_be_cut_anywhere(part, names) for part in module.self_and_files_run_together)
+        else kept
+    )
 
 
 def searches_in_text(module: Module, text: ast.expr) -> Iterator[ast.Compare]:
@@ -157,7 +161,7 @@ def _call_may_cut_named_text(module: Module, call: Call, names: set[str]) -> boo
     if not any(_stands_for_any_of(given, names) for given in call.args):
         return False
     is_pattern = call.named(*PATTERN_FUNCTIONS) or call.method in ("search", "findall", "sub")
-    return is_pattern or module.flow.function(call.node.func) is not None
+    return is_pattern or module.flow.function_that_expression_names(call.node.func) is not None
 
 
 def _stands_for_any_of(node: ast.AST, names: set[str]) -> bool:
@@ -315,7 +319,7 @@ def _uses_through_names_and_returns(
             names.add(read.id)
             yield from _metric_and_keeping_uses_of_text(module, read, names, steps)
     elif isinstance(parent, ast.Return):
-        for call in module.flow.calls_of(module.scopes.of[parent].node):
+        for call in module.flow.calls_of_function_or_class(module.scopes.of[parent].node):
             yield from _metric_and_keeping_uses_of_text(module, call, names, steps)
     elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
         yield from _uses_of_list(module, parent.target, parent, names, steps)
@@ -330,7 +334,7 @@ def _reads_of_parameter_given_text(
     """The reads, inside of a function of the files, of the parameter that a call gives the text
     for.
     """
-    function = module.flow.function(call.func)
+    function = module.flow.function_that_expression_names(call.func)
     if not isinstance(function, ast.FunctionDef):
         return
     parameters = [one for one in function.args.args if one.arg not in ("self", "cls")]
@@ -364,7 +368,7 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
     """The names that hold the texts of a list where they are read one by one: `for row, text in
     zip(rows, texts)`.
     """
-    iterated, path = _iterated_with_path(module, texts)
+    iterated, path = _iterated_expression_and_index_path(module, texts)
     loop = module.scopes.parent.get(iterated)
     if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not iterated:
         return
@@ -375,7 +379,9 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
                 yield read
 
 
-def _iterated_with_path(module: Module, texts: ast.expr) -> tuple[ast.expr, tuple[int, ...]]:
+def _iterated_expression_and_index_path(
+    module: Module, texts: ast.expr
+) -> tuple[ast.expr, tuple[int, ...]]:
     """The expression around a list that is iterated, through `zip`, `enumerate` and the like, with
     the path of indexes that leads from one of its elements to an element of the list.
     """
@@ -437,9 +443,9 @@ def _uses_of_list(
     """The uses of a list that texts are added to: given to a metric, or read one by one."""
     names.add(name.id)
     home = module.home(name)
-    scope = home.scopes.home_of(name)
+    scope = home.scopes.scope_that_binds_name(name)
     for read in home.name_reads.get(name.id, ()):
-        if home.scopes.home_of(read) is not scope:
+        if home.scopes.scope_that_binds_name(read) is not scope:
             continue
         parent = home.scopes.parent.get(read)
         if isinstance(parent, ast.keyword) and parent.arg in ("predictions", "hypotheses"):

@@ -16,8 +16,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 RESHAPING = frozenset(
     (
@@ -245,7 +245,7 @@ def _root_of_chain(call: ast.Call) -> ast.expr | None:
     """
     node: ast.expr | None = call.func
     if isinstance(node, ast.Name) or _called_name(call) in JOINER_NAMES:
-        return _first_joined_set(call)
+        return _first_concatenated_data_set(call)
     for _ in range(MAX_CHAIN):
         if node is None or isinstance(node, ast.Name) or _is_attribute_of_self(node):
             return node
@@ -253,7 +253,7 @@ def _root_of_chain(call: ast.Call) -> ast.expr | None:
     return None
 
 
-def _first_joined_set(call: ast.Call) -> ast.Name | None:
+def _first_concatenated_data_set(call: ast.Call) -> ast.Name | None:
     """The name of the first set in the list that `concatenate_datasets` is given."""
     sets = call.args[0] if call.args else None
     first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
@@ -287,7 +287,7 @@ def _function_has_side_effects(module: Module, given: ast.expr) -> bool:
     """Does a function of the file change or show what is not its own, or is it a method of an
     object that may remember?
     """
-    function = module.flow.function(given)
+    function = module.flow.function_that_expression_names(given)
     if function is None:
         # What another module or an object does is not known; a name that nothing defines is no function of this file.
         return (
@@ -355,7 +355,7 @@ def _ends_notebook_cell(module: Module, node: ast.Call) -> bool:
 
 def _cell_name(module: Module, node: ast.AST) -> str:
     """The cell of a notebook that a node stands in, as text; empty outside of notebooks."""
-    return (module.cell_of(node) or "").partition(",")[0]
+    return (module.describe_cell_and_line_of_node(node) or "").partition(",")[0]
 
 
 def _is_also_done_with_result_kept(module: Module, node: ast.Call) -> bool:

@@ -12,8 +12,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LIGHTNING = tuple(
     f"{package}.{name}"
@@ -40,38 +40,41 @@ def is_in_lightning_module(module: Module, node: ast.AST) -> bool:
     return any(base.endswith("LightningModule") for base in module.flow.bases(owner))
 
 
-def lightning_trainers(module: Module) -> Iterator[Call]:
+def lightning_trainer_or_fabric_calls(module: Module) -> Iterator[Call]:
     """The calls that make a Trainer, or a Fabric, of Lightning."""
     yield from module.calls(*LIGHTNING)
 
 
 def starts_lightning_processes(module: Module) -> bool:
     """Does Lightning start several processes for this file?"""
-    return any(several_processes_argument(module, call) for call in lightning_trainers(module))
+    return any(
+        several_processes_argument(module, call)
+        for call in lightning_trainer_or_fabric_calls(module)
+    )
 
 
 def several_processes_argument(module: Module, call: Call) -> str:
     """What makes a Trainer one of several processes, as it is written; empty where nothing does."""
     for key in ("devices", "num_nodes"):
         count = call.keywords.get(key)
-        if count is not None and _counts_several_devices(module, count):
+        if count is not None and _is_number_or_list_of_several_devices(module, count):
             return f"{key}={ast.unparse(count)}"
     strategy, devices = call.keywords.get("strategy"), call.keywords.get("devices")
-    if strategy is None or (devices is not None and _is_one_device(module, devices)):
+    if strategy is None or (devices is not None and _is_always_one_device(module, devices)):
         return ""
     origins = [one.node for one in module.flow.origins(strategy) if isinstance(one.node, ast.expr)]
     is_of_several = any(OF_SEVERAL.search(ast.unparse(one)) for one in origins)
     return f"strategy={ast.unparse(strategy)}" if is_of_several else ""
 
 
-def _is_one_device(module: Module, devices: ast.expr) -> bool:
+def _is_always_one_device(module: Module, devices: ast.expr) -> bool:
     """Is it one device whatever is given: `devices=1`, `devices=[0]`?"""
     value = module.flow.value(devices)
     is_number = isinstance(devices, ast.Constant) or isinstance(value, int)
     return (is_number and value in (1, "1")) or (isinstance(value, list) and len(value) == 1)
 
 
-def _counts_several_devices(module: Module, count: ast.expr) -> bool:
+def _is_number_or_list_of_several_devices(module: Module, count: ast.expr) -> bool:
     """Is it a plain number above one, or a list of several devices?"""
     value = module.flow.value(count)
     if isinstance(value, list | tuple):

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings import located_document
-from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import commands_that_launch
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 OF_FSDP = (*SHARDS, "accelerate.FullyShardedDataParallelPlugin")
@@ -93,7 +93,7 @@ def sharding_by_commands_or_files_beside(script: Path) -> Sharding | None:
     return Sharding(setup.how, path.name, certain=False)
 
 
-def uses_deepspeed(module: Module) -> bool:
+def may_run_under_deepspeed(module: Module) -> bool:
     """May the script run under DeepSpeed, by its text, its commands or the files beside it?"""
     if module.mentions("deepspeed", "DeepSpeed", "DEEPSPEED"):
         return True
@@ -123,7 +123,7 @@ def may_keep_float32_weights(path: Path) -> bool:
     """
     started = [
         *commands_that_launch(path),
-        *_commands_in_script_file(path),
+        *_commands_in_shell_script(path),
         *_start_commands_at_script_head(path),
     ]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
@@ -156,7 +156,7 @@ def _uses_deepspeed_or_fsdp(setup: ShardingConfig) -> bool:
     return setup.deepspeed or bool(setup.how)
 
 
-def _commands_in_script_file(path: Path) -> list[str]:
+def _commands_in_shell_script(path: Path) -> list[str]:
     """The commands of a shell script or job that is judged itself."""
     if not is_command_file(path):
         return []
@@ -222,7 +222,9 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     if config is not None:
         yield Sharding(config.how, command, certain=True)
         return
-    named = _sharding_file_named(next((word for word in words if word.endswith(CONFIGS)), ""))
+    named = _fsdp_or_zero3_named_in_text(
+        next((word for word in words if word.endswith(CONFIGS)), "")
+    )
     if "--use_fsdp" in words or "--fsdp" in words:
         yield Sharding("FSDP", command, certain=True)
     elif named:
@@ -249,7 +251,7 @@ def _first_readable_config_in_command(words: Sequence[str], script: Path) -> Sha
     return None
 
 
-def _sharding_file_named(text: str) -> str:
+def _fsdp_or_zero3_named_in_text(text: str) -> str:
     """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
     match = NAMED.search(text)
     return "" if match is None else "FSDP" if match["fsdp"] else "ZeRO-3"
@@ -274,8 +276,10 @@ def _sharding_told_in_docstring(module: Module) -> Sharding | None:
     """
     head = ast.get_docstring(module.tree) or ""
     for sentence in re.split(r"\n|\. ", head):
-        if _sharding_file_named(sentence) and not DENIED.search(sentence):
-            return Sharding(_sharding_file_named(sentence), f'"{sentence.strip()}"', certain=False)
+        if _fsdp_or_zero3_named_in_text(sentence) and not DENIED.search(sentence):
+            return Sharding(
+                _fsdp_or_zero3_named_in_text(sentence), f'"{sentence.strip()}"', certain=False
+            )
     return None
 
 
@@ -311,11 +315,11 @@ def _sharding_config(path: Path) -> ShardingConfig | None:
         return None
     if stat.st_size > MAX_CONFIG_BYTES:
         return None
-    return _read_config_cached(str(path), stat.st_mtime_ns)
+    return _read_sharding_config_cached(str(path), stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _read_config_cached(path: str, _changed: int) -> ShardingConfig | None:
+def _read_sharding_config_cached(path: str, _changed: int) -> ShardingConfig | None:
     """What a file says of sharding, kept because every script of a folder asks for the same files;
     None where it is no configuration.
     """

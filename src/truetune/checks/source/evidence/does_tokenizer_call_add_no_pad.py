@@ -7,9 +7,9 @@ from __future__ import annotations
 import ast
 import re
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TEXT_METHODS = frozenset(
     (
@@ -60,11 +60,11 @@ def surely_adds_no_pad(module: Module, call: Call) -> bool:
     if call.method == "apply_chat_template":
         conversation = call.argument(0, "conversation")
         return conversation is not None and all(
-            _is_conversation(module, origin) or _holds_equal_rows(module, origin)
+            _is_single_conversation(module, origin) or _holds_equal_rows(module, origin)
             for origin in module.flow.origins(conversation)
         )
     text = call.argument(0, "text")
-    if text is None or _is_used_as_text(module, text):
+    if text is None or _has_string_only_method_called_on_it(module, text):
         return text is not None
     return all(
         _is_one_row(module, origin) or _holds_equal_rows(module, origin)
@@ -170,7 +170,7 @@ def _is_one_string(module: Module, origin: Origin) -> bool:
     return not origin.path and isinstance(node, ast.expr) and _expression_is_string(module, node)
 
 
-def _is_used_as_text(module: Module, text: ast.expr) -> bool:
+def _has_string_only_method_called_on_it(module: Module, text: ast.expr) -> bool:
     """Is a method that only a string has called on the same name, with the same value, in the same
     function?
     """
@@ -223,14 +223,15 @@ def _returns_string(module: Module, call: Call) -> bool:
         return module.flow.value(call.keywords.get("tokenize")) is False and (
             conversation is not None
             and all(
-                _is_conversation(module, origin) for origin in module.flow.origins(conversation)
+                _is_single_conversation(module, origin)
+                for origin in module.flow.origins(conversation)
             )
         )
     of_text = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in TEXT_METHODS
     return of_text or call.named(*TEXT_FUNCTIONS)
 
 
-def _is_conversation(module: Module, origin: Origin) -> bool:
+def _is_single_conversation(module: Module, origin: Origin) -> bool:
     """Is a value one list of messages, and not a list of such lists?"""
     node = origin.node
     return (

@@ -8,7 +8,7 @@ import ast
 from enum import Enum
 
 from truetune.checks.source.evidence.prompt_forms import (
-    is_written_by_script,
+    is_model_in_written_folders,
     model_folders_written,
     training_scripts_beside,
     training_settings_beside,
@@ -21,13 +21,13 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
     model_names_of_tokenizer,
 )
 from truetune.errors import TruetuneError
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.render.template_probes import (
     ANSWER,
     QUESTION,
     alternating_chat,
-    prepare_probes_of_run,
+    load_tokenizer_and_template_of_run,
 )
-from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 from truetune.source.parsed_source_file import Module
 
@@ -49,7 +49,7 @@ class GivenChatTemplate:
     """The chat template that a file gives its tokenizers, if any."""
 
     def __init__(self, module: Module) -> None:
-        set_to = _chat_templates_set_in_any_case(module)
+        set_to = _chat_templates_set_even_if_one_exists(module)
         called = {
             name.rpartition(".")[2]
             for call in module.all_calls
@@ -100,7 +100,7 @@ def _tokenizer_and_template_bos_by_files(
     try:
         if not (find_tokenizer_folder(names[0]) / "tokenizer.json").is_file():
             return None
-        probes = prepare_probes_of_run(RunSpec(tokenizer=names[0]))
+        probes = load_tokenizer_and_template_of_run(RunSpec(tokenizer=names[0]))
         text = probes.text(alternating_chat(QUESTION, ANSWER))
     except (TruetuneError, OSError, ValueError):
         return None
@@ -118,7 +118,7 @@ def _tokenizer_and_template_bos_by_names(
     that it may be of.
     """
     known = [
-        _family_of_base_behind_folder(module, name)
+        family_of_base_model_trained_into_folder(module, name)
         or family_of_model(name)
         or family_named_in_derivative(name)
         for name in likely_model_names(module, tokenizer)
@@ -128,22 +128,22 @@ def _tokenizer_and_template_bos_by_names(
     ]
 
 
-def _family_of_base_behind_folder(module: Module, name: str) -> ModelFamily | None:
+def family_of_base_model_trained_into_folder(module: Module, name: str) -> ModelFamily | None:
     """What is known of the model that a training beside the file began with, where it wrote this
     folder.
     """
     bases = [
         one.base
         for one in training_settings_beside(module)
-        if is_written_by_script(name, frozenset((one.output,)))
+        if is_model_in_written_folders(name, frozenset((one.output,)))
     ]
     for script in training_scripts_beside(module):
-        if is_written_by_script(name, model_folders_written(script)):
+        if is_model_in_written_folders(name, model_folders_written(script)):
             bases += likely_model_names(script, None)
     return family_of_model(bases[0]) if len(bases) == 1 else None
 
 
-def _chat_templates_set_in_any_case(module: Module) -> list[ast.expr]:
+def _chat_templates_set_even_if_one_exists(module: Module) -> list[ast.expr]:
     """The values that `tokenizer.chat_template` is set to, unless only where the tokenizer has
     none.
     """
@@ -153,11 +153,11 @@ def _chat_templates_set_in_any_case(module: Module) -> list[ast.expr]:
         for target in node.targets
         if isinstance(target, ast.Attribute)
         and target.attr == "chat_template"
-        and not _is_set_only_if_missing(module, node)
+        and not _is_template_set_only_if_missing(module, node)
     ]
 
 
-def _is_set_only_if_missing(module: Module, node: ast.AST) -> bool:
+def _is_template_set_only_if_missing(module: Module, node: ast.AST) -> bool:
     """Is it set under a condition that asks whether there is a template?"""
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
     return any(

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 class AdapterEngine(NamedTuple):
@@ -84,7 +84,7 @@ def engine_whose_requests_lack_adapter(module: Module) -> UnnamedAdapter | None:
     for engine, made in adapter_engines(module):
         # A function that may be given a request is somebody else's to call.
         named = re.compile(rf"\b(?:{engine.argument}|LoRARequest)\b")
-        if any(named.search(part.text) for part in module.with_linked):
+        if any(named.search(part.text) for part in module.self_and_files_run_together):
             continue
         requests = list(_requests_to_engines(module, engine))
         if requests and all(request.lacks(engine.argument) for request in requests):
@@ -92,7 +92,7 @@ def engine_whose_requests_lack_adapter(module: Module) -> UnnamedAdapter | None:
     return None
 
 
-def first_answer_if_all_unloaded(module: Module) -> Call | None:
+def first_answer_if_all_by_unloaded_model(module: Module) -> Call | None:
     """The first answer, where all are made by what `unload()` gave back; None where any is not."""
     unloaded = {
         call.node
@@ -167,7 +167,7 @@ def _key_is_assigned(module: Module, value: ast.expr, key: str) -> bool:
 
 def _requests_to_engines(module: Module, engine: AdapterEngine) -> Iterator[Call]:
     """The requests to engines of this kind, in all files that run together."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.all_calls:
             asked = call.receiver if call.method in engine.methods else None
             if call.method is None:
@@ -196,6 +196,6 @@ def _is_answer_of_unloaded_model(module: Module, answer: Call, unloaded: set[ast
     """Is an answer made by what `unload` gave back?"""
     assert answer.receiver is not None
     origins = [origin.node for origin in module.flow.origins(answer.receiver)]
-    return bool(unloaded & module.flow.calls_passed(answer.receiver)) or any(
+    return bool(unloaded & module.flow.calls_value_passes_from_origins(answer.receiver)) or any(
         node in unloaded for node in origins
     )

@@ -30,7 +30,9 @@ from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Mapping, Result, Value
 
@@ -65,7 +67,7 @@ class _EosSetting(NamedTuple):
 def prompts_ending_in_eos(module: Module) -> Iterator[PromptEndingInEos]:
     """The generations of a file from prompts that end in EOS, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for generation in trace.methods("generate") if trace.is_whole else ():
             if generation.home.path != module.path or generation.node in seen:
                 continue

@@ -19,13 +19,15 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.does_lightning_start_several_processes import (
     is_in_lightning_module,
-    lightning_trainers,
+    lightning_trainer_or_fabric_calls,
     several_processes_argument,
 )
-from truetune.checks.source.evidence.loop_exits_by_one_process import prepares_loader
+from truetune.checks.source.evidence.loop_exits_by_one_process import (
+    is_accelerator_or_fabric_prepare_call,
+)
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 SAMPLERS = ("torch.*.DistributedSampler",)
@@ -68,12 +70,14 @@ class LoggedFigure(NamedTuple):
     """The callback that goes by it"""
 
 
-def partial_evaluations(module: Module) -> Iterator[PartialEvaluation]:
+def loops_evaluating_part_of_rows(module: Module) -> Iterator[PartialEvaluation]:
     """The loops of a file that evaluate a part of the rows."""
     loops = [loop for loop in module.nodes(ast.For) if _is_evaluation_loop(module, loop)]
-    is_put_together = any(PUTS_TOGETHER.search(one.text) for one in module.with_linked)
+    is_put_together = any(
+        PUTS_TOGETHER.search(one.text) for one in module.self_and_files_run_together
+    )
     for loop in loops:
-        deals = _call_dealing_rows_of_loop(module, loop.iter)
+        deals = _call_splitting_loop_rows_by_process(module, loop.iter)
         if deals is not None:
             logged = (
                 None
@@ -92,7 +96,11 @@ def _names_computed_from_loop(module: Module, loop: ast.For) -> frozenset[str]:
     if around is None:
         return _with_computed_names(module.tree, names)
     names = _with_computed_names(around, names)
-    homes = [(one, call) for one in module.with_linked for call in one.flow.calls_of(around)]
+    homes = [
+        (one, call)
+        for one in module.self_and_files_run_together
+        for call in one.flow.calls_of_function_or_class(around)
+    ]
     for home, call in homes:
         parent = home.scopes.parent.get(call)
         if isinstance(parent, ast.Assign):
@@ -155,7 +163,7 @@ def _is_evaluation_loop(module: Module, loop: ast.For) -> bool:
     return False
 
 
-def _call_dealing_rows_of_loop(module: Module, iterated: ast.expr) -> ast.AST | None:
+def _call_splitting_loop_rows_by_process(module: Module, iterated: ast.expr) -> ast.AST | None:
     """The call that gives each process its part of the rows that a loop iterates; None where none
     is seen.
     """
@@ -169,15 +177,15 @@ def _call_dealing_rows_of_loop(module: Module, iterated: ast.expr) -> ast.AST | 
     calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
     if not calls or len(calls) < len(origins):
         return None
-    found = [_as_call_dealing_rows(module, call) for call in calls]
+    found = [_as_call_splitting_rows_by_process(module, call) for call in calls]
     return found[0] if all(one is not None for one in found) else None
 
 
-def _as_call_dealing_rows(module: Module, node: ast.Call) -> ast.AST | None:
+def _as_call_splitting_rows_by_process(module: Module, node: ast.Call) -> ast.AST | None:
     """The call by which rows are dealt to processes: `accelerator.prepare(...)`, or the sampler of
     a DataLoader; None for other calls.
     """
-    if prepares_loader(module, node):
+    if is_accelerator_or_fabric_prepare_call(module, node):
         return node
     call = module.flow.call(node)
     sampler = call.keywords.get("sampler") if call.named(*LOADERS) else None
@@ -190,7 +198,7 @@ def _first_log_by_rank_zero(module: Module, figure: frozenset[str]) -> ast.AST |
 
     Not where a loop writes answers to a file of its rank.
     """
-    for one in module.with_linked:
+    for one in module.self_and_files_run_together:
         for call in one.methods("print", "log"):
             if call.receiver is not None and "accelerator" in one.flow.types(call.receiver):
                 if not figure.isdisjoint(_names_in(call.node)):
@@ -217,27 +225,27 @@ def validation_log_calls(module: Module) -> Iterator[Call]:
                 yield call
 
 
-def unreduced_lightning_figures(module: Module) -> Iterator[LoggedFigure]:
+def lightning_metrics_logged_without_reduction(module: Module) -> Iterator[LoggedFigure]:
     """The figures of a LightningModule that each of several processes logs by itself."""
     figures = [
         call for call in validation_log_calls(module) if _is_logged_without_reduction(module, call)
     ]
-    several = _several_devices_of_trainer(module) if figures else ""
+    several = _trainer_argument_for_several_devices(module) if figures else ""
     if not several:
         return
     choosers = dict(_names_monitored_by_callbacks(module))
     for call in figures:
-        names = _names_of_unreduced_figures(module, call)
+        names = _logged_names_without_metric_objects(module, call)
         chosen = next((name for name in names if name in choosers), None)
         if names:
             yield LoggedFigure(call, chosen or names[0], several, choosers.get(chosen or ""))
 
 
-def _names_of_unreduced_figures(module: Module, call: Call) -> list[str]:
+def _logged_names_without_metric_objects(module: Module, call: Call) -> list[str]:
     """The names that a call logs, without those of metric objects, which reduce by themselves."""
     return [
         name
-        for name, value in _logged_figures(module, call)
+        for name, value in _logged_names_and_values(module, call)
         if not _is_torchmetrics_object(module, value)
     ]
 
@@ -252,11 +260,15 @@ def _is_logged_without_reduction(module: Module, call: Call) -> bool:
     return step is not None and GATHERS.search(ast.unparse(step)) is None
 
 
-def _several_devices_of_trainer(module: Module) -> str:
+def _trainer_argument_for_several_devices(module: Module) -> str:
     """What the one Trainer of the files says of several devices; empty where it says nothing, or
     there are more.
     """
-    trainers = [(one, call) for one in module.with_linked for call in lightning_trainers(one)]
+    trainers = [
+        (one, call)
+        for one in module.self_and_files_run_together
+        for call in lightning_trainer_or_fabric_calls(one)
+    ]
     if len(trainers) != 1:
         return ""
     home, call = trainers[0]
@@ -265,14 +277,14 @@ def _several_devices_of_trainer(module: Module) -> str:
 
 def _names_monitored_by_callbacks(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The figures that callbacks go by, each with its callback."""
-    for one in module.with_linked:
+    for one in module.self_and_files_run_together:
         for call in one.calls(*(f"*.{name}" for name in CHOOSERS)):
             name = one.flow.value(call.keywords.get("monitor"))
             if isinstance(name, str):
                 yield name, call.node
 
 
-def _logged_figures(module: Module, call: Call) -> Iterator[tuple[str, ast.expr]]:
+def _logged_names_and_values(module: Module, call: Call) -> Iterator[tuple[str, ast.expr]]:
     """The names and values that a call logs: of `self.log("a", x)` and of `self.log_dict({"a":
     x})`.
     """
@@ -284,7 +296,7 @@ def _logged_figures(module: Module, call: Call) -> Iterator[tuple[str, ast.expr]
         if isinstance(name, str) and value is not None:
             yield name, value
         return
-    entries, _ = module.flow.entries(given)
+    entries, _ = module.flow.dict_entries_and_if_complete(given)
     yield from entries.items()
 
 

@@ -19,9 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from truetune.checks.pair_held_out_files_by_name import HELD_OUT_NAME
 from truetune.checks.source.evidence.file_rows_behind_values import FileRows
-from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.row_filters_and_sorts import SHUFFLES
 from truetune.checks.source.evidence.row_kinds_missing_in_first_rows import (
@@ -37,10 +36,13 @@ from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
     rows_in_file_order,
     slices_of_run,
 )
+from truetune.checks.split_training_and_held_out_files_by_name import HELD_OUT_NAME
 from truetune.errors import format_name_list
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -102,9 +104,9 @@ def heads_lacking_labels(module: Module) -> Iterator[SortedHead]:
     """The heads of a file that lack labels, each place once."""
     seen: set[ast.AST] = set()
     trains = trains_a_model(module)
-    for trace in traces_of(module):
-        evaluated = _identities_of_evaluated(trace) if trains else None
-        for head in _heads_of(trace, module):
+    for trace in traces_of_scripts_that_reach_file(module):
+        evaluated = _identities_of_evaluated_data(trace) if trains else None
+        for head in _heads_taken_in_run(trace, module):
             if head.node in seen or head.is_off or _is_shuffled_in_place(trace, head.data):
                 continue
             found = _as_head_lacking_rows(trace, module, head, evaluated)
@@ -125,10 +127,10 @@ def _as_head_lacking_rows(
     if evaluated is None:
         return None if head.is_split else _head_lacking_labels(module, head, rows)
     is_evaluated = id(head.value) in evaluated or _is_untrained_validation_head(trace, head, rows)
-    return _head_of_one_kind(head, rows) if is_evaluated else None
+    return _head_lacking_kind_or_length(head, rows) if is_evaluated else None
 
 
-def _heads_of(trace: Trace, module: Module) -> Iterator[_Head]:
+def _heads_taken_in_run(trace: Trace, module: Module) -> Iterator[_Head]:
     """Everything that takes the first rows of something."""
     yield from _heads_by_calls(trace, module)
     yield from _heads_by_slices(trace, module)
@@ -152,7 +154,7 @@ def _identities_of_sources(values: list[Value]) -> frozenset[int]:
     return frozenset(seen)
 
 
-def _identities_of_evaluated(trace: Trace) -> frozenset[int]:
+def _identities_of_evaluated_data(trace: Trace) -> frozenset[int]:
     """The identities of what the evaluations of a run are made of."""
     given: list[Value] = []
     for call in trace.all_calls:
@@ -179,17 +181,22 @@ def _heads_by_calls(trace: Trace, module: Module) -> Iterator[_Head]:
     stop early.
     """
     for call in trace.all_calls:
-        if call.home.path != module.path or call.is_repeated:
+        if call.home.path != module.path or call.is_in_later_loop_pass:
             continue
         given = _head_rows_and_count(call)
         if given is not None and given[0] is not None and given[1] is not None:
             percent = call.named("datasets.load_dataset") and _split_is_in_percent(call)
             yield _Head(
-                call.node, given[0], given[1], call.result, percent, _is_off_by_default(call)
+                call.node,
+                given[0],
+                given[1],
+                call.result,
+                percent,
+                _is_in_branch_off_by_default(call),
             )
 
 
-def _is_off_by_default(call: CallEvent) -> bool:
+def _is_in_branch_off_by_default(call: CallEvent) -> bool:
     """Does a call stand in a branch that the defaults of options leave out?"""
     for branch in call.frames("branch"):
         test = constant_of(branch.value)
@@ -208,13 +215,13 @@ def _head_rows_and_count(call: CallEvent) -> tuple[Value | None, int | None] | N
     if call.method == "select":
         return call.receiver, _count_of_range(call.argument(0, "indices"))
     if call.method in HEADS:
-        return call.receiver, _row_number(call.argument(0, HEADS[call.method]))
+        return call.receiver, _row_count_of_value(call.argument(0, HEADS[call.method]))
     if call.named("itertools.islice") and len(call.args) == 2:
-        return call.args[0], _row_number(call.args[1])
+        return call.args[0], _row_count_of_value(call.args[1])
     if call.named("torch.utils.data.Subset") and len(call.args) == 2:
         return call.args[0], _count_of_range(call.args[1])
     if call.named("pandas.read_*"):
-        return call.result, _row_number(call.keywords.get("nrows"))
+        return call.result, _row_count_of_value(call.keywords.get("nrows"))
     if call.named("datasets.load_dataset"):
         split = constant_of(call.keywords.get("split"))
         match = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
@@ -231,8 +238,8 @@ def _count_of_range(value: Value | None) -> int | None:
         return None
     first, *rest = value.call.args
     if not rest:
-        return _row_number(first)
-    return _row_number(rest[0]) if constant_of(first) == 0 and len(rest) == 1 else None
+        return _row_count_of_value(first)
+    return _row_count_of_value(rest[0]) if constant_of(first) == 0 and len(rest) == 1 else None
 
 
 def _heads_by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
@@ -241,7 +248,7 @@ def _heads_by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
     """
     slices = list(slices_of_run(trace))
     starts = {
-        _identity_sliced_and_written_bound(one, one.key.start)
+        _sliced_identity_and_bound_text(one, one.key.start)
         for one in slices
         if isinstance(one.key, Slice)
     }
@@ -249,10 +256,10 @@ def _heads_by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
         key = one.key
         if not isinstance(key, Slice) or key.start is not None or key.step is not None:
             continue
-        rows = _row_number(key.stop)
+        rows = _row_count_of_value(key.stop)
         node = key.node
         if rows is not None and node is not None and module.holds(node):
-            is_split = _identity_sliced_and_written_bound(one, key.stop) in starts
+            is_split = _sliced_identity_and_bound_text(one, key.stop) in starts
             yield _Head(node, one.base, rows, one, is_split=is_split)
 
 
@@ -284,23 +291,23 @@ def _loops_with_a_limit(module: Module) -> Iterator[tuple[ast.AST, tuple[ast.AST
             yield loop, (compared, int(numbers[0]))
 
 
-def _identity_sliced_and_written_bound(item: Item, bound: Value | None) -> tuple[int, str]:
+def _sliced_identity_and_bound_text(item: Item, bound: Value | None) -> tuple[int, str]:
     """What is sliced, and the bound as it is written; no place where there is no bound."""
     text = "" if bound is None or bound.node is None else ast.unparse(bound.node)
     return (id(item.base) if text else id(item), text)
 
 
-def _row_number(value: Value | None) -> int | None:
+def _row_count_of_value(value: Value | None) -> int | None:
     """The number of rows that a value says; also the default of an option, and `n` of `min(n,
     len(rows))`; None for others.
     """
     if isinstance(value, Result) and value.call.named("min", "int"):
-        numbers = [one for one in map(_row_number, value.call.args) if one is not None]
+        numbers = [one for one in map(_row_count_of_value, value.call.args) if one is not None]
         return min(numbers, default=None)
     if isinstance(value, Operation) and value.operator == "or":
-        return _row_number(value.operands[0])
+        return _row_count_of_value(value.operands[0])
     if isinstance(value, Choice):
-        found = {_row_number(one) for one in value.options} - {None}
+        found = {_row_count_of_value(one) for one in value.options} - {None}
         return found.pop() if len(found) == 1 else None
     plain = constant_of(value)
     return plain if type(plain) is int and plain >= MIN_HEAD else None
@@ -326,13 +333,13 @@ def _head_lacking_labels(module: Module, head: _Head, rows: FileRows) -> SortedH
     return None
 
 
-def _head_of_one_kind(head: _Head, rows: FileRows) -> SortedHead | None:
+def _head_lacking_kind_or_length(head: _Head, rows: FileRows) -> SortedHead | None:
     """The kinds of rows that a head lacks, or the lengths of answers that it has alone."""
-    found = head_of_one_kind(rows.rows, rows.source, _head_size(head, rows))
+    found = first_rows_lacking_kind_or_length(rows.rows, rows.source, _head_size(head, rows))
     return None if found is None else found._replace(node=head.node)
 
 
-def head_of_one_kind(
+def first_rows_lacking_kind_or_length(
     rows: Sequence[Mapping[str, Any]], source: str, count: int
 ) -> SortedHead | None:
     """What the first `count` rows of a file lack: a kind of row, or answers of other lengths; None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 
-from truetune.checks.source.evidence.mean_expressions import (
+from truetune.checks.source.evidence.terms_and_counts_of_means import (
     averaged_expression,
     summed_list,
     terms_of_mean,
@@ -46,13 +46,13 @@ def exponential_of_loss_in(
                 if is_unweighted_loss(module, power):
                     return node
                 continue
-            inner = _value_before_cast(module, node)
+            inner = _value_inside_cast_or_gather(module, node)
             if inner is not None:
                 waiting.append((inner, depth + 1))
     return None
 
 
-def _value_before_cast(module: Module, node: ast.Call) -> ast.expr | None:
+def _value_inside_cast_or_gather(module: Module, node: ast.Call) -> ast.expr | None:
     """The value before a cast: `x` in `x.item()`, `x.cpu()`, `float(x)`, and in
     `accelerator.gather(x.repeat(rows))`; None for other calls.
     """
@@ -80,7 +80,7 @@ def is_unweighted_loss(module: Module, value: ast.expr) -> bool:
             if isinstance(node, ast.Call) and depth < MAX_STEPS:
                 if module.flow.call(node).named(*CROSS_ENTROPIES):
                     return _averages_over_tokens(module, node)
-                inner = _value_before_cast(module, node)
+                inner = _value_inside_cast_or_gather(module, node)
                 if inner is not None:
                     waiting.append((inner, depth + 1))
     return False
@@ -114,7 +114,7 @@ def is_exponential_of_mean(module: Module, power: ast.expr, mean: ast.expr) -> b
     """Is the exponential taken of this very mean?"""
     for origin in module.flow.origins(power):
         node = origin.node
-        inner = _value_before_cast(module, node) if isinstance(node, ast.Call) else None
+        inner = _value_inside_cast_or_gather(module, node) if isinstance(node, ast.Call) else None
         if node is mean or inner is mean:
             return True
     return False

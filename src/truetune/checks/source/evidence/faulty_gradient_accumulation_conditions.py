@@ -15,7 +15,7 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is
 from truetune.source.parsed_source_file import Module
 
 
-def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
+def zero_grads_at_each_batch_with_their_step(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
     """The `zero_grad()` calls that run at every batch of a loop which steps the same optimizer only
     at some, each with that step.
     """
@@ -24,11 +24,12 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
         always = list(_statements_with_those_of_with_blocks(loop.body))
         if not any(_calls_backward_outside_inner_loop(statement) for statement in always):
             continue
-        steps = list(_steps_at_some_batches(module, always))
-        at_each_batch = _statements_before_next_batch(module, always)
+        steps = list(_optimizer_steps_every_n_batches(module, always))
+        at_each_batch = _statements_run_at_each_batch(module, always)
         for clearing in _method_calls_as_statements(at_each_batch, "zero_grad"):
             step = next(
-                (one for one in steps if _is_clearing_of_stepped_optimizer(clearing, one)), None
+                (one for one in steps if _does_zero_grad_clear_stepped_optimizer(clearing, one)),
+                None,
             )
             if step is not None:
                 yield clearing, step
@@ -41,7 +42,7 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
     `n += 1` under `if n % 8 == 0:`, and nowhere else: the condition is never met again.
     """
     for branch in module.nodes(ast.If):
-        steps = list(_steps_in(branch.body))
+        steps = list(_optimizer_step_calls_in(branch.body))
         for remainder in _remainders_in_test(branch.test) if steps else ():
             if module.flow.value(remainder.right) == 1:
                 continue
@@ -51,26 +52,28 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
                     yield raised, steps[0]
 
 
-def _steps_at_some_batches(module: Module, always: list[ast.stmt]) -> Iterator[ast.Call]:
+def _optimizer_steps_every_n_batches(module: Module, always: list[ast.stmt]) -> Iterator[ast.Call]:
     """The steps of optimizers that a loop takes at every so many batches.
 
     They are under a condition that counts, or after one that continues with the next batch.
     """
     for index, branch in enumerate(always):
-        if not isinstance(branch, ast.If) or not _counts_batches(module, branch, always):
+        if not isinstance(branch, ast.If) or not _is_condition_met_every_n_batches(
+            module, branch, always
+        ):
             continue
-        yield from _steps_in(branch.body)
+        yield from _optimizer_step_calls_in(branch.body)
         if _continues_with_next_batch(branch):
-            yield from _steps_in(always[index + 1 :])
+            yield from _optimizer_step_calls_in(always[index + 1 :])
 
 
-def _statements_before_next_batch(module: Module, always: list[ast.stmt]) -> list[ast.stmt]:
+def _statements_run_at_each_batch(module: Module, always: list[ast.stmt]) -> list[ast.stmt]:
     """The statements that run at each batch: those before a condition that counts and continues with
     the next one.
     """
     for index, branch in enumerate(always):
         if isinstance(branch, ast.If) and _continues_with_next_batch(branch):
-            if _counts_batches(module, branch, always):
+            if _is_condition_met_every_n_batches(module, branch, always):
                 return always[:index]
     return always
 
@@ -80,7 +83,9 @@ def _continues_with_next_batch(branch: ast.If) -> bool:
     return isinstance(branch.body[-1], ast.Continue) and not branch.orelse
 
 
-def _counts_batches(module: Module, branch: ast.If, always: list[ast.stmt]) -> bool:
+def _is_condition_met_every_n_batches(
+    module: Module, branch: ast.If, always: list[ast.stmt]
+) -> bool:
     """Does a condition hold at every so many batches: `n % 8 == 0`, a name for that, or a counter
     that is raised at each batch and begins again in the branch?
     """
@@ -130,7 +135,7 @@ def _counter_raise_inside_branch_alone(
     """
     if not isinstance(counter, (ast.Name, ast.Attribute)):
         return None
-    stored = _assigned_targets(module, ast.unparse(counter))
+    stored = _places_assigning_name(module, ast.unparse(counter))
     holders = [module.scopes.parent.get(node) for node in stored]
     raises = [holder for holder in holders if isinstance(holder, ast.AugAssign)]
     inside = {node for statement in branch.body for node in ast.walk(statement)}
@@ -139,10 +144,10 @@ def _counter_raise_inside_branch_alone(
     return raises[0] if is_raised_inside and others == [raises[0].target] else None
 
 
-def _assigned_targets(module: Module, name: str) -> list[ast.Name | ast.Attribute]:
+def _places_assigning_name(module: Module, name: str) -> list[ast.Name | ast.Attribute]:
     """Every place of the files that assigns to this name."""
     nodes: list[ast.Name | ast.Attribute] = []
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         nodes += part.nodes(ast.Name)
         nodes += part.nodes(ast.Attribute)
     return [node for node in nodes if isinstance(node.ctx, ast.Store) and ast.unparse(node) == name]
@@ -182,7 +187,7 @@ def _method_calls_as_statements(statements: list[ast.stmt], method: str) -> Iter
             yield call
 
 
-def _steps_in(body: list[ast.stmt]) -> Iterator[ast.Call]:
+def _optimizer_step_calls_in(body: list[ast.stmt]) -> Iterator[ast.Call]:
     """The steps of optimizers, or of gradient scalers, in a block."""
     for call in _method_calls_as_statements(
         list(_statements_with_those_of_with_blocks(body)), "step"
@@ -192,7 +197,7 @@ def _steps_in(body: list[ast.stmt]) -> Iterator[ast.Call]:
             yield call
 
 
-def _is_clearing_of_stepped_optimizer(clearing: ast.Call, step: ast.Call) -> bool:
+def _does_zero_grad_clear_stepped_optimizer(clearing: ast.Call, step: ast.Call) -> bool:
     """Does a step use the gradients that a `zero_grad()` clears, by the names of optimizers?"""
     cleared = ast.unparse(clearing.func).removesuffix(".zero_grad")
     stepped = {ast.unparse(step.func).removesuffix(".step"), *map(ast.unparse, step.args)}

@@ -17,11 +17,13 @@ import ast
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -80,7 +82,7 @@ class ReentrantCheckpoints(NamedTuple):
     """What freezes the embedding; the wrapper of DDP"""
 
 
-def checkpointing_places(module: Module) -> Iterator[object]:
+def places_enabling_gradient_checkpointing(module: Module) -> Iterator[object]:
     """The places of a file that switch gradient checkpointing on."""
     yield from module.methods(*ENABLING_METHODS)
     yield from module.calls(*CHECKPOINT_FUNCTIONS)
@@ -95,9 +97,13 @@ def faulty_reentrant_checkpoints(module: Module) -> Iterator[ReentrantCheckpoint
     once.
     """
     seen: set[tuple[str, ast.AST]] = set()
-    if not any(True for part in module.with_linked for _ in checkpointing_places(part)):
+    if not any(
+        True
+        for part in module.self_and_files_run_together
+        for _ in places_enabling_gradient_checkpointing(part)
+    ):
         return
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if not trace.is_whole:
             continue
         for found in (
@@ -112,7 +118,9 @@ def faulty_reentrant_checkpoints(module: Module) -> Iterator[ReentrantCheckpoint
 
 def _checkpoints_with_frozen_inputs(trace: Trace, module: Module) -> Iterator[ReentrantCheckpoints]:
     """Reentrant checkpoints over an embedding that is frozen."""
-    if any(map(_may_enable_input_gradients, module.with_linked)) or not _run_trains(trace):
+    if any(map(_may_enable_input_gradients, module.self_and_files_run_together)) or not _run_trains(
+        trace
+    ):
         return
     frozen = _event_freezing_model(trace)
     if frozen is None:
@@ -233,10 +241,13 @@ def _freezes_parameters(store: StoreEvent) -> bool:
 
 def _is_whole_model(value: Value) -> bool:
     """Is it a model that was loaded or made, and no part of one?"""
-    ways = lineages(value)
+    ways = lineages_back_to_origins(value)
     return bool(ways) and all(
         isinstance(way.origin, Instance)
-        or (way.load is not None and way.load.named("*.from_pretrained", "*.from_config"))
+        or (
+            way.call_that_gave_origin is not None
+            and way.call_that_gave_origin.named("*.from_pretrained", "*.from_config")
+        )
         for way in ways
     )
 
@@ -275,7 +286,7 @@ def _is_reentrant(entry: Module, given: Value | None) -> bool:
     are left out?
     """
     if given is None or is_constant_none(given):
-        age = entry.pins.age(
+        age = entry.pins.age_of_asked_releases(
             "transformers", LAST_REENTRANT_BY_DEFAULT, FIRST_NON_REENTRANT_BY_DEFAULT
         )
         return age == "older"
@@ -286,7 +297,7 @@ def _is_reentrant(entry: Module, given: Value | None) -> bool:
 
 def _reentrant_checkpoints_by_hand(module: Module) -> Iterator[tuple[Module, Call]]:
     """The calls of a run's files that wrap layers into reentrant checkpoints, each with its file."""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for call in part.calls(*CHECKPOINT_FUNCTIONS):
             given = call.keywords.get("use_reentrant")
             if given is not None and part.flow.value(given) is True:

@@ -18,7 +18,9 @@ from truetune.checks.source.evidence.file_rows_behind_values import FileRows, lo
 from truetune.checks.source.evidence.row_filters_and_sorts import alignment_to_source
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Constant, Value
 from truetune.source.symbolic_execution.values_of_run import Mapping as MappingValue
@@ -64,7 +66,7 @@ class _Join(NamedTuple):
 def files_in_other_order(module: Module) -> Iterator[FilesInOtherOrder]:
     """The joins by position of a script whose files hold other rows at one place, each once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for join in _joins_by_position(trace, module):
             if join.node in seen:
                 continue
@@ -80,7 +82,7 @@ def _joins_by_position(trace: Trace, module: Module) -> Iterator[_Join]:
     column that a frame gets.
     """
     for call in trace.all_calls:
-        if call.home.path != module.path or call.is_repeated:
+        if call.home.path != module.path or call.is_in_later_loop_pass:
             continue
         if call.named("zip") and len(call.args) == 2:
             yield _Join(call.node, "zip", (call.args[0], call.args[1]), True)
@@ -93,9 +95,11 @@ def _joins_of_new_columns(trace: Trace, module: Module) -> Iterator[_Join]:
     """The joins by which a frame gets a column: `frame["answer"] = answers`."""
     for store in trace.stores:
         is_column = not isinstance(store.key, str) and isinstance(constant_of(store.key), str)
-        if store.home.path == module.path and not store.is_repeated and is_column:
+        if store.home.path == module.path and not store.is_in_later_loop_pass and is_column:
             sides = (store.base, store.value)
-            yield _Join(store.node, "the new column", sides, _is_positional(trace, store.value))
+            yield _Join(
+                store.node, "the new column", sides, _is_side_joined_by_position(trace, store.value)
+            )
 
 
 def _joins_of_columns(trace: Trace, call: CallEvent) -> Iterator[_Join]:
@@ -110,12 +114,12 @@ def _joins_of_columns(trace: Trace, call: CallEvent) -> Iterator[_Join]:
     what = "the frame" if call.named("pandas.*") else "from_dict"
     for other in sides[1:]:
         by_place = what == "from_dict" or any(
-            _is_positional(trace, one) for one in (sides[0], other)
+            _is_side_joined_by_position(trace, one) for one in (sides[0], other)
         )
         yield _Join(call.node, what, (sides[0], other), by_place)
 
 
-def _is_positional(trace: Trace, side: Value) -> bool:
+def _is_side_joined_by_position(trace: Trace, side: Value) -> bool:
     """Is a side a list or array, which is joined by position? A frame is joined by its index."""
     return alignment_to_source(trace, side).is_positional
 
@@ -152,10 +156,10 @@ def _rows_after_sort(
     if column is None or not (falling is None or isinstance(falling, ast.Constant)):
         return None
     is_falling = isinstance(falling, ast.Constant) and falling.value is ("reverse" in words)
-    return _rows_by_column(rows, column, is_falling=is_falling)
+    return _rows_sorted_by_column(rows, column, is_falling=is_falling)
 
 
-def _rows_by_column(
+def _rows_sorted_by_column(
     rows: tuple[Mapping[str, Any], ...], column: str, *, is_falling: bool
 ) -> tuple[Mapping[str, Any], ...] | None:
     """Rows in the order of a column; None where its values are of several types, or too many are

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OPENERS = ("open", "io.open", "codecs.open", "jsonlines.open")
 

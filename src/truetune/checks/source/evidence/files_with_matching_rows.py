@@ -70,13 +70,13 @@ def _parallel_by_ids_or_counts(one: FileRows, other: FileRows) -> ParallelFiles 
         return None
     shared = [name for name in one.rows[0] if name in other.rows[0] and ID_COLUMN.fullmatch(name)]
     for column in shared:
-        if _has_same_ids_in_place(one, other, column):
+        if _have_same_ids_row_by_row(one, other, column):
             return ParallelFiles(names, column, rows)
     is_equal = len(one.rows) == len(other.rows)
     return ParallelFiles(names, "", rows) if is_equal and not shared else None
 
 
-def _has_same_ids_in_place(one: FileRows, other: FileRows, column: str) -> bool:
+def _have_same_ids_row_by_row(one: FileRows, other: FileRows, column: str) -> bool:
     """Has a column of ids, most of them different, the same id in nearly each row of both files?"""
     pairs = [(a.get(column), b.get(column)) for a, b in zip(one.rows, other.rows, strict=False)]
     different = {first for first, _ in pairs if first is not None}

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
-from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.may_weights_have_float32_copy import FLOAT16
 from truetune.checks.source.evidence.model_dtypes import (
@@ -28,7 +27,7 @@ from truetune.checks.source.evidence.model_dtypes import (
     step_casting_to_float16,
 )
 from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import model_uses
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.checks.source.evidence.trace_answering_models_to_load import (
@@ -36,9 +35,13 @@ from truetune.checks.source.evidence.trace_answering_models_to_load import (
     load_dtypes,
     model_chains,
 )
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
+from truetune.checks.source.evidence.which_place_surely_runs_first import trains_anything
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    read_project_text_cached,
+    scripts_commands_and_readmes_around,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SETTING = "fp16_full_eval"
 AUTOCAST_SETTING = "fp16"
@@ -97,7 +100,7 @@ def float16_evaluations(module: Module) -> Iterator[Float16Evaluation]:
     """The evaluations of a file that compute in float16, outside of a training."""
     yield from _float16_evaluations_by_setting(module)
     if not trains_anything(module):
-        yield from _float16_evaluations_by_weights(module)
+        yield from _float16_evaluations_by_forward_pass(module)
 
 
 def evaluated_model_unfit_for_float16(
@@ -138,17 +141,19 @@ def _float16_evaluations_by_setting(module: Module) -> Iterator[Float16Evaluatio
     During a training the Trainer leaves the weights as they are: the setting is of what is
     evaluated apart from it.
     """
-    if not any(True for part in module.with_linked for _ in part.methods(*EVALUATES)):
+    if not any(
+        True for part in module.self_and_files_run_together for _ in part.methods(*EVALUATES)
+    ):
         return
     loads = [load for load in module.calls(*LOADS) if not load.named(*OTHER_LOADS)]
     load = loads[0] if len(loads) == 1 else None
     names = (SETTING,) if trains_anything(module) else (SETTING, AUTOCAST_SETTING)
     for name in names:
-        for node in _places_setting_on(module, name):
+        for node in _places_switching_setting_on(module, name):
             yield Float16Evaluation(node, load, is_cast=True, setting=name)
 
 
-def _places_setting_on(module: Module, name: str) -> Iterator[ast.AST]:
+def _places_switching_setting_on(module: Module, name: str) -> Iterator[ast.AST]:
     """What switches a setting on: an argument, an entry of a dictionary, an attribute."""
     arguments = [one.keywords[name] for one in module.all_calls if name in one.keywords]
     given: list[tuple[ast.AST, ast.expr]] = [(value, value) for value in arguments]
@@ -170,7 +175,7 @@ def _constant_key_entries(table: ast.Dict) -> Iterator[tuple[object, ast.expr]]:
             yield key.value, value
 
 
-def _float16_evaluations_by_weights(module: Module) -> Iterator[Float16Evaluation]:
+def _float16_evaluations_by_forward_pass(module: Module) -> Iterator[Float16Evaluation]:
     """Forward passes without gradients on weights of float16, or under autocast to it.
 
     Of models that generate, generation-overflows-float16 speaks.
@@ -193,7 +198,7 @@ def _float16_evaluation_of_chain(
     module: Module, chain: ModelChain, autocast: ast.AST | None
 ) -> Float16Evaluation | None:
     """The evaluation of a model that came about so, if it computes in float16."""
-    steps = (*_casts_in_place(module, chain.load), *chain.steps)
+    steps = (*_standalone_model_casts_last_first(module, chain.load), *chain.steps)
     dtype, is_cast = dtypes_cast_by_steps(module, steps), True
     if not dtype:
         dtype, is_cast = set(load_dtypes(module, chain.load)), False
@@ -205,7 +210,7 @@ def _float16_evaluation_of_chain(
     return Float16Evaluation(autocast, chain.load, is_cast=True)
 
 
-def _casts_in_place(module: Module, load: Call) -> list[Call]:
+def _standalone_model_casts_last_first(module: Module, load: Call) -> list[Call]:
     """The casts of a loaded model that stand as statements of their own, the last first:
     `model.half()`.
     """
@@ -276,7 +281,7 @@ def _models_named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
     console.
     """
     path = Path(module.path)
-    files = [one for one in files_around(path) if one.suffix != ".py"]
+    files = [one for one in scripts_commands_and_readmes_around(path) if one.suffix != ".py"]
     for file in (*files, *_console_output_files(path.parent)):
         for number, line in enumerate(read_project_text_cached(str(file)).splitlines(), 1):
             if path.name not in line or "python" not in line:

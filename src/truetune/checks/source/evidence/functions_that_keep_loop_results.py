@@ -53,7 +53,7 @@ class CallThatKeeps(NamedTuple):
         return any(step in module.parents(one) for one in made)
 
 
-def calls_that_keep(
+def calls_of_function_keeping_results(
     module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call
 ) -> list[CallThatKeeps]:
     """The calls of the function around a place that keeps something, where the model is called
@@ -73,7 +73,7 @@ def calls_that_keep(
     owner = parent if isinstance(parent, ast.ClassDef) else None
     if root is None or not _holder_outlives_call(module, function, owner, root):
         return []
-    calls = module.flow.calls_of(function)
+    calls = module.flow.calls_of_function_or_class(function)
     if owner is not None:
         calls = [
             call for call in calls if _is_called_on_object_of(module, call, function.name, owner)
@@ -81,7 +81,9 @@ def calls_that_keep(
     around = module.function_around(forward)
     name = root.removeprefix("self.")
     return [
-        CallThatKeeps(call, function, owner, name, _name_of_list_argument(function, root, call))
+        CallThatKeeps(
+            call, function, owner, name, _caller_name_of_list_parameter(function, root, call)
+        )
         for call in calls
         if module.function_around(call) is around
     ]
@@ -96,7 +98,7 @@ def _holder_outlives_call(
     return not _list_is_local(module, function, root)
 
 
-def lightning_hook_that_keeps(
+def lightning_batch_hook_keeping_results(
     module: Module, node: ast.AST, holder: ast.expr
 ) -> CallThatKeeps | None:
     """The method around a place that Lightning calls after each batch, where it keeps things in its
@@ -127,11 +129,11 @@ def output_returned_by_lightning_step(
     stage = match.group(1) if match is not None else ""
     name = {"train": "training_step"}.get(stage, f"{stage}_step")
     found = [
-        module.flow.entries(value)[0].get(key)
-        for part in module.with_linked
+        module.flow.dict_entries_and_if_complete(value)[0].get(key)
+        for part in module.self_and_files_run_together
         for step in part.nodes(ast.FunctionDef)
         if step.name == name
-        for value in module.flow.returns.get(step, [])
+        for value in module.flow.returned_expressions_by_function.get(step, [])
     ]
     return found[0] if len(found) == 1 else None
 
@@ -142,7 +144,7 @@ def holder_is_emptied(module: Module, kept: CallThatKeeps, loop: ast.AST) -> boo
     """
     hooks = [
         one
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for one in part.nodes(ast.FunctionDef)
         if HOOK_OF_BATCH.fullmatch(one.name)
     ]
@@ -186,7 +188,7 @@ def _root_name_of_holder(holder: ast.expr) -> str | None:
     )
 
 
-def _name_of_list_argument(function: Function, root: str, call: ast.Call) -> str:
+def _caller_name_of_list_parameter(function: Function, root: str, call: ast.Call) -> str:
     """What a call names the list that the function knows as a parameter; empty where it is none."""
     names = [one.arg for one in function.args.args]
     if root not in names:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.source.evidence.does_tokenizer_call_add_no_pad import surely_adds_no_pad
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 LIGHTNING_LOADERS = {
@@ -107,14 +107,17 @@ def argument_is_certainly_missing(module: Module, call: Call, name: str) -> bool
     """
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     unknown = call.open and not (
-        spread and all(_spread_is_known(module, value) for value in spread)
+        spread and all(_is_spread_argument_fully_known(module, value) for value in spread)
     )
     return not unknown and name not in call.keywords
 
 
-def _spread_is_known(module: Module, spread: ast.expr) -> bool:
+def _is_spread_argument_fully_known(module: Module, spread: ast.expr) -> bool:
     """Is all that `**` spreads known: an encoding, or a dictionary of the file?"""
-    return any(encoding_calls_of_dictionary(module, spread)) or module.flow.entries(spread)[1]
+    return (
+        any(encoding_calls_of_dictionary(module, spread))
+        or module.flow.dict_entries_and_if_complete(spread)[1]
+    )
 
 
 def encoding_calls_of_dictionary(module: Module, value: ast.expr) -> Iterator[Call]:
@@ -127,7 +130,7 @@ def encoding_calls_of_dictionary(module: Module, value: ast.expr) -> Iterator[Ca
         node, depth = waiting.pop(0)
         bare = _without_device_moves(node) if isinstance(node, ast.expr) else node
         for origin in module.flow.origins(bare):
-            inner = _source_dictionaries(module, origin)
+            inner = _dictionaries_copied_moved_or_batched(module, origin)
             if inner is not None:
                 waiting += [(one, depth + 1) for one in inner if depth < MAX_STEPS]
             elif isinstance(origin.node, ast.Call):
@@ -135,7 +138,7 @@ def encoding_calls_of_dictionary(module: Module, value: ast.expr) -> Iterator[Ca
                     yield module.flow.call(origin.node)
 
 
-def _source_dictionaries(module: Module, origin: Origin) -> list[ast.AST] | None:
+def _dictionaries_copied_moved_or_batched(module: Module, origin: Origin) -> list[ast.AST] | None:
     """The dictionaries that one is a copy, a move or a batch of; None where it is made here, or is
     no dictionary.
     """
@@ -173,9 +176,13 @@ def _collated_batches_of_lightning_step(module: Module, parameter: ast.arg) -> I
         return
     if [one.arg for one in arguments.args[1:2]] != [parameter.arg]:
         return
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for method in part.nodes(ast.FunctionDef):
-            returned = part.flow.returns.get(method, []) if method.name == loader_name else []
+            returned = (
+                part.flow.returned_expressions_by_function.get(method, [])
+                if method.name == loader_name
+                else []
+            )
             for loader in map(part.flow.producing_call, returned):
                 if loader is not None and loader.named(*DATA_LOADERS):
                     yield from _returned_by_collator(part, loader)
@@ -189,7 +196,7 @@ def _returned_by_collator(module: Module, loader: Call) -> list[ast.expr]:
         return []
     if isinstance(function, ast.Lambda):
         return [function.body]
-    return list(module.flow.returns.get(function, []))
+    return list(module.flow.returned_expressions_by_function.get(function, []))
 
 
 def _collator_results_in_loop(module: Module, origin: Origin) -> list[ast.AST]:
@@ -243,12 +250,12 @@ def _collate_function(
     """The function that a loader calls for each batch: given as such, by `functools.partial`, or as
     an object.
     """
-    function = module.flow.function(given)
+    function = module.flow.function_that_expression_names(given)
     made = module.flow.producing_call(given) if function is None else None
     if made is None:
         return function
     if made.named("functools.partial") and made.args:
-        return module.flow.function(made.args[0])
+        return module.flow.function_that_expression_names(made.args[0])
     for origin in module.flow.origins(made.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
             if isinstance(item, ast.FunctionDef) and item.name == "__call__":
@@ -269,7 +276,7 @@ def encoding_calls_of_input(module: Module, value: ast.expr) -> Iterator[Call]:
     yield from encoding_calls_of_dictionary(module, value)
 
 
-def encoded_ids(module: Module, ids: ast.expr) -> EncodedIds | None:
+def tokenizer_call_of_input_ids(module: Module, ids: ast.expr) -> EncodedIds | None:
     """The call of a tokenizer whose `input_ids` these are; None where they come from elsewhere."""
     for origin in module.flow.origins(_without_device_moves(ids)):
         inner = _without_device_moves(origin.node) if isinstance(origin.node, ast.expr) else None
@@ -280,12 +287,14 @@ def encoded_ids(module: Module, ids: ast.expr) -> EncodedIds | None:
             continue
         for call in encoding_calls_of_dictionary(module, inner.value):
             return EncodedIds(
-                call, encoding_pads(module, call), module.text_of(ids).count("input_ids") == 1
+                call,
+                does_tokenizer_call_pad(module, call),
+                module.text_of(ids).count("input_ids") == 1,
             )
     return None
 
 
-def encoding_pads(module: Module, call: Call) -> bool:
+def does_tokenizer_call_pad(module: Module, call: Call) -> bool:
     """Does this call of a tokenizer pad? A single row is as long as the longest."""
     value = module.flow.value(call.keywords.get("padding"))
     return (

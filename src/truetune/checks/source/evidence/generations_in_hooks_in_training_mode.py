@@ -13,8 +13,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import last_name_of_called
 
 TRAINER_HOOKS = frozenset(
     (
@@ -78,7 +78,9 @@ def _constructors_of(methods: dict[str, Function]) -> list[Function]:
 
 def _generates_by_trained_model(module: Module, call: ast.Call) -> bool:
     """Is it a `generate` of the model that is trained, and not of one that the class loads itself?"""
-    return last_name_of_called(call) == "generate" and not _loads_another_generator(module, call)
+    return last_name_of_called(call) == "generate" and not _class_generates_by_own_loaded_model(
+        module, call
+    )
 
 
 def _training_mode_hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:
@@ -103,7 +105,7 @@ def _project_switches_to_training(module: Module) -> bool:
     """Does the project put a model into training mode itself?"""
     return any(
         not call.args and not call.keywords
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.methods("train")
     )
 
@@ -123,7 +125,9 @@ def _calls_reached_from(
         seen.add(function)
         for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
             yield call
-            called = _method_called(call, methods) or module.flow.function(call.func)
+            called = _method_called(call, methods) or module.flow.function_that_expression_names(
+                call.func
+            )
             if isinstance(called, Function):
                 waiting.append(called)
 
@@ -139,7 +143,7 @@ def _method_called(call: ast.Call, methods: dict[str, Function]) -> Function | N
     return methods.get(function.attr) if is_own and isinstance(function, ast.Attribute) else None
 
 
-def _loads_another_generator(module: Module, call: ast.Call) -> bool:
+def _class_generates_by_own_loaded_model(module: Module, call: ast.Call) -> bool:
     """Does a class generate by a model that it loads for itself: an engine, a judge, a reference?"""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     made = module.flow.producing_call(receiver)

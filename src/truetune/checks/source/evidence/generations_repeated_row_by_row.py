@@ -19,8 +19,10 @@ from truetune.checks.source.evidence.model_devices_at_use import LOADS
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import LOADERS, PASSES_ON
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame
 from truetune.source.symbolic_execution.values_of_run import Instance, Result, Value
 
@@ -45,9 +47,13 @@ def generations_per_row(module: Module) -> Iterator[RowGeneration]:
         module: A file that is judged.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.methods("generate"):
-            if call.home.path != module.path or call.node in seen or not _is_of_loaded_model(call):
+            if (
+                call.home.path != module.path
+                or call.node in seen
+                or not _does_loaded_model_generate(call)
+            ):
                 continue
             repeat = next(
                 filter(None, map(_row_loop_of_frame, call.frames("callback", "loop"))), None
@@ -57,9 +63,13 @@ def generations_per_row(module: Module) -> Iterator[RowGeneration]:
                 yield RowGeneration(call, repeat)
 
 
-def _is_of_loaded_model(call: CallEvent) -> bool:
+def _does_loaded_model_generate(call: CallEvent) -> bool:
     """Does a model of transformers generate, that the run loads?"""
-    loads = [way.load for way in lineages(call.receiver)] if call.receiver is not None else []
+    loads = (
+        [way.call_that_gave_origin for way in lineages_back_to_origins(call.receiver)]
+        if call.receiver is not None
+        else []
+    )
     return bool(loads) and all(load is not None and load.named(*LOADS) for load in loads)
 
 

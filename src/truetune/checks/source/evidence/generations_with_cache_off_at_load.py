@@ -19,8 +19,10 @@ from truetune.checks.source.evidence.model_devices_at_use import LOADS
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import UNPACKED
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Result, Unknown, Value
 
@@ -45,7 +47,7 @@ def generations_with_cache_off_at_load(module: Module) -> Iterator[CacheOff]:
         module: A file that is judged.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if _switches_cache_on(trace):
             continue
         for call in trace.methods("generate"):
@@ -81,7 +83,10 @@ def _load_without_cache(model: Value | None, depth: int) -> CallEvent | None:
     """
     if model is None or depth > 1:
         return None
-    loads = [_cacheless_load_of(way.load, depth) for way in lineages(model)]
+    loads = [
+        _cacheless_load_of(way.call_that_gave_origin, depth)
+        for way in lineages_back_to_origins(model)
+    ]
     return loads[0] if all(loads) else None
 
 

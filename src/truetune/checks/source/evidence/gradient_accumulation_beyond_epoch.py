@@ -23,10 +23,14 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
 )
 from truetune.checks.source.evidence.upper_row_counts import UpperCount, batches_at_most
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.element_of_iterable import element_of
+from truetune.source.symbolic_execution.element_of_iterable import (
+    representative_element_of_iterable,
+)
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, NameEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Element,
@@ -60,10 +64,10 @@ class StepCondition(NamedTuple):
     rest: int
 
 
-def long_accumulations(module: Module) -> Iterator[LongAccumulation]:
+def accumulations_longer_than_epoch(module: Module) -> Iterator[LongAccumulation]:
     """The optimizers of a file that never step, or nearly never, each at its first step."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in _long_accumulations_of_run(trace) if trace.is_whole else ():
             if found.step.home.path == module.path and found.step.node not in seen:
                 seen.add(found.step.node)
@@ -89,8 +93,8 @@ def _long_accumulations_of_run(trace: Trace) -> Iterator[LongAccumulation]:
 def _construction_of_stepped_optimizer(step: CallEvent) -> CallEvent | None:
     """The call that made the optimizer which a step is of, also by a gradient scaler."""
     for value in (step.receiver, *step.args[:1]):
-        ways = [] if value is None else lineages(value)
-        load = ways[0].load if len(ways) == 1 else None
+        ways = [] if value is None else lineages_back_to_origins(value)
+        load = ways[0].call_that_gave_origin if len(ways) == 1 else None
         if load is not None and load.named(*OPTIMIZER_CLASSES) and not load.named(*NO_OPTIMIZERS):
             return load
     return None
@@ -153,13 +157,13 @@ def _step_conditions(trace: Trace, step: CallEvent, loop: Frame) -> Iterator[Ste
             break
         if frame.kind == "branch" and frame.value is not None:
             yield from _step_conditions_of_test(frame.value, holds=frame.taken)
-    for test in _tests_that_skip(loop.node, step.node):
+    for test in _tests_that_skip_step(loop.node, step.node):
         for value in trace.values:
             if value.node is test:
                 yield from _step_conditions_of_test(value, holds=False)
 
 
-def _tests_that_skip(loop: ast.AST, step: ast.AST) -> Iterator[ast.expr]:
+def _tests_that_skip_step(loop: ast.AST, step: ast.AST) -> Iterator[ast.expr]:
     """The tests `if ...: continue` in front of a step, in the body of its loop."""
     for statement in getattr(loop, "body", ()):
         if any(node is step for node in ast.walk(statement)):
@@ -220,7 +224,9 @@ def _counter_values_at_step(
     trace: Trace, step: CallEvent, counter: Element, loops: list[Frame], epoch: UpperCount
 ) -> CounterValues | None:
     """The numbers that a counter takes at a step; None where they are not known."""
-    first = element_of(loops[0].value) if loops[0].value is not None else None
+    first = (
+        representative_element_of_iterable(loops[0].value) if loops[0].value is not None else None
+    )
     if isinstance(first, Sequence) and first.items and first.items[0] is counter:
         begin = _first_number_of_enumerate(loops[0].value)
         rounds = _total_passes(loops[1:]) or 1

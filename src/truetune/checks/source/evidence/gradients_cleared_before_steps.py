@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.execution_order import FUNCTIONS
+from truetune.checks.source.evidence.which_place_surely_runs_first import FUNCTIONS
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import last_name_of_called
 
 BACKWARD = re.compile(r"backward")
 """Methods that compute gradients: `backward`, `manual_backward`, `pc_backward`"""
@@ -86,7 +86,7 @@ class _GradientState:
         """After `zero_grad()`, which harms where a step should still use the gradients."""
         is_used = owner in self.stepped or (owner == ALL and bool(self.stepped))
         # What is cleared after a loop was not meant for a step.
-        state = replace(self, lost=_without_owner(self.lost, owner))
+        state = replace(self, lost=_without_nodes_of_optimizer(self.lost, owner))
         if not self.has_gradients or is_used:
             return state
         in_loop = self.lost_in_loop if self.is_read else {**self.lost_in_loop, owner: node}
@@ -97,9 +97,9 @@ class _GradientState:
         return replace(
             self,
             stepped=self.stepped | {owner},
-            cleared=_without_owner(self.cleared, owner),
-            lost_in_loop=_without_owner(self.lost_in_loop, owner),
-            lost=_without_owner(self.lost, owner),
+            cleared=_without_nodes_of_optimizer(self.cleared, owner),
+            lost_in_loop=_without_nodes_of_optimizer(self.lost_in_loop, owner),
+            lost=_without_nodes_of_optimizer(self.lost, owner),
         )
 
     def after_read(self) -> _GradientState:
@@ -118,7 +118,7 @@ class _GradientState:
         """What cleared the gradients that this optimizer would use."""
         return self.cleared.get(owner) or self.cleared.get(ALL)
 
-    def loss_of(self, owner: str) -> ast.AST | None:
+    def partial_clearing_of(self, owner: str) -> ast.AST | None:
         """What cleared a part of the gradients that this optimizer would use."""
         return self.lost.get(owner) or self.lost.get(ALL)
 
@@ -207,7 +207,7 @@ class _GradientStateWalk:
         states = self.after_expression(node, states, names, calls)
         if isinstance(node, ast.Assign | ast.AugAssign):
             states = _after_assignment(node, states)
-        if self.may_keep_gradients(node):
+        if self.may_store_gradients_elsewhere(node):
             states = [one.after_read() for one in states]
         if isinstance(node, ast.Return) and self.returned:
             self.returned[-1] += states
@@ -244,9 +244,11 @@ class _GradientStateWalk:
             return [one.after_clearing(ALL, node) for one in states]
         if len(node.body) == 1 and _writes_gradients(node):
             return [one.after_gradient_write() for one in states]
-        return self.after_passes(node, [one.at_loop_boundary() for one in states], names, calls)
+        return self.after_one_and_two_passes(
+            node, [one.at_loop_boundary() for one in states], names, calls
+        )
 
-    def after_passes(
+    def after_one_and_two_passes(
         self,
         node: ast.For | ast.AsyncFor | ast.While,
         states: States,
@@ -260,7 +262,7 @@ class _GradientStateWalk:
         """
         once = self.after_block(node.body, states, names, calls)
         twice = self.after_block(node.body, once, names, calls)
-        lost = _lost_in_each_state(twice)
+        lost = _clearings_of_unused_gradients_in_all_states(twice)
         # A pass that ends early (`continue`) leaves the loop as it was: what is known then is what was known before.
         ends_early = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(node))
         others = [*once, *(states if ends_early else ())]
@@ -288,11 +290,11 @@ class _GradientStateWalk:
         """The states after a call."""
         method = _method_name(call)
         if method == "zero_grad":
-            owner = self.optimizer_of_clearing(call, names)
+            owner = self.optimizer_cleared_by_call(call, names)
             return [one.after_clearing(owner, call) for one in states]
         if method == "step":
             return self.after_step_call(call, states, names)
-        function = self.module.flow.function(call.func)
+        function = self.module.flow.function_that_expression_names(call.func)
         if isinstance(function, ast.FunctionDef):
             if len(calls) < MAX_CALLS and function not in calls:
                 return self.after_function(function, call, states, names, (*calls, function))
@@ -324,10 +326,10 @@ class _GradientStateWalk:
         if not owner:
             return states
         if id(call) in self.own_nodes:
-            self.keep_step_without_gradients(call, owner, states)
+            self.record_step_without_gradients(call, owner, states)
         return [one.after_step(owner) for one in states]
 
-    def keep_step_without_gradients(self, call: ast.Call, owner: str, states: States) -> None:
+    def record_step_without_gradients(self, call: ast.Call, owner: str, states: States) -> None:
         """Keep a step that finds no gradients on any way to it, or only those of the last pass."""
         clearings = [one.clearing_of(owner) for one in states]
         first = clearings[0] if clearings else None
@@ -336,12 +338,12 @@ class _GradientStateWalk:
             return
         if self.accumulates_by_library:
             return
-        losses = [one.loss_of(owner) for one in states]
+        losses = [one.partial_clearing_of(owner) for one in states]
         loss = next((one for one in losses if one is not None), None)
         if loss is not None:
             self.found.setdefault((loss, call), ClearedStep(loss, call, keeps_last_pass=True))
 
-    def may_keep_gradients(self, statement: ast.stmt) -> bool:
+    def may_store_gradients_elsewhere(self, statement: ast.stmt) -> bool:
         """May a statement keep gradients elsewhere: by reading `.grad`, or in a call for its effect
         that is given the model?
         """
@@ -355,7 +357,7 @@ class _GradientStateWalk:
         given = [*call.args, *(one.value for one in call.keywords)]
         return any("model" in self.module.flow.types(one) for one in given)
 
-    def optimizer_of_clearing(self, call: ast.Call, names: Mapping[str, str]) -> str:
+    def optimizer_cleared_by_call(self, call: ast.Call, names: Mapping[str, str]) -> str:
         """The optimizer whose gradients are cleared; those of a model are those of the one
         optimizer.
         """
@@ -365,12 +367,12 @@ class _GradientStateWalk:
         return text if is_optimizer or not self.is_single else ALL
 
 
-def _without_owner(nodes: Mapping[str, ast.AST], owner: str) -> dict[str, ast.AST]:
+def _without_nodes_of_optimizer(nodes: Mapping[str, ast.AST], owner: str) -> dict[str, ast.AST]:
     """The nodes by optimizer without those of one; without all where it stands for all."""
     return {name: node for name, node in nodes.items() if owner != ALL and name not in (owner, ALL)}
 
 
-def _lost_in_each_state(states: States) -> dict[str, ast.AST]:
+def _clearings_of_unused_gradients_in_all_states(states: States) -> dict[str, ast.AST]:
     """What cleared unused gradients on every way through two passes of a loop, by optimizer."""
     first = states[0].lost_in_loop if states else {}
     return {

@@ -39,8 +39,10 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -78,7 +80,7 @@ class NarrowWeights(NamedTuple):
     """The load or cast that gives the dtype"""
 
 
-def narrow_weights_of_optimizers(
+def optimizers_of_weights_in_dtype(
     module: Module, dtype: str, *optimizers: str
 ) -> Iterator[NarrowWeights]:
     """The optimizers of a file that update weights of this dtype, each once.
@@ -89,7 +91,7 @@ def narrow_weights_of_optimizers(
         optimizers: Their qualified names.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for optimizer in trace.calls(*optimizers):
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
@@ -99,10 +101,10 @@ def narrow_weights_of_optimizers(
                 yield NarrowWeights(optimizer, cause)
 
 
-def narrow_weights_of_trainers(module: Module, dtype: str) -> Iterator[NarrowWeights]:
+def trainers_of_weights_in_dtype(module: Module, dtype: str) -> Iterator[NarrowWeights]:
     """The Trainers of a file that train all weights of a model of this dtype, each once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for trainer in trace.calls(*TRAINERS):
             model = trainer.argument(0, "model")
             if trainer.home.path != module.path or trainer.node in seen or model is None:
@@ -167,8 +169,8 @@ def _adapterless_loads_of_model(trace: Trace, model: Value) -> list[CallEvent] |
     if isinstance(model, Instance):
         return [load for load in trace.calls(*LOADS) if _holds_model_without_adapter(model, load)]
     loads: list[CallEvent] = []
-    for way in lineages(model):
-        load = way.load
+    for way in lineages_back_to_origins(model):
+        load = way.call_that_gave_origin
         if load is None or not load.named(*LOADS) or way.has_step(*ADAPTER_WRAPPERS):
             return None
         loads.append(load)
@@ -181,8 +183,8 @@ def _holds_model_without_adapter(model: Instance, load: CallEvent) -> bool:
         way
         for part in model.attributes.values()
         if isinstance(part, Result)
-        for way in lineages(part)
-        if way.load is load
+        for way in lineages_back_to_origins(part)
+        if way.call_that_gave_origin is load
     ]
     return bool(ways) and not any(way.has_step(*ADAPTER_WRAPPERS) for way in ways)
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.label_masking_and_padding import (
-    column_and_owner_read,
     holds_ignored_label,
     maskings_of_pad_id,
+    owner_and_column_read,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -21,7 +21,7 @@ def hand_masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     that asks for those rows.
     """
     by_id = {*maskings_of_pad_id(module)}
-    for node, value in label_values(module):
+    for node, value in label_writers_and_values(module):
         function = module.scopes.of[node].node
         user = (
             node
@@ -41,9 +41,9 @@ def hand_masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST
     """The values of a `labels` column with -100 in the files that run with this one, each with the
     place in this file that asks for those rows.
     """
-    for part in module.with_linked[1:]:
+    for part in module.self_and_files_run_together[1:]:
         by_id = {*maskings_of_pad_id(part)}
-        for node, _ in label_values(part):
+        for node, _ in label_writers_and_values(part):
             function = part.scopes.of[node].node
             if isinstance(function, ast.Module) or not holds_ignored_label(part, function):
                 continue
@@ -71,7 +71,7 @@ def _call_getting_rows_of_function(
         maker = outermost_function_around(part, mapped) if mapped is not None else None
     waiting = [maker]
     for maker in waiting:
-        for call in module.flow.calls_of(maker) if maker is not None else ():
+        for call in module.flow.calls_of_function_or_class(maker) if maker is not None else ():
             if module.home(call) is module:
                 return call
             if len(waiting) < MOST_CALLERS:
@@ -89,7 +89,7 @@ def outermost_function_around(module: Module, node: ast.AST) -> ast.AST | None:
     return around[-1] if around else None
 
 
-def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def label_writers_and_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """Values of a `labels` column, with what writes them: a dictionary, `dict(labels=...)`,
     `x["labels"] = ...`.
     """
@@ -104,7 +104,7 @@ def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             ):
                 yield node, labels
         elif isinstance(node, ast.Assign):
-            if (place := column_and_owner_read(module, node.targets[0])) is not None and place[
+            if (place := owner_and_column_read(module, node.targets[0])) is not None and place[
                 1
             ] == "labels":
                 yield node, node.value
@@ -128,7 +128,8 @@ def _dataset_call_of_file_given_function(module: Module, function: ast.AST) -> a
         (
             c.node
             for c in calls
-            if (a := c.argument(0, "function")) is not None and module.flow.function(a) is function
+            if (a := c.argument(0, "function")) is not None
+            and module.flow.function_that_expression_names(a) is function
         ),
         None,
     )

@@ -19,12 +19,14 @@ from truetune.checks.source.evidence.enclosing_function_and_evaluation_only_file
     function_around,
 )
 from truetune.checks.source.evidence.shared_rows_of_data_sets import (
-    share_rows,
+    do_data_sets_share_rows,
     steps_from_source_to_rows,
 )
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Value
 
@@ -60,12 +62,14 @@ class SharedFile(NamedTuple):
     case: Case
 
 
-def loaders_of_the_same_rows(module: Module) -> Iterator[SharedLoaders]:
+def held_out_loaders_of_trained_rows(module: Module) -> Iterator[SharedLoaders]:
     """The loaders of held-out rows in a file that give what another loader trains."""
     for train, held in _training_and_held_out_loaders(module):
         takes_all = (train.keywords.keys() | held.keywords.keys()).isdisjoint(PICKS_ROWS)
         if takes_all and _share_rows(train, held):
-            yield SharedLoaders(train.node, held.node, _held_out_name(module, held.node))
+            yield SharedLoaders(
+                train.node, held.node, _held_out_variable_of_loader(module, held.node)
+            )
 
 
 def training_and_held_out_rows(module: Module) -> Iterator[tuple[Value, Value]]:
@@ -80,18 +84,18 @@ def training_and_held_out_rows(module: Module) -> Iterator[tuple[Value, Value]]:
 
 def _training_and_held_out_loaders(module: Module) -> Iterator[tuple[CallEvent, CallEvent]]:
     """Each loader for training in a file with each one for held-out rows."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         own = [call for call in trace.calls(*LOADERS) if call.home.path == module.path]
         training = [call for call in own if _is_named_for_training(module, call.node)]
         for held in own:
-            if _held_out_name(module, held.node):
+            if _held_out_variable_of_loader(module, held.node):
                 yield from ((train, held) for train in training)
 
 
 def loaders_of_held_out_rows(module: Module) -> Iterator[ast.AST]:
     """The loaders of held-out rows in a file."""
     for call in module.calls(*LOADERS):
-        if _held_out_name(module, call.node):
+        if _held_out_variable_of_loader(module, call.node):
             yield call.node
 
 
@@ -108,7 +112,7 @@ def _share_rows(train: CallEvent, held: CallEvent) -> bool:
     if rows is None or others is None:
         return False
     way, other = steps_from_source_to_rows(rows), steps_from_source_to_rows(others)
-    return way is not None and other is not None and share_rows(way, other) is True
+    return way is not None and other is not None and do_data_sets_share_rows(way, other) is True
 
 
 def _is_named_for_training(module: Module, node: ast.AST) -> bool:
@@ -117,7 +121,7 @@ def _is_named_for_training(module: Module, node: ast.AST) -> bool:
     return FOR_TRAINING.search(name) is not None and FOR_EVALUATION.search(name) is None
 
 
-def _held_out_name(module: Module, node: ast.AST) -> str:
+def _held_out_variable_of_loader(module: Module, node: ast.AST) -> str:
     """The name of held-out rows that a loader is put into; empty where there is none."""
     name = _name_assigned_or_method(module, node)
     is_held = FOR_EVALUATION.search(name) is not None and "train" not in name.lower()

@@ -13,10 +13,12 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import last_name_of_called
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Mapping, Value
 
@@ -46,9 +48,9 @@ def hot_requests(module: Module) -> Iterator[HotRequest]:
     if not module.mentions(TEMPERATURE):
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
-            if call.home.path != module.path or call.is_repeated:
+            if call.home.path != module.path or call.is_in_later_loop_pass:
                 continue
             found = _hot_request(call)
             if found is not None and found.node not in seen:

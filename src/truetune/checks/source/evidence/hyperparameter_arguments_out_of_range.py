@@ -21,9 +21,9 @@ from truetune.checks.hyperparameter_limits import (
     parse_setting_number,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.settings_of_script_as_configs import extract_configs
 
 OPTIMIZERS = tuple(
@@ -88,7 +88,7 @@ def training_hyperparameter_calls(module: Module) -> Iterator[HyperparameterCall
     for call in module.calls(*OPTIMIZERS):
         yield _settings_of_optimizer(module, call)
     for call in _gradient_clipping_calls(module):
-        yield _arguments_of_call(
+        yield _hyperparameter_record_of_call(
             module, call, {CLIPPED_TO: call.argument(1, "max_norm")}, "max_norm"
         )
     adapters = list(module.calls(*ADAPTERS))
@@ -121,7 +121,7 @@ def generation_hyperparameter_calls(module: Module) -> Iterator[HyperparameterCa
         nodes = {
             SAME.get(name, name): call.keywords[name] for name in GENERATES if name in call.keywords
         }
-        named = _arguments_of_call(module, call, nodes)
+        named = _hyperparameter_record_of_call(module, call, nodes)
         named.names.update(
             {
                 own_name: other_name
@@ -136,7 +136,7 @@ def generation_hyperparameter_calls(module: Module) -> Iterator[HyperparameterCa
         yield named
 
 
-def _arguments_of_call(
+def _hyperparameter_record_of_call(
     module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
 ) -> HyperparameterCall:
     """The record of a call with those of these settings that it gives.
@@ -161,7 +161,7 @@ def _settings_of_optimizer(module: Module, call: Call) -> HyperparameterCall:
         "training.weight_decay": call.keywords.get("weight_decay"),
         "adam_epsilon": call.keywords.get("eps"),
     }
-    named = _arguments_of_call(module, call, nodes)
+    named = _hyperparameter_record_of_call(module, call, nodes)
     named.names.update(
         {
             "training.learning_rate": "lr",
@@ -187,7 +187,7 @@ def _settings_of_adapter(module: Module, call: Call) -> HyperparameterCall:
         # unsloth's first places are those of the model: -1 means by name alone.
         "r": call.argument(-1 if call.named("unsloth.*") else 2, "r"),
     }
-    named = _arguments_of_call(module, call, nodes)
+    named = _hyperparameter_record_of_call(module, call, nodes)
     named.names["training.lora.lora_dropout"] = "lora_dropout"
     stabilised = call.keywords.get("use_rslora")
     by_root = stabilised is not None and _known_value(module, stabilised) is True

@@ -12,8 +12,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 CASTING_METHODS = frozenset(
     (
@@ -31,27 +31,29 @@ MAX_STEPS = 8
 """Steps back from a value; scripts take about three"""
 
 
-def class_decision(module: Module, value: ast.expr, depth: int = MAX_STEPS) -> ast.AST | None:
+def node_deciding_class_of_value(
+    module: Module, value: ast.expr, depth: int = MAX_STEPS
+) -> ast.AST | None:
     """What decided for a class, of a value that is certainly such decisions; None for any other."""
     found: ast.AST | None = None
     for origin in module.flow.origins(value):
         if origin.path or origin.element or not isinstance(origin.node, ast.expr):
             return None
-        decision = _decision_of(module, origin.node, depth)
+        decision = _node_deciding_class(module, origin.node, depth)
         if decision is None:
             return None
         found = found or decision
     return found
 
 
-def _decision_of(module: Module, node: ast.expr, depth: int) -> ast.AST | None:
+def _node_deciding_class(module: Module, node: ast.expr, depth: int) -> ast.AST | None:
     """What decided for a class in one expression."""
     if _is_class_decision(module, node):
         return node
     if not depth:
         return None
     parts = list(_sources_of_value(module, node))
-    decisions = [class_decision(module, part, depth - 1) for part in parts]
+    decisions = [node_deciding_class_of_value(module, part, depth - 1) for part in parts]
     if not decisions or any(one is None for one in decisions):
         return None
     return decisions[0]

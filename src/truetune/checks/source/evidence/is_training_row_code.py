@@ -59,5 +59,6 @@ def _is_given_to_map_or_generator(module: Module, function: ast.AST) -> bool:
     ]
     functions = (call.argument(0, "function") for call in calls)
     return any(
-        node is function or (node and module.flow.function(node) is function) for node in functions
+        node is function or (node and module.flow.function_that_expression_names(node) is function)
+        for node in functions
     )

@@ -131,17 +131,17 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     name, given = _function_name_and_tensor(call)
     if given is None:
         return None
-    fixed = _scale_whatever_given(name)
+    fixed = _scale_always_given_by_function(name)
     if fixed is not None:
         return ScoreScale(fixed, value)
     inner = score_scale_of(given, depth + 1)
     if inner is None or name in KEEPING:
         return inner
-    changed = _scale_after_change(name, inner.scale)
+    changed = _scale_after_log_or_exp(name, inner.scale)
     return None if changed is None else ScoreScale(changed, value)
 
 
-def _scale_after_change(name: str, scale: Scale) -> Scale | None:
+def _scale_after_log_or_exp(name: str, scale: Scale) -> Scale | None:
     """The scale that a logarithm or an exponential makes of another one; None for anything else."""
     if name in LOGARITHMS and scale == "probabilities":
         return "log-probabilities"
@@ -150,7 +150,7 @@ def _scale_after_change(name: str, scale: Scale) -> Scale | None:
     return None
 
 
-def _scale_whatever_given(name: str) -> Scale | None:
+def _scale_always_given_by_function(name: str) -> Scale | None:
     """The scale that a function gives whatever it is given, as softmax does; None for others."""
     if name in SQUASHING:
         return "probabilities"

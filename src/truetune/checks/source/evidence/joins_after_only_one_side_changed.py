@@ -20,7 +20,9 @@ from truetune.checks.source.evidence.row_filters_and_sorts import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Constant, Mapping, Sequence, Value
 
@@ -51,7 +53,7 @@ class _JoinAlignments(NamedTuple):
 def wrong_joins(module: Module) -> Iterator[WrongJoin]:
     """The joins of a file whose sides hold other rows at one place, each once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in _wrong_joins_of_trace(trace, module):
             if found.node not in seen:
                 seen.add(found.node)
@@ -61,10 +63,14 @@ def wrong_joins(module: Module) -> Iterator[WrongJoin]:
 def _wrong_joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:
     """The wrong joins of one run that stand in a file."""
     for call in trace.all_calls:
-        if call.home.path == module.path and not call.is_repeated:
+        if call.home.path == module.path and not call.is_in_later_loop_pass:
             yield from _wrong_joins_of_call(trace, module, call)
     for store in trace.stores:
-        if store.home.path != module.path or store.is_repeated or isinstance(store.key, str):
+        if (
+            store.home.path != module.path
+            or store.is_in_later_loop_pass
+            or isinstance(store.key, str)
+        ):
             continue
         if isinstance(constant_of(store.key), str) and not isinstance(store.value, Constant):
             sides = [store.base, store.value]

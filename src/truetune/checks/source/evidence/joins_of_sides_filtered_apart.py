@@ -27,7 +27,9 @@ from truetune.checks.source.evidence.row_filters_and_sorts import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Sequence, Value
 
@@ -65,7 +67,7 @@ def joins_of_filtered_files(module: Module) -> Iterator[JoinOfTwoFiles]:
     if COMPARES_LENGTHS.search(module.text):
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for node, what, sides in _joins_ending_in_records(trace, module):
             is_by_index = what != "zip"
             changes = (
@@ -88,13 +90,13 @@ def joins_of_shuffled_file(module: Module) -> Iterator[JoinOfShuffledFile]:
     place once.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.calls("zip"):
             node = call.node
             if call.home.path != module.path or node in seen or len(call.args) != 2 or call.is_open:
                 continue
             change = _shuffle_of_one_side(trace, list(call.args))
-            if change is not None and _makes_question_and_answer(module, node):
+            if change is not None and _zip_makes_question_answer_record(module, node):
                 seen.add(node)
                 yield JoinOfShuffledFile(node, change)
 
@@ -113,7 +115,7 @@ def _shuffle_of_one_side(trace: Trace, sides: list[Value]) -> AlignmentChange | 
     return moved[0][-1]
 
 
-def _makes_question_and_answer(module: Module, node: ast.AST) -> bool:
+def _zip_makes_question_answer_record(module: Module, node: ast.AST) -> bool:
     """Do the two rows of a `zip` end in one record that names a question and an answer?"""
     if not _pair_ends_in_record(module, node):
         return False
@@ -133,7 +135,7 @@ def _joins_ending_in_records(
 ) -> Iterator[tuple[ast.AST, str, list[Value]]]:
     """The joins of two sides in a run that end in records, and how they are called."""
     for call in trace.all_calls:
-        if call.home.path != module.path or call.is_repeated or call.is_open:
+        if call.home.path != module.path or call.is_in_later_loop_pass or call.is_open:
             continue
         if call.named("zip") and len(call.args) == 2 and "strict" not in call.keywords:
             if _pair_ends_in_record(module, call.node):
@@ -262,7 +264,7 @@ def _pair_ends_in_record(module: Module, node: ast.AST) -> bool:
     if loop is None:
         return False
     target = loop.target if isinstance(loop, ast.For) else loop.generators[0].target
-    pair = _innermost_pair(target)
+    pair = _names_of_zipped_rows(target)
     if pair is None:
         return False
     body = loop.body if isinstance(loop, ast.For) else [loop]
@@ -272,7 +274,7 @@ def _pair_ends_in_record(module: Module, node: ast.AST) -> bool:
     return any(_is_record_of_pair(part, pair) for part in parts)
 
 
-def _innermost_pair(target: ast.expr) -> tuple[str, str] | None:
+def _names_of_zipped_rows(target: ast.expr) -> tuple[str, str] | None:
     """The names of the two rows, also in `for n, (good, bad) in enumerate(zip(...))`."""
     if not isinstance(target, ast.Tuple):
         return None

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.source.evidence.does_tokenizer_call_add_no_pad import surely_adds_no_pad
 from truetune.checks.source.evidence.generate_call_inputs import (
+    does_tokenizer_call_pad,
     encoding_calls_of_dictionary,
-    encoding_pads,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LM_COLLATOR_CLASSES = (
     "transformers.DataCollatorForLanguageModeling",
@@ -204,11 +204,11 @@ def padding_call_of_batch(module: Module, batch: ast.expr) -> Call | None:
     one does not pad.
     """
     calls = list(encoding_calls_of_dictionary(module, batch))
-    is_padded = bool(calls) and all(encoding_pads(module, call) for call in calls)
+    is_padded = bool(calls) and all(does_tokenizer_call_pad(module, call) for call in calls)
     return calls[0] if is_padded else None
 
 
-def column_and_owner_read(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
+def owner_and_column_read(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
     """The owner and the column of a read: (x, "labels") of `x["labels"]` or `x.labels`; None
     otherwise.
     """

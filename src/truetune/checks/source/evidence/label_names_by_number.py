@@ -56,7 +56,7 @@ def _distinct_texts_of_list(value: ast.expr) -> tuple[str, ...] | None:
     """The texts of a list, if all are texts and different; None otherwise."""
     if not isinstance(value, ast.List | ast.Tuple):
         return None
-    return _distinct_lowercase([_constant_text(element) for element in value.elts])
+    return _lowercase_texts_if_all_distinct([_constant_text(element) for element in value.elts])
 
 
 def _names_of_dictionary(value: ast.expr) -> tuple[str, ...] | None:
@@ -69,10 +69,10 @@ def _names_of_dictionary(value: ast.expr) -> tuple[str, ...] | None:
         numbered = {_constant_number(name): _constant_text(key) for key, name in pairs}
     if len(numbered) != len(pairs) or set(numbered) != set(range(len(pairs))):
         return None
-    return _distinct_lowercase([numbered[number] for number in range(len(pairs))])
+    return _lowercase_texts_if_all_distinct([numbered[number] for number in range(len(pairs))])
 
 
-def _distinct_lowercase(texts: list[str | None]) -> tuple[str, ...] | None:
+def _lowercase_texts_if_all_distinct(texts: list[str | None]) -> tuple[str, ...] | None:
     """The texts in lower case, where all are texts and no two are the same."""
     names = tuple(text.strip().casefold() for text in texts if text is not None)
     return names if len(set(names)) == len(texts) else None

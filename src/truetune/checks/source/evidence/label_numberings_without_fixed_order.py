@@ -23,7 +23,9 @@ from truetune.checks.source.evidence.file_rows_behind_values import FileRows, lo
 from truetune.checks.source.evidence.prompt_forms import scripts_beside
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -99,7 +101,7 @@ class DifferentOrders(NamedTuple):
 def label_numberings(module: Module) -> Iterator[LabelNumbering]:
     """The numberings of labels in a script, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         sorted_in_place = {id(call.receiver) for call in trace.methods("sort")}
         for place, counted in _numbering_places_with_values(trace, module):
             if not _speaks_of_labels(module, place):
@@ -114,7 +116,7 @@ def label_numberings(module: Module) -> Iterator[LabelNumbering]:
 def _numbering_places_with_values(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, Value]]:
     """The places of a run that number labels, each with what is counted through."""
     for call in trace.all_calls:
-        if call.home.path == module.path and not call.is_repeated:
+        if call.home.path == module.path and not call.is_in_later_loop_pass:
             yield from ((call.node, one) for one in _values_numbered_by_call(module, call))
     for value in trace.values:
         if isinstance(value, Item) and _is_name_by_number(value):
@@ -124,13 +126,15 @@ def _numbering_places_with_values(trace: Trace, module: Module) -> Iterator[tupl
 
 def _is_name_by_number(item: Item) -> bool:
     """Is it `names[number]`, one name of a list that the script makes?"""
-    return not isinstance(item.key, Constant | Slice | Sequence) and _is_made_a_list(item.base)
+    return not isinstance(item.key, Constant | Slice | Sequence) and _is_list_made_by_script(
+        item.base
+    )
 
 
 def _values_numbered_by_call(module: Module, call: CallEvent) -> Iterator[Value]:
     """What a call counts through, where the numbers are kept."""
     if call.named("enumerate", "zip"):
-        if _pairs_are_kept(module, call.node):
+        if _are_enumerated_pairs_stored_in_dict(module, call.node):
             pair = call.args[: 1 if call.named("enumerate") else 2]
             yield from (one for one in pair if not _is_range_or_count(one))
     elif call.method == "index" and call.receiver is not None:
@@ -153,7 +157,7 @@ def _numbers_by_sklearn_encoder(call: CallEvent) -> bool:
     return is_encoding and isinstance(encoder, Result) and encoder.call.named(*ENCODERS)
 
 
-def _is_made_a_list(value: Value) -> bool:
+def _is_list_made_by_script(value: Value) -> bool:
     """Is it made a list by the script?"""
     return isinstance(value, Sequence) or (isinstance(value, Result) and value.call.named("list"))
 
@@ -163,7 +167,7 @@ def _is_range_or_count(value: Value) -> bool:
     return isinstance(value, Result) and value.call.named("range", "itertools.count")
 
 
-def _pairs_are_kept(module: Module, call: ast.AST) -> bool:
+def _are_enumerated_pairs_stored_in_dict(module: Module, call: ast.AST) -> bool:
     """Do the pairs that are counted become a dictionary, or entries of one?"""
     parent = module.scopes.parent.get(call)
     if isinstance(parent, ast.comprehension):
@@ -268,7 +272,7 @@ def _source_of_order(value: Value) -> Value | None:
 def set_holds_numbers_only(numbering: LabelNumbering) -> bool:
     """Are the members of a set numbers, whose order is the same in each process?"""
     order = numbering.order
-    if isinstance(order.node, ast.SetComp) and _makes_a_number(order.node.elt):
+    if isinstance(order.node, ast.SetComp) and _is_member_cast_to_int(order.node.elt):
         return True
     if isinstance(order, Sequence) and not order.is_open:
         known = [constant_of(one) for one in order.items]
@@ -280,7 +284,7 @@ def set_holds_numbers_only(numbering: LabelNumbering) -> bool:
     )
 
 
-def _makes_a_number(member: ast.expr) -> bool:
+def _is_member_cast_to_int(member: ast.expr) -> bool:
     """Is a member of a set made a whole number: `int(row["label"])`?"""
     is_call = isinstance(member, ast.Call) and isinstance(member.func, ast.Name)
     return is_call and ast.unparse(member).startswith(("int(", "len(", "round("))
@@ -363,7 +367,9 @@ def numberings_beside(module: Module) -> Iterator[LabelNumbering]:
             yield from label_numberings(other)
 
 
-def different_orders(here: LabelNumbering, other: LabelNumbering) -> DifferentOrders | None:
+def first_number_with_different_labels(
+    here: LabelNumbering, other: LabelNumbering
+) -> DifferentOrders | None:
     """The first number that stands for two labels, where two numberings of one kind are of two
     files.
     """

@@ -40,7 +40,9 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -90,15 +92,15 @@ class OwnLoss(NamedTuple):
     """By how many places the label is behind the token that the logits are given: 1 is right"""
 
 
-def own_losses(module: Module) -> Iterator[OwnLoss]:
+def own_losses_with_known_label_shift(module: Module) -> Iterator[OwnLoss]:
     """The losses of a file whose labels and logits are known by their places, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         search = OwnLossSearch(trace)
         for call in trace.all_calls:
-            if call.home.path != module.path or call.node in seen or call.is_repeated:
+            if call.home.path != module.path or call.node in seen or call.is_in_later_loop_pass:
                 continue
-            ahead = search.look_ahead_of_loss(call)
+            ahead = search.label_shift_of_loss(call)
             if ahead is not None:
                 seen.add(call.node)
                 yield OwnLoss(call, ahead)
@@ -110,7 +112,7 @@ class OwnLossSearch:
     def __init__(self, trace: Trace) -> None:
         self._places = TokenLayouts(trace)
 
-    def look_ahead_of_loss(self, call: CallEvent) -> int | None:
+    def label_shift_of_loss(self, call: CallEvent) -> int | None:
         """By how many tokens a loss looks ahead; None for any other call, and where it is not
         known.
         """
@@ -120,20 +122,24 @@ class OwnLossSearch:
         logits = self.logits_of(given[0])
         if logits is None:
             return None
-        return self.look_ahead(logits, given[1])
+        return self.label_shift_against_logits(logits, given[1])
 
-    def look_ahead(self, logits: Logits, labels: Value) -> int | None:
+    def label_shift_against_logits(self, logits: Logits, labels: Value) -> int | None:
         """By how many tokens labels are ahead of the ids whose logits they are compared with."""
         found = self._places.layout_of(labels, LABELS_WAY)
         if found is None:
             return None
         ids = logits.model_pass.ids
-        ahead = self._distance_ahead(ids, found, logits.segment)
+        ahead = self._label_shift_between_layouts(ids, found, logits.segment)
         if ahead is None and logits.model_pass.has_own_loss:
-            ahead = self._distance_ahead(logits.model_pass.given_labels, found, logits.segment)
+            ahead = self._label_shift_between_layouts(
+                logits.model_pass.given_labels, found, logits.segment
+            )
         return ahead
 
-    def _distance_ahead(self, ids: Layout | None, labels: Layout, logits: Segment) -> int | None:
+    def _label_shift_between_layouts(
+        self, ids: Layout | None, labels: Layout, logits: Segment
+    ) -> int | None:
         """How far labels are ahead of the ids, beside logits of which some were cut away."""
         if ids is None:
             return None
@@ -152,7 +158,7 @@ class OwnLossSearch:
         if isinstance(value, Choice):
             found = [self.logits_of(one, depth + 1) for one in value.options]
             return found[0] if all(one == found[0] for one in found) else None
-        output = _output_of_logits(value)
+        output = _model_output_holding_logits(value)
         model_pass = None if output is None else self._model_pass_of(output)
         if model_pass is not None:
             return Logits(model_pass, Segment(LOGITS_SOURCE, START))
@@ -233,7 +239,7 @@ def _calls_loss_object(call: CallEvent) -> bool:
     return is_call and isinstance(receiver, Result) and receiver.call.named(*LOSS_CLASSES)
 
 
-def _output_of_logits(value: Value) -> Value | None:
+def _model_output_holding_logits(value: Value) -> Value | None:
     """The output of a model whose logits a value is."""
     field = batch_field_read(value)
     if field is not None:

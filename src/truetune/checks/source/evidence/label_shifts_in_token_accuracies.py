@@ -18,7 +18,9 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     layout_after_index,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Item, Operation, Result, Value
 
@@ -51,22 +53,22 @@ class TokenAccuracy(NamedTuple):
     """By how many places the label is behind the token that the logits are given: 1 is right"""
 
 
-def token_accuracies(module: Module) -> Iterator[TokenAccuracy]:
+def token_accuracies_with_known_label_shift(module: Module) -> Iterator[TokenAccuracy]:
     """The comparisons of a file whose labels and logits are known by their places, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         search = OwnLossSearch(trace)
         for value in trace.values:
             node = value.node
             if node is None or node in seen or module.home(node).path != module.path:
                 continue
-            ahead = _look_ahead_of_comparison(search, value)
+            ahead = _label_shift_of_comparison(search, value)
             if ahead is not None:
                 seen.add(node)
                 yield TokenAccuracy(node, ahead)
 
 
-def _look_ahead_of_comparison(search: OwnLossSearch, value: Value) -> int | None:
+def _label_shift_of_comparison(search: OwnLossSearch, value: Value) -> int | None:
     """By how many tokens a comparison looks ahead; None for any other value."""
     pair = _sides_of_equality(value)
     if pair is None:
@@ -74,7 +76,7 @@ def _look_ahead_of_comparison(search: OwnLossSearch, value: Value) -> int | None
     for picked, labels in (pair, pair[::-1]):
         logits = _logits_of_picked_tokens(search, picked)
         if logits is not None:
-            return search.look_ahead(logits, labels)
+            return search.label_shift_against_logits(logits, labels)
     return None
 
 

@@ -9,16 +9,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.label_masking_and_padding import (
-    column_and_owner_read,
     holds_ignored_label,
     is_ignored_label,
+    owner_and_column_read,
     padding_call_of_batch,
     padding_call_of_result,
 )
-from truetune.checks.source.evidence.pad_token_settings_and_changes import padding_sides_set
+from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
+    padding_sides_set,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 COPYING_METHODS = ("copy", "clone", "detach", "tolist", "squeeze", "long")
 """Methods whose result has the same ids"""
@@ -54,7 +56,7 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
     while waiting:
         node, steps = waiting.pop()
         bare = without_copying_calls(module, node)
-        place = column_and_owner_read(module, bare)
+        place = owner_and_column_read(module, bare)
         if place is None:
             waiting += (
                 [(part, steps + 1) for part in _sources_of_token_ids(module, bare)]
@@ -138,7 +140,7 @@ def padded_ids_as_loss_targets(
         return None
     for _ in range(MAX_STEPS):
         target = without_copying_calls(module, target)
-        place = column_and_owner_read(module, target)
+        place = owner_and_column_read(module, target)
         if place is not None and place[1] == "input_ids":
             call = padding_call_of_result(module, place[0]) or padding_call_of_batch(
                 module, place[0]
@@ -216,7 +218,10 @@ def _may_write_labels(module: Module, node: ast.AST, copied: CopiedIds) -> bool:
         # `row["labels"] = ...` sets the whole column, which has been followed.
         is_column = isinstance(module.flow.value(node.slice), str)
         return not is_column and not _is_prompt_mask(module, node, copied.encoding)
-    if isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
+    if (
+        isinstance(node, ast.Call)
+        and module.flow.function_that_expression_names(node.func) is not None
+    ):
         return any(_is_copy_of_ids(module, argument, copied) for argument in node.args)
     return False
 
@@ -234,7 +239,7 @@ def _is_copy_of_ids(module: Module, argument: ast.expr, copied: CopiedIds) -> bo
     return found is not None and found.call.node is copied.call.node
 
 
-def masks_by_attention_elsewhere(module: Module, function: ast.AST) -> bool:
+def masks_labels_by_attention_mask_elsewhere(module: Module, function: ast.AST) -> bool:
     """Is there a statement with -100 and an attention mask outside a function, as in a collator?"""
     inside = set(ast.walk(function))
     masks = (
@@ -392,7 +397,7 @@ def _bound_may_count_pads(module: Module, bound: ast.expr, encoding: ast.expr) -
 
 def _is_pad_dependent_term(module: Module, node: ast.AST, encoding: ast.expr) -> bool:
     """Is it the mask of the padded batch, a name with `pad`, or a difference of two lengths?"""
-    place = column_and_owner_read(module, node)
+    place = owner_and_column_read(module, node)
     if place is not None and place[1] == "attention_mask":
         if module.text_of(place[0]) == module.text_of(encoding):
             return True
@@ -418,6 +423,6 @@ def _sets_left_padding(module: Module) -> bool:
     """Does the file set the padding side to the left? The first tokens are pads then."""
     return any(
         module.flow.value(value) == "left"
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for value in padding_sides_set(part)
     )

@@ -21,13 +21,15 @@ from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.prompts_padded_on_the_right import (
     PAD_SEQUENCE,
+    does_tokenizer_pad_several_rows,
     padding_side_at_call,
-    pads_several,
 )
 from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import pads_to_length
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, StoreEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -106,7 +108,7 @@ def labels_cut_at_pads(module: Module) -> Iterator[CutLabels]:
     if str(-IGNORED) not in module.text and "ignore_index" not in module.text.lower():
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for node, ids, side in _label_cuts(trace):
             if node in seen or module.home(node) is not module:
                 continue
@@ -330,7 +332,11 @@ def _source_of_same_ids(ids: Value) -> Value | None:
 
 def _call_pads_rows(call: CallEvent) -> bool:
     """Does a call give rows with pads?"""
-    return pads_to_length(call) or pads_several(call) or call.named(PAD_SEQUENCE, TORCH_PAD)
+    return (
+        pads_to_length(call)
+        or does_tokenizer_pad_several_rows(call)
+        or call.named(PAD_SEQUENCE, TORCH_PAD)
+    )
 
 
 def _is_repeated_pad(value: Value) -> bool:

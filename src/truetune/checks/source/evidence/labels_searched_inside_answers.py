@@ -63,7 +63,7 @@ class LabelSearch(NamedTuple):
     """The first that is found is taken"""
 
 
-def list_label_searches(module: Module) -> Iterator[LabelSearch]:
+def label_searches_in_answers(module: Module) -> Iterator[LabelSearch]:
     """The places of a file that search for a label inside of an answer."""
     chains = _labels_tested_in_chains(module)
     for compare in module.nodes(ast.Compare):
@@ -87,7 +87,7 @@ def find_label_inside_another(module: Module) -> WrongMatch | None:
     """The first search for a label inside of an answer that is true of another label too; None
     where there is none.
     """
-    for search in list_label_searches(module):
+    for search in label_searches_in_answers(module):
         inside = _label_inside_longer_label(search)
         if inside is None:
             continue
@@ -146,7 +146,7 @@ def _takes_character_or_group(node: ast.AST) -> bool:
 
 def _is_option_letter(module: Module, label: ast.expr) -> bool:
     """Is it certainly one capital letter: `"ABCD"[i]`, `chr(65 + i)`, or one of such a list?"""
-    inner = _without_text_methods(module, label)
+    inner = _without_strip_and_case_calls(module, label)
     column = _column_read(module, inner)
     rows = None if column is None else rows_with_text_columns(module, (column,))
     if column is not None and rows is not None:
@@ -191,7 +191,7 @@ def _is_answer_text(module: Module, node: ast.expr) -> bool:
             return False
         if isinstance(origin, ast.Call) and (module.flow.call(origin).method or "") in WORD_LISTS:
             return False
-    column = _column_read(module, _without_text_methods(module, node)) or ""
+    column = _column_read(module, _without_strip_and_case_calls(module, node)) or ""
     return bool(ANSWER_NAME.search(f"{ast.unparse(node)} {column}"))
 
 
@@ -201,7 +201,7 @@ def _searched_labels_place_and_first_taken(
     """(labels, where they stand, is the first taken) of what is looked for; None where they are not
     known.
     """
-    inner = _without_text_methods(module, label)
+    inner = _without_strip_and_case_calls(module, label)
     listed = _listed_labels(module, inner)
     if listed is not None:
         return listed, "this file", True
@@ -219,7 +219,7 @@ def _searched_labels_place_and_first_taken(
     return tuple(labels), f"`{column}` of {rows.source}", False
 
 
-def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
+def _without_strip_and_case_calls(module: Module, node: ast.expr) -> ast.expr:
     """The expression without the methods and functions that only strip or fold its text.
 
     `gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own function
@@ -272,13 +272,13 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
             continue
         if not _found_label_is_used(module, loop, node):
             return None
-        labels = _several_folded_texts(module.flow.value(loop.iter))
+        labels = _casefolded_texts_if_several(module.flow.value(loop.iter))
         if labels is not None:
             return labels
     return None
 
 
-def _several_folded_texts(values: object) -> tuple[str, ...] | None:
+def _casefolded_texts_if_several(values: object) -> tuple[str, ...] | None:
     """The texts of a list of two or more, without case; None where it holds anything else."""
     if not isinstance(values, list | tuple) or len(values) < 2:
         return None
@@ -315,7 +315,7 @@ def _loop_holds(module: Module, loop: ast.AST, node: ast.AST) -> bool:
 def _column_read(module: Module, node: ast.expr) -> str | None:
     """The column that a value is read from: `row["label"]`, or a name that was given it."""
     columns = (
-        field_name_read(_without_text_methods(module, one))
+        field_name_read(_without_strip_and_case_calls(module, one))
         for one in _expression_and_sources(module, node)
     )
     return next((column for column in columns if column is not None), None)

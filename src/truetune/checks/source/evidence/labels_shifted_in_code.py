@@ -35,11 +35,11 @@ def expression_leaving_first_token_out(module: Module, labels: ast.AST) -> ast.A
     for node in sources_of_same_tokens(module, labels):
         if isinstance(node, ast.BinOp) and MASKED_SHORT.match(ast.unparse(node)):
             return node
-        if isinstance(node, ast.Subscript) and _begins_at_second(node):
+        if isinstance(node, ast.Subscript) and _slice_drops_first_token_only(node):
             return node
-        if isinstance(node, ast.Call) and _is_roll_to_the_left(node):
+        if isinstance(node, ast.Call) and _is_roll_left_by_one(node):
             return node
-    return _shifted_by_assignment(module, labels)
+    return _slice_assignment_shifting_labels(module, labels)
 
 
 def sources_of_same_tokens(module: Module, node: ast.AST) -> Iterator[ast.AST]:
@@ -64,10 +64,10 @@ def _source_of_first_tokens(node: ast.AST) -> ast.expr | None:
         return node.left if isinstance(node.op, ast.Add) else None
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return node.elt
-    return _source_of_tokens_of_call(node) if isinstance(node, ast.Call) else None
+    return _source_of_first_tokens_of_call(node) if isinstance(node, ast.Call) else None
 
 
-def _source_of_tokens_of_call(node: ast.Call) -> ast.expr | None:
+def _source_of_first_tokens_of_call(node: ast.Call) -> ast.expr | None:
     """What a call takes its first tokens from; None where it may give other tokens."""
     name = _function_name(node.func)
     first = node.args[0] if node.args else None
@@ -86,7 +86,7 @@ def _function_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
 
 
-def _is_roll_to_the_left(node: ast.Call) -> bool:
+def _is_roll_left_by_one(node: ast.Call) -> bool:
     """Is it `torch.roll(ids, -1)` or `ids.roll(shifts=-1)`?"""
     if _function_name(node.func) != "roll":
         return False
@@ -95,7 +95,7 @@ def _is_roll_to_the_left(node: ast.Call) -> bool:
     return any(shift in ("-1", "(-1,)", "[-1]") for shift in shifts)
 
 
-def _shifted_by_assignment(module: Module, labels: ast.AST) -> ast.AST | None:
+def _slice_assignment_shifting_labels(module: Module, labels: ast.AST) -> ast.AST | None:
     """The slice by which the tokens of a tensor are replaced by their successors: `labels[:, :-1] =
     ids[:, 1:]`; None otherwise.
     """
@@ -105,10 +105,14 @@ def _shifted_by_assignment(module: Module, labels: ast.AST) -> ast.AST | None:
         target = node.targets[0]
         if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
             continue
-        is_same = target.value.id == labels.id and module.scopes.home_of(
+        is_same = target.value.id == labels.id and module.scopes.scope_that_binds_name(
             target.value
-        ) is module.scopes.home_of(labels)
-        if is_same and _ends_before_last(target) and _leaves_first_token_out(module, node.value):
+        ) is module.scopes.scope_that_binds_name(labels)
+        if (
+            is_same
+            and _slice_drops_last_token_only(target)
+            and _leaves_first_token_out(module, node.value)
+        ):
             return node
     return None
 
@@ -116,26 +120,28 @@ def _shifted_by_assignment(module: Module, labels: ast.AST) -> ast.AST | None:
 def _leaves_first_token_out(module: Module, value: ast.expr) -> bool:
     """Does a value leave out its first token, itself or under a cast?"""
     parts = sources_of_same_tokens(module, value)
-    return any(isinstance(part, ast.Subscript) and _begins_at_second(part) for part in parts)
+    return any(
+        isinstance(part, ast.Subscript) and _slice_drops_first_token_only(part) for part in parts
+    )
 
 
-def _last_slice(node: ast.Subscript) -> ast.Slice | None:
+def _slice_of_last_dimension(node: ast.Subscript) -> ast.Slice | None:
     """The slice of the last dimension; None where it is an index."""
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     return parts[-1] if parts and isinstance(parts[-1], ast.Slice) else None
 
 
-def _begins_at_second(node: ast.Subscript) -> bool:
+def _slice_drops_first_token_only(node: ast.Subscript) -> bool:
     """Does a slice leave out the first token alone: `x[1:]`, `x[:, 1:]`?"""
-    last = _last_slice(node)
+    last = _slice_of_last_dimension(node)
     if last is None or last.lower is None or last.upper:
         return False
     return ast.unparse(last.lower) == "1"
 
 
-def _ends_before_last(node: ast.Subscript) -> bool:
+def _slice_drops_last_token_only(node: ast.Subscript) -> bool:
     """Does a slice leave out the last token alone: `x[:-1]`, `x[:, :-1]`?"""
-    last = _last_slice(node)
+    last = _slice_of_last_dimension(node)
     if last is None or last.lower is not None or last.upper is None:
         return False
     return ast.unparse(last.upper) == "-1"
@@ -144,7 +150,7 @@ def _ends_before_last(node: ast.Subscript) -> bool:
 def leaves_last_token_out(module: Module, ids: ast.expr) -> bool:
     """Are the ids cut before their last?"""
     return any(
-        isinstance(part, ast.Subscript) and _ends_before_last(part)
+        isinstance(part, ast.Subscript) and _slice_drops_last_token_only(part)
         for node in sources_of_same_tokens(module, ids)
         for part in ast.walk(node)
     )

@@ -17,14 +17,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
-from truetune.checks.source.evidence.adapted_models_and_loaded_names import written_text
+from truetune.checks.checkpoint.read_text_part_of_model_config import (
+    first_positive_text_model_setting,
+)
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
+    literal_or_default_text_of_expression,
+)
 from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import command_files_in
 from truetune.errors import TruetuneError
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.source.parsed_source_file import Module
 
 LAYER_IN_NAME = re.compile(r"(?:^|[._ ])(?:layers?|h|blocks?)[._](\d{1,3})(?!\d)")
@@ -299,7 +303,10 @@ def is_model_name_only_default(module: Module, model: ast.expr) -> bool:
     """Is a model's name only the default of a variable or option, so that a launch may give
     another?
     """
-    return not isinstance(module.flow.value(model), str) and written_text(module, model) is not None
+    return (
+        not isinstance(module.flow.value(model), str)
+        and literal_or_default_text_of_expression(module, model) is not None
+    )
 
 
 def describe_numbers(numbers: list[int]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.source.evidence.execution_order import FUNCTIONS
+from truetune.checks.source.evidence.which_place_surely_runs_first import FUNCTIONS
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LENGTH = {
     "transformers.get_linear_schedule_with_warmup": (2, "num_training_steps"),
@@ -49,7 +49,7 @@ def expressions_of_number(module: Module, node: ast.AST) -> Iterator[ast.AST]:
                     waiting += ast.iter_child_nodes(origin_node)
 
 
-def length_calls(module: Module, total: ast.expr) -> Iterator[ast.Call]:
+def len_calls_in_expression(module: Module, total: ast.expr) -> Iterator[ast.Call]:
     """The calls of `len` in the expression of a number: `len(x)`."""
     for node in expressions_of_number(module, total):
         if isinstance(node, ast.Call) and _is_len_call(module, node) and len(node.args) == 1:
@@ -82,7 +82,11 @@ def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None
         ):
             continue
         every = next(
-            (n for test in _tests_before(module, call.node) for n in _moduli_of_test(module, test)),
+            (
+                n
+                for test in _conditions_around_and_before(module, call.node)
+                for n in _moduli_of_test(module, test)
+            ),
             None,
         )
         if every is None:
@@ -91,16 +95,18 @@ def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None
     return step
 
 
-def _tests_before(module: Module, node: ast.AST, depth: int = 0) -> Iterator[ast.expr]:
+def _conditions_around_and_before(
+    module: Module, node: ast.AST, depth: int = 0
+) -> Iterator[ast.expr]:
     """The conditions of a place: those around it, and those before it that continue with the next;
     also of the one call of its function.
     """
     place = node
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
-            calls = module.flow.calls_of(parent)
+            calls = module.flow.calls_of_function_or_class(parent)
             if len(calls) == 1 and depth < MOST_CALLS:
-                yield from _tests_before(module, calls[0], depth + 1)
+                yield from _conditions_around_and_before(module, calls[0], depth + 1)
             return
         if isinstance(parent, ast.If):
             yield parent.test
@@ -144,15 +150,18 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     calls = list(module.methods("step"))
     steps = [
-        call for call in calls if schedule.node in makers_through_prepare(module, call.receiver)
+        call
+        for call in calls
+        if schedule.node in constructor_calls_through_prepare(module, call.receiver)
     ]
     if len(steps) != 1 or optimizer is None:
         return None
-    optimizers = makers_through_prepare(module, optimizer)
+    optimizers = constructor_calls_through_prepare(module, optimizer)
     for call in calls:
         scaled = call.args[0] if call.args else None  # scaler.step(optimizer)
         if not optimizers & (
-            makers_through_prepare(module, call.receiver) | makers_through_prepare(module, scaled)
+            constructor_calls_through_prepare(module, call.receiver)
+            | constructor_calls_through_prepare(module, scaled)
         ):
             continue
         batches = loops_around(module, call.node)
@@ -166,7 +175,7 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     return None
 
 
-def makers_through_prepare(module: Module, node: ast.expr | None) -> set[ast.AST]:
+def constructor_calls_through_prepare(module: Module, node: ast.expr | None) -> set[ast.AST]:
     """The calls that made an object, also where `accelerator.prepare` handed it on."""
     makers: set[ast.AST] = set()
     for origin in module.flow.origins(node) if node is not None else ():
@@ -193,7 +202,7 @@ def loops_around(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For 
         if isinstance(parent, (ast.For, ast.While)):
             loops.append(parent)
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            calls = module.flow.calls_of(parent)
+            calls = module.flow.calls_of_function_or_class(parent)
             if len(calls) == 1 and depth < MOST_CALLS:
                 loops += loops_around(module, calls[0], depth + 1)
             break

@@ -192,7 +192,9 @@ def _sorted_listing(
     is_reversed: ast.expr | None,
 ) -> Listing | None:
     """The listing after a sort; None where the key or direction of the sort is not plain."""
-    function = module.flow.function(key) if isinstance(key, ast.Name) else None
+    function = (
+        module.flow.function_that_expression_names(key) if isinstance(key, ast.Name) else None
+    )
     order = BY_NAME if key is None else _order_of_key(ast.unparse(function or key))
     if order is None or not (is_reversed is None or isinstance(is_reversed, ast.Constant)):
         return None

@@ -8,13 +8,23 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.source.parsed_source_file import Module
 
 GENERATES = frozenset(
-    ("generate", "batch_decode", "decode", "chat", "predict", "create", "completion", "invoke")
+    (
+        "generate",
+        "batch_decode",
+        "decode",
+        "chat",
+        "predict",
+        "create",
+        "completion",
+        "invoke",
+        "argmax",
+    )
 )
-"""Methods that give answers, or make texts of them"""
+"""Methods that give answers or classes, or make texts of them"""
 
 
 SCORES = (
@@ -38,7 +48,7 @@ def lists_compared_row_by_row(module: Module) -> Iterator[ListsTakenTogether]:
     any.
     """
     yield from sides_of_sklearn_scores(module)
-    if not _generates_text(module):
+    if not _does_file_generate_or_classify(module):
         return
     for call in module.calls("zip"):
         if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
@@ -76,9 +86,11 @@ def _lists_added_as_columns(module: Module) -> Iterator[ListsTakenTogether]:
             yield ListsTakenTogether(node, (node.value, target.value))
 
 
-def _generates_text(module: Module) -> bool:
-    """Does the file generate text: by a model, a pipeline, an engine or a server?"""
+def _does_file_generate_or_classify(module: Module) -> bool:
+    """Does the file generate text, by a model, a pipeline, an engine or a server, or decide on classes?"""
     if any(module.calls("transformers.pipeline", "vllm.LLM")):
+        return True
+    if any(module.calls("transformers.*.from_pretrained")) and any(module.methods("argmax")):
         return True
     return any(module.methods("generate", "batch_decode", "create", "chat"))
 
@@ -97,7 +109,9 @@ def _calls_or_names_generation(module: Module, part: ast.AST) -> bool:
         maker = module.flow.producing_call(part.func)
         is_pipeline = maker is not None and maker.named("transformers.pipeline")
         return is_pipeline or module.flow.call(part).method in GENERATES
-    function = module.flow.function(part) if isinstance(part, ast.Name) else None
+    function = (
+        module.flow.function_that_expression_names(part) if isinstance(part, ast.Name) else None
+    )
     if function is None:
         return False
     called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))

@@ -26,7 +26,9 @@ from truetune.checks.source.evidence.column_expression_values import (
 from truetune.checks.source.evidence.file_rows_behind_values import local_rows_of_value
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -122,7 +124,7 @@ def _literal_tests_by_place(module: Module) -> dict[int, list[_Test]]:
     """
     own = {id(node) for node in ast.walk(module.tree)}
     tests: dict[int, list[_Test]] = {}
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if _writes_unnamed_columns(trace):
             return {}
         for test in _literal_tests(trace):
@@ -133,7 +135,11 @@ def _literal_tests_by_place(module: Module) -> dict[int, list[_Test]]:
 
 def _kind_of_unmet_decision(module: Module, test: _Test, values: ColumnValues) -> str:
     """What a test decides, `pair` or `label`, if no row meets it; empty otherwise."""
-    decided = "" if _any_row_holds_literal(test, values) else _kind_decided(module, test.node)
+    decided = (
+        ""
+        if _any_row_holds_literal(test, values)
+        else _pair_or_label_decided_by_test(module, test.node)
+    )
     if not decided or not _named_values_share_an_arm(module, test, values):
         return ""
     return "" if _column_is_written_by_project(module, values.column, test.node) else decided
@@ -341,7 +347,7 @@ def _enclosing_function(module: Module, node: ast.AST) -> ast.AST | None:
 
 def _column_is_written_by_project(module: Module, column: str, test: ast.AST) -> bool:
     """Does the project write the column, so that its values in the file are not those of the test?"""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Constant):
             if node.value == column and not _column_name_is_only_read(part, node, test):
                 return True
@@ -379,7 +385,7 @@ def _node_holds(around: ast.AST | None, node: ast.AST) -> bool:
     return around is not None and any(one is node for one in ast.walk(around))
 
 
-def _kind_decided(module: Module, test: ast.AST) -> str:
+def _pair_or_label_decided_by_test(module: Module, test: ast.AST) -> str:
     """What a test decides: `pair`, `label`, or empty for neither."""
     if _test_makes_label(module, test):
         return "label"
@@ -465,7 +471,7 @@ def _arms_of_parent(module: Module, parent: ast.AST, child: ast.AST) -> _Arms | 
     if isinstance(parent, ast.IfExp) and parent.test is child:
         return _Arms((parent.body,), (parent.orelse,))
     if isinstance(parent, ast.If) and parent.test is child:
-        exchange = _arms_of_exchange(parent)
+        exchange = _arms_of_conditional_tuple_assignment(parent)
         if exchange is not None:
             return exchange
         return _Arms(
@@ -500,9 +506,8 @@ def _arms_of_lookup(module: Module, test: ast.AST) -> Iterator[_Arms]:
             yield from (_Arms((value,), (test.args[1],)) for value in origin.node.values)
 
 
-def _arms_of_exchange(branch: ast.If) -> _Arms | None:
-    """The arms of an `if` without `else` that exchanges two names: the order that they have, and
-    the other one.
+def _arms_of_conditional_tuple_assignment(branch: ast.If) -> _Arms | None:
+    """The arms of an `if` without `else` that assigns to a tuple: the value, and the target itself.
 
     `if is_second: a, b = b, a`.
     """
@@ -567,7 +572,7 @@ def _arms_pick_sides(arms: _Arms) -> bool:
         return False
     if len(one) > 1 and sorted(one) == sorted(other):
         return True
-    sides = [_sides_named(names) for names in (one, other)]
+    sides = [_answer_sides_in_names(names) for names in (one, other)]
     return all(sides) and sides[0] != sides[1]
 
 
@@ -592,7 +597,7 @@ def _walk_in_text_order(node: ast.AST) -> Iterator[ast.AST]:
         yield from _walk_in_text_order(child)
 
 
-def _sides_named(names: list[str]) -> list[str]:
+def _answer_sides_in_names(names: list[str]) -> list[str]:
     """The sides that names speak of, in their order: `a` of `response_a`."""
     spaced = (re.sub(r"([a-z])([A-Z])", r"\1_\2", name) for name in names)
     last = [WORDS.findall(name)[-1:] for name in spaced]

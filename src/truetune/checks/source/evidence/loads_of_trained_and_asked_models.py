@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADING_CALLS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 NAME_ARGUMENTS = ("pretrained_model_name_or_path", "model_name", "model")
@@ -40,9 +40,13 @@ class TrainedModel(NamedTuple):
     passed: frozenset[ast.Call]
 
 
-def asked_model_with_loads(module: Module, node: ast.AST, model: ast.expr) -> AskedModel:
+def generation_record_with_model_loads(
+    module: Module, node: ast.AST, model: ast.expr
+) -> AskedModel:
     """The record of a generation, with the calls that load the model which is asked."""
-    return AskedModel(node, model_loads(module, model), module.flow.calls_passed(model))
+    return AskedModel(
+        node, model_loads(module, model), module.flow.calls_value_passes_from_origins(model)
+    )
 
 
 def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
@@ -91,14 +95,14 @@ def trained_models(module: Module) -> Iterator[TrainedModel]:
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         model = call.argument(0, "model")
         if model is not None:
-            passed = module.flow.calls_passed(model)
+            passed = module.flow.calls_value_passes_from_origins(model)
             made = _loads_of_trained_model(module, model, call.node)
             yield from (TrainedModel(load, passed) for load in made)
     for call in module.calls("torch.optim.*", "bitsandbytes.optim.*"):
         given = call.argument(0, "params")
         if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
             owner = given.func.value
-            passed = module.flow.calls_passed(owner)
+            passed = module.flow.calls_value_passes_from_origins(owner)
             yield from (
                 TrainedModel(load, passed) for load in _loads_of_trained_model(module, owner, None)
             )

@@ -21,18 +21,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.cached_for_one_call import cached_for_one_call
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
     LOOPS,
     mentions_process,
     models_wrapped_by_own_loops,
 )
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.process_counts import command_starting_several_processes
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
-from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import COUNT_IN_CONFIG
 from truetune.source.parsed_source_file import Module
 
 AGREEING_CALL = re.compile(
@@ -95,21 +95,23 @@ def loop_exits_by_one_process(module: Module) -> Iterator[LoopExit]:
     """The places where a process may leave a loop of training alone."""
     if not any(True for _ in multi_process_model_preparations(module)):
         return
-    if any(LETS_LEAVE.search(part.text) for part in module.with_linked):
+    if any(LETS_LEAVE.search(part.text) for part in module.self_and_files_run_together):
         return
-    yield from _exits_by_condition(module)
+    yield from _exits_under_process_dependent_condition(module)
     for handler in module.nodes(ast.ExceptHandler):
-        if _leaves_out_backward(module, handler):
+        if _does_exception_skip_backward(module, handler):
             yield LoopExit(handler, handler.type or handler, OWN_EXCEPTION, False)
 
 
-def _exits_by_condition(module: Module) -> Iterator[LoopExit]:
+def _exits_under_process_dependent_condition(module: Module) -> Iterator[LoopExit]:
     """The `break`, `continue` and `return` under a condition that may differ between processes."""
     starts_several = _surely_runs_several_processes(module)
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
         for node in module.nodes(kind):
-            found = _one_rank_condition(module, node) or _process_local_condition(module, node)
+            found = _rank_condition_of_loop_exit(
+                module, node
+            ) or _process_local_condition_and_reason(module, node)
             if found is not None:
                 test, cause = found
                 is_certain = starts_several and cause in (OWN_RANK, OWN_ROWS)
@@ -150,30 +152,34 @@ def _accelerate_config_starts_several(folder: str) -> bool:
     return False
 
 
-def _process_local_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
+def _process_local_condition_and_reason(
+    module: Module, node: ast.stmt
+) -> tuple[ast.expr, str] | None:
     """The condition of this process alone under which a training loop is left, and why it is; None
     where there is none."""
-    around, loop = _conditions_around(module, node)
+    around, loop = _conditions_and_loop_around(module, node)
     if loop is None or not _backward_is_left_out(module, loop, node):
         return None
-    runners = _runners_of_loop(module, loop)
-    tests = [part.test for part in around if not _asks_only(module, part.test, runners)]
+    runners = _names_of_accelerator_or_engine_given_loss(module, loop)
+    tests = [
+        part.test for part in around if not _condition_reads_only_names(module, part.test, runners)
+    ]
     names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
     tests += _conditions_of_counters(module, loop, names)
-    tests += _arguments_of_asked_objects(loop, names - runners)
+    tests += _arguments_of_objects_in_condition(loop, names - runners)
     for test in tests:
         parts = list(backward_slice(module, test))
         cause = _cause_of_difference_between_processes(module, parts)
-        if cause and not _processes_agree(module, parts):
+        if cause and not _do_processes_agree_on_condition(module, parts):
             return test, cause
     return None
 
 
-def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
+def _rank_condition_of_loop_exit(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
     """The condition on the rank under which a training loop is left, or under which a flag is set
     that leaves it.
     """
-    around, loop = _conditions_around(module, node)
+    around, loop = _conditions_and_loop_around(module, node)
     if loop is None or not _backward_is_left_out(module, loop, node):
         return None
     guard = _rank_test_around(module, node, loop)
@@ -181,7 +187,11 @@ def _one_rank_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] 
         return guard, OWN_RANK
     parts = [part for one in around for part in ast.walk(one.test)]
     guard = _rank_test_raising_flags(module, loop, parts)
-    return None if guard is None or _processes_agree(module, parts) else (guard, OWN_RANK)
+    return (
+        None
+        if guard is None or _do_processes_agree_on_condition(module, parts)
+        else (guard, OWN_RANK)
+    )
 
 
 def _rank_test_raising_flags(
@@ -228,13 +238,15 @@ def _sets_name_to_true(part: ast.AST) -> bool:
 
 def _cause_of_difference_between_processes(module: Module, parts: list[ast.AST]) -> str:
     """Why a condition may differ between processes; empty where it does not."""
-    if _depends_on_own_rows(module, parts):
+    if _depends_on_rows_of_this_process(module, parts):
         return OWN_ROWS
     calls = (module.flow.call(part) for part in parts if isinstance(part, ast.Call))
     return OWN_CLOCK if any(call.named(*CLOCKS) for call in calls) else ""
 
 
-def _conditions_around(module: Module, node: ast.AST) -> tuple[list[ast.If], ast.AST | None]:
+def _conditions_and_loop_around(
+    module: Module, node: ast.AST
+) -> tuple[list[ast.If], ast.AST | None]:
     """The conditions around a statement, up to the loop that it leaves or begins again."""
     conditions: list[ast.If] = []
     for parent in module.parents(node):
@@ -295,7 +307,7 @@ def _names_counted_or_set(part: ast.AST) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def _arguments_of_asked_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
+def _arguments_of_objects_in_condition(loop: ast.AST, names: set[str]) -> list[ast.expr]:
     """The expressions that the loop gives to objects which the condition asks: `stopper(val); if
     stopper.early_stop: break`.
     """
@@ -313,7 +325,7 @@ def _calls_of_names(loop: ast.AST) -> Iterator[tuple[ast.Name, ast.Call]]:
                 yield owner, part
 
 
-def _runners_of_loop(module: Module, loop: ast.AST) -> set[str]:
+def _names_of_accelerator_or_engine_given_loss(module: Module, loop: ast.AST) -> set[str]:
     """The names of the accelerator, Fabric or engine that is given the loss.
 
     What runs the loop in all processes counts the same steps in each: `accelerator.sync_gradients`,
@@ -327,7 +339,7 @@ def _runners_of_loop(module: Module, loop: ast.AST) -> set[str]:
     }
 
 
-def _asks_only(module: Module, test: ast.expr, names: set[str]) -> bool:
+def _condition_reads_only_names(module: Module, test: ast.expr, names: set[str]) -> bool:
     """Does a condition ask these objects, and nothing else but constants?"""
     asked = [part for part in ast.walk(test) if isinstance(part, ast.Name)]
     others = [
@@ -338,11 +350,11 @@ def _asks_only(module: Module, test: ast.expr, names: set[str]) -> bool:
     return len(others) < len(asked) and not others
 
 
-def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:
+def _depends_on_rows_of_this_process(module: Module, parts: list[ast.AST]) -> bool:
     """Is a condition computed from rows that are dealt out to this process, or from what the model
     gives for them?
     """
-    if not any(_stands_for_own_rows(module, part) for part in parts):
+    if not any(_reads_rows_of_this_process(module, part) for part in parts):
         return False
     calls = [part for part in parts if isinstance(part, ast.Call)]
     if any(
@@ -354,11 +366,12 @@ def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:
     return any(part in _reads_of_batches(module) for part in parts)
 
 
-def _stands_for_own_rows(module: Module, part: ast.AST) -> bool:
+def _reads_rows_of_this_process(module: Module, part: ast.AST) -> bool:
     """Does a part of a computation stand for rows of this process alone?"""
     if isinstance(part, ast.Name):
         return any(
-            isinstance(origin.node, ast.Call) and prepares_loader(module, origin.node)
+            isinstance(origin.node, ast.Call)
+            and is_accelerator_or_fabric_prepare_call(module, origin.node)
             for origin in module.flow.origins(part)
             if "loader" in module.flow.types(part)
         )
@@ -372,7 +385,7 @@ def _stands_for_own_rows(module: Module, part: ast.AST) -> bool:
     return call.named(*DEALING_CALLS)
 
 
-def prepares_loader(module: Module, node: ast.Call) -> bool:
+def is_accelerator_or_fabric_prepare_call(module: Module, node: ast.Call) -> bool:
     """Is it `accelerator.prepare(...)` or its like?"""
     call = module.flow.call(node)
     return (
@@ -425,7 +438,7 @@ def _calls_wrapped_model(module: Module, call: ast.Call) -> bool:
     return module.flow.call(call).named("torch.*.DistributedDataParallel", *SHARDED_MODELS)
 
 
-def _processes_agree(module: Module, parts: list[ast.AST]) -> bool:
+def _do_processes_agree_on_condition(module: Module, parts: list[ast.AST]) -> bool:
     """Does a condition come out of a collective call, or is what it is computed from given to one?"""
     names = {
         part.id
@@ -433,7 +446,7 @@ def _processes_agree(module: Module, parts: list[ast.AST]) -> bool:
         if isinstance(part, ast.Name) and not module.flow.types(part) & {"model", "loader"}
     }
     slice_calls = {id(part) for part in parts if isinstance(part, ast.Call)}
-    for linked in module.with_linked:
+    for linked in module.self_and_files_run_together:
         for call in linked.nodes(ast.Call):
             if not AGREEING_CALL.search(linked.text_of(call.func)):
                 continue
@@ -452,23 +465,23 @@ def _names_in_arguments(call: ast.Call) -> set[str]:
     }
 
 
-def _leaves_out_backward(module: Module, handler: ast.ExceptHandler) -> bool:
+def _does_exception_skip_backward(module: Module, handler: ast.ExceptHandler) -> bool:
     """Does an exception in a training loop, such as an out-of-memory error, leave out a backward
     pass of this process alone?"""
     caught = "Exception" if handler.type is None else ast.unparse(handler.type)
     attempt = module.scopes.parent.get(handler)
     if not CATCHES_A_BATCH.search(caught) or not isinstance(attempt, ast.Try):
         return False
-    if any(isinstance(part, LEAVES) for part in handler.body) or _handler_ends_or_tells_others(
-        module, handler
-    ):
+    if any(
+        isinstance(part, LEAVES) for part in handler.body
+    ) or _handler_ends_process_or_tells_others(module, handler):
         return False
-    _, loop = _conditions_around(module, handler)
+    _, loop = _conditions_and_loop_around(module, handler)
     block = ast.Module(body=attempt.body, type_ignores=[])
     return loop is not None and any(True for _ in _backward_lines(module, block))
 
 
-def _handler_ends_or_tells_others(module: Module, handler: ast.ExceptHandler) -> bool:
+def _handler_ends_process_or_tells_others(module: Module, handler: ast.ExceptHandler) -> bool:
     """Does the handler end the process, or tell the others?"""
     text = "\n".join(module.text_of(part) for part in handler.body)
     return EXITS.search(text) is not None or AGREEING_CALL.search(text) is not None

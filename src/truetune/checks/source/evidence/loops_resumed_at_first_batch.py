@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.source.parsed_source_file import Module
 
 STATE_LOADS = ("load_state", "load_state_dict", "load_checkpoint", "load")
@@ -53,7 +53,7 @@ class ResumedLoop(NamedTuple):
 
 def loops_resumed_at_first_batch(module: Module) -> Iterator[ResumedLoop]:
     """The training loops of a file that are resumed and begin at their first batch."""
-    if not _restores_optimizer(module) or _names_what_brings_data_forward(module):
+    if not _restores_optimizer(module) or _is_loader_resumed_or_drawn_at_random(module):
         return
     for loop in training_loops_with_saves(module):
         save = _save_between_batches(module, loop)
@@ -61,7 +61,7 @@ def loops_resumed_at_first_batch(module: Module) -> Iterator[ResumedLoop]:
         if save is None or restored is None:
             continue
         names = _names_set_by_resume(module, restored)
-        if not _data_depends_on(module, loop, names):
+        if not _do_batches_depend_on_restored_names(module, loop, names):
             yield ResumedLoop(loop, restored, save)
 
 
@@ -94,9 +94,9 @@ def _is_optimizer_or_fabric(module: Module, owner: ast.expr) -> bool:
     return is_optimizer or bool(re.search(r"opt|fabric", ast.unparse(owner), re.I))
 
 
-def _names_what_brings_data_forward(module: Module) -> bool:
-    """Does a name in the files say that a loader begins elsewhere, or that its state is restored?"""
-    for part in module.with_linked:
+def _is_loader_resumed_or_drawn_at_random(module: Module) -> bool:
+    """Do the files name what begins a loader elsewhere or draws its rows at random, or restore a loader's state?"""
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Name, ast.Attribute, ast.keyword, ast.arg, ast.alias):
             name = getattr(node, "id", None) or getattr(node, "attr", None)
             name = name or getattr(node, "arg", None) or getattr(node, "name", None)
@@ -146,7 +146,7 @@ def _restored_counters(module: Module, loop: ast.For) -> Iterator[ast.Assign]:
         ast.unparse(part.target) for part in ast.walk(loop) if isinstance(part, ast.AugAssign)
     }
     for node in module.nodes(ast.Assign):
-        targets = [name for one in node.targets for name in _targets_of(one)]
+        targets = [name for one in node.targets for name in _texts_of_target_parts(one)]
         parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         if not counters & set(targets) or all(isinstance(one, ast.Constant) for one in parts):
             continue
@@ -167,7 +167,7 @@ def is_set_by_resume(module: Module, node: ast.Assign) -> bool:
     return any(module.flow.call(call).named("torch.load") for call in calls)
 
 
-def _targets_of(target: ast.expr) -> list[str]:
+def _texts_of_target_parts(target: ast.expr) -> list[str]:
     """What an assignment sets, as text; the parts of a tuple."""
     parts = target.elts if isinstance(target, ast.Tuple) else [target]
     return [ast.unparse(part) for part in parts]
@@ -179,35 +179,41 @@ def _names_set_by_resume(module: Module, restored: ast.Assign) -> set[str]:
         (up for up in module.parents(restored) if isinstance(up, ast.If | ast.FunctionDef)),
         restored,
     )
-    names = {
-        name
-        for statement in ast.walk(around)
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        for name in _targets_of(target)
-    } - {"self"}
-    for node in module.nodes(ast.Assign):
-        if {
-            ast.unparse(part) for part in ast.walk(node.value) if isinstance(part, ast.expr)
-        } & names:
-            names |= {name for target in node.targets for name in _targets_of(target)}
+    names: set[str] = set()
+    for statement in ast.walk(around):
+        if isinstance(statement, ast.Assign):
+            names |= _target_texts_of_assignment(statement)
+    names.discard("self")
+    for statement in module.nodes(ast.Assign):
+        if _texts_of_expressions(statement.value) & names:
+            names |= _target_texts_of_assignment(statement)
     return names
 
 
-def _data_depends_on(module: Module, loop: ast.For, names: set[str]) -> bool:
+def _target_texts_of_assignment(statement: ast.Assign) -> set[str]:
+    """What an assignment sets with all of its targets, as text."""
+    return {name for target in statement.targets for name in _texts_of_target_parts(target)}
+
+
+def _texts_of_expressions(value: ast.expr) -> set[str]:
+    """An expression and those inside it, as text."""
+    return {ast.unparse(part) for part in ast.walk(value) if isinstance(part, ast.expr)}
+
+
+def _do_batches_depend_on_restored_names(module: Module, loop: ast.For, names: set[str]) -> bool:
     """Do the batches of a loop depend on what was restored: by what it iterates, by batches that it
     passes over, or by a seed?
     """
     iterated = {ast.unparse(part) for part in backward_slice(module, loop.iter) if _is_name(part)}
     return (
         bool(iterated & names)
-        or _passes_over_batches(module, loop, names)
+        or _condition_on_names_skips_batches(module, loop, names)
         or _is_given_to_loader_or_seed(module, names)
         or _draws_batches_before(module, loop, names)
     )
 
 
-def _passes_over_batches(module: Module, loop: ast.For, names: set[str]) -> bool:
+def _condition_on_names_skips_batches(module: Module, loop: ast.For, names: set[str]) -> bool:
     """Does a condition on one of these names continue with the next batch, or end another loop?"""
     for node in module.nodes(ast.Continue, ast.Break):
         # The end of the training itself depends on its counter in any case.

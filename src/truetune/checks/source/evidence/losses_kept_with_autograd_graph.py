@@ -16,9 +16,9 @@ from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     backward_calls,
     possible_losses,
 )
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOSS_CALLS = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
 """Calls that compute a loss, or make what does"""
@@ -63,7 +63,7 @@ class KeptLoss:
     """The one whose steps it collects; the method that a trainer calls for each step"""
 
     @property
-    def of_trainer(self) -> bool:
+    def is_loop_run_by_trainer(self) -> bool:
         """Does a trainer run the loop, and call backward in it?"""
         return isinstance(self.loop, FUNCTIONS)
 
@@ -76,7 +76,7 @@ def kept_losses(module: Module) -> Iterator[KeptLoss]:
         ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
     }
     for node, holder, value in _appends_and_additions(module):
-        loop = _loop_that_keeps(module, node, value)
+        loop = _loop_around_kept_value(module, node, value)
         if loop is not None and any(_is_loss(module, part, backwards) for part in ast.walk(value)):
             yield KeptLoss(node, holder, value, loop)
         method = _trainer_step_method_around(module, node) if loop is None else None
@@ -99,7 +99,7 @@ def _is_part_of_returned_loss(module: Module, method: ast.FunctionDef, value: as
     if not isinstance(value, ast.Name):
         return False
     wanted = set(module.flow.origins(value))
-    for returned in module.flow.returns.get(method, ()):
+    for returned in module.flow.returned_expressions_by_function.get(method, ()):
         for part in backward_slice(module, returned):
             if isinstance(part, ast.Name) and wanted & set(module.flow.origins(part)):
                 return True
@@ -127,10 +127,12 @@ def _appends_and_additions(
         target = assigned.targets[0]
         for item in _terms_added_to_target(target, assigned.value):
             yield assigned, target, item
-    yield from _calls_of_keeping_methods(module)
+    yield from _calls_of_methods_storing_argument(module)
 
 
-def _calls_of_keeping_methods(module: Module) -> Iterator[tuple[ast.Call, ast.expr, ast.expr]]:
+def _calls_of_methods_storing_argument(
+    module: Module,
+) -> Iterator[tuple[ast.Call, ast.expr, ast.expr]]:
     """Calls of a method of the files' classes that keeps its argument: the call, the holder and the
     argument.
 
@@ -141,7 +143,7 @@ def _calls_of_keeping_methods(module: Module) -> Iterator[tuple[ast.Call, ast.ex
             continue
         method = _method_of_own_class_called(module, call)
         for value, name in _arguments_by_parameter(call, method) if method is not None else ():
-            if _method_keeps_parameter(module, method, name):
+            if _does_method_store_parameter_on_self(module, method, name):
                 yield call.node, call.receiver, value
 
 
@@ -187,7 +189,7 @@ def _arguments_by_parameter(call: Call, method: ast.FunctionDef) -> Iterator[tup
     yield from ((value, name) for name, value in call.keywords.items() if name in names)
 
 
-def _method_keeps_parameter(
+def _does_method_store_parameter_on_self(
     module: Module, method: ast.FunctionDef | None, name: str, depth: int = 0
 ) -> bool:
     """Does a method keep a parameter with its graph in an attribute of its object, under any name?"""
@@ -195,12 +197,12 @@ def _method_keeps_parameter(
         return False
     return any(
         _keeps_parameter_in_attribute(module, node, name)
-        or _passes_parameter_to_keeping_method(module, method, node, name, depth)
+        or _passes_parameter_to_storing_method(module, method, node, name, depth)
         for node in ast.walk(method)
     )
 
 
-def _passes_parameter_to_keeping_method(
+def _passes_parameter_to_storing_method(
     module: Module, method: ast.FunctionDef, node: ast.AST, name: str, depth: int
 ) -> bool:
     """Does a call give the parameter to a method of another object, which keeps it?"""
@@ -213,7 +215,7 @@ def _passes_parameter_to_keeping_method(
     return any(
         isinstance(value, ast.Name)
         and value.id == name
-        and _method_keeps_parameter(module, inner, parameter, depth + 1)
+        and _does_method_store_parameter_on_self(module, inner, parameter, depth + 1)
         for value, parameter in _arguments_by_parameter(call, inner)
     )
 
@@ -293,7 +295,7 @@ def _terms_added_to_target(target: ast.expr, total: ast.expr) -> Iterator[ast.ex
             yield other
 
 
-def _loop_that_keeps(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | None:
+def _loop_around_kept_value(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | None:
     """The innermost loop around a kept value; where each pass of it is a micro-batch of one
     optimizer step, the outer loop of the steps.
     """
@@ -388,12 +390,12 @@ def _have_same_value(module: Module, one: ast.expr, other: ast.expr) -> bool:
     return bool(set(module.flow.origins(one)) & set(module.flow.origins(other)))
 
 
-def keeps_graph(module: Module, kept: KeptLoss) -> bool:
+def does_kept_loss_hold_autograd_graph(module: Module, kept: KeptLoss) -> bool:
     """Is a graph certainly recorded for a kept loss, and does it still hold that graph?"""
     # A list keeps the loss as it is; a sum that is made without gradients has no graph.
     if _is_kept_in_sum(kept) and _is_in_no_grad_block(module, kept.node):
         return False
-    if kept.of_trainer:
+    if kept.is_loop_run_by_trainer:
         origins = (origin.node for origin in module.flow.origins(kept.value))
         is_whole = not any(_is_detached(origin) for origin in origins)
         return is_whole and not _is_in_no_grad_block(module, kept.node)
@@ -502,7 +504,7 @@ def _graph_is_certainly_recorded(module: Module, node: ast.AST) -> bool:
             return True
         if any(map(_context_turns_gradients_off, getattr(function, "decorator_list", ()))):
             return False
-        callers = module.flow.calls_of(function)
+        callers = module.flow.calls_of_function_or_class(function)
         if len(callers) != 1:
             return bool(callers) and all(
                 _graph_is_certainly_recorded(module, caller) for caller in callers
@@ -528,15 +530,16 @@ def _context_turns_gradients_off(context: ast.expr) -> bool:
     return any(name in text for name in WITHOUT_GRAPH)
 
 
-def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
+def is_kept_list_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
     """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?
 
     What a trainer's method keeps may be emptied by any other method of its class, or die with the
     call.
     """
     names = _names_of_holder(kept.holder)
-    if kept.of_trainer and (
-        not _is_attribute_of_self(kept.holder) or _is_emptied_in_class(module, kept, names)
+    if kept.is_loop_run_by_trainer and (
+        not _is_attribute_of_self(kept.holder)
+        or _is_kept_loss_emptied_in_class(module, kept, names)
     ):
         return True
     for node in ast.walk(kept.loop):
@@ -553,7 +556,7 @@ def _names_of_holder(holder: ast.expr) -> set[str]:
     return {ast.unparse(holder), *map(ast.unparse, parts)} - {"self"}
 
 
-def _is_emptied_in_class(module: Module, kept: KeptLoss, names: set[str]) -> bool:
+def _is_kept_loss_emptied_in_class(module: Module, kept: KeptLoss, names: set[str]) -> bool:
     """Does a method of the class bind what is kept again, or empty anything?"""
     owner = module.scopes.parent.get(kept.loop)
     methods = owner.body if isinstance(owner, ast.ClassDef) else []
@@ -592,12 +595,12 @@ def _empties_any_of(node: ast.AST, names: set[str]) -> bool:
     return node.func.attr in RENEWED_BY and ast.unparse(node.func.value) in names
 
 
-def reaches_backward(module: Module, holder: ast.expr) -> bool:
+def does_kept_sum_or_list_reach_backward(module: Module, holder: ast.expr) -> bool:
     """Is backward called on a kept sum, or on what is made of a kept list?"""
-    return backward_of_holder(module, holder) is not None
+    return backward_call_on_kept_sum_or_list(module, holder) is not None
 
 
-def backward_of_holder(module: Module, holder: ast.expr) -> ast.Call | None:
+def backward_call_on_kept_sum_or_list(module: Module, holder: ast.expr) -> ast.Call | None:
     """The call of backward on a kept sum, or on what is made of a kept list; None where there is
     none.
     """

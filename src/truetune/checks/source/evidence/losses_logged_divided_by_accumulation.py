@@ -94,7 +94,10 @@ def _has_backward_on_name(block: ast.AST, name: str) -> bool:
 
 def _is_batches_per_step(module: Module, block: ast.AST, divided: DividedLoss) -> bool:
     """Is the divisor the number of batches after which a step is due?"""
-    counts = (*_moduli_of_steps(block, divided), *_lengths_of_range_loops(module, divided))
+    counts = (
+        *_moduli_of_step_conditions(block, divided),
+        *_lengths_of_range_loops(module, divided),
+    )
     return any(_are_same_number(module, divided.divisor, count) for count in counts)
 
 
@@ -105,7 +108,7 @@ def _are_same_number(module: Module, one: ast.expr, other: ast.expr) -> bool:
     return is_same_number or ast.unparse(other) == ast.unparse(one)
 
 
-def _moduli_of_steps(block: ast.AST, divided: DividedLoss) -> Iterator[ast.expr]:
+def _moduli_of_step_conditions(block: ast.AST, divided: DividedLoss) -> Iterator[ast.expr]:
     """The moduli of the conditions on a step in a loop: `n` of `step % n == 0`."""
     # `(a + b) / 2` beside `step % 2 == 0` is a mean: a number counts where the optimizer goes by it.
     is_number = isinstance(divided.divisor, ast.Constant)
@@ -175,7 +178,7 @@ def _call_logging_value(module: Module, read: ast.AST, depth: int = 1) -> ast.AS
             if not _call_leaves_number_as_is(parent, inner):
                 return None
         elif isinstance(parent, ast.Assign) and depth and isinstance(parent.targets[0], ast.Name):
-            return _logged_under_name(module, parent, parent.targets[0].id)
+            return _call_logging_assigned_name(module, parent, parent.targets[0].id)
         elif not _node_passes_number_unchanged(parent):
             return None
         inner = parent
@@ -213,7 +216,7 @@ def _is_text_formatting(node: ast.AST) -> bool:
     )
 
 
-def _logged_under_name(module: Module, statement: ast.Assign, name: str) -> ast.AST | None:
+def _call_logging_assigned_name(module: Module, statement: ast.Assign, name: str) -> ast.AST | None:
     """The call that logs what a statement binds to a name, as it is."""
     for node in module.nodes(ast.Name):
         if node.id != name or isinstance(node.ctx, ast.Store):

@@ -20,10 +20,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.runs_that_train import run_trains_model
+from truetune.checks.source.evidence.does_script_train_model import run_trains_model
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, StoreEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -99,24 +101,26 @@ class _MaskParts(NamedTuple):
 
 def masks_without_causality(module: Module) -> Iterator[OpenMask]:
     """The places of a file that make a mask without a causal condition, each once."""
-    if not any(name in part.text for part in module.with_linked for name in MASK_NAMES):
+    if not any(
+        name in part.text for part in module.self_and_files_run_together for name in MASK_NAMES
+    ):
         return
     if _pattern_is_in_files(module, BOTH_WAYS):
         return
     seen: set[ast.AST] = set()
-    for trace in filter(run_trains_model, traces_of(module)):
-        for found in _open_masks_of_run(module, trace):
+    for trace in filter(run_trains_model, traces_of_scripts_that_reach_file(module)):
+        for found in _noncausal_masks_of_run(module, trace):
             is_own = module.home(found.node) is module and module.holds(found.node)
             if is_own and found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _open_masks_of_run(module: Module, trace: Trace) -> Iterator[OpenMask]:
+def _noncausal_masks_of_run(module: Module, trace: Trace) -> Iterator[OpenMask]:
     """The masks over pairs of positions without a causal condition that a run gives to its models."""
     for mask, taker in (
         *_masks_given_to_decoders(module, trace),
-        *_masks_given_to_kernels(module, trace),
+        *_masks_given_to_attention_functions(module, trace),
     ):
         parts = _parts_of_mask(trace, mask)
         if parts.own is not None and not parts.is_causal:
@@ -126,10 +130,12 @@ def _open_masks_of_run(module: Module, trace: Trace) -> Iterator[OpenMask]:
 
 def _pattern_is_in_files(module: Module, pattern: re.Pattern[str]) -> bool:
     """Does a pattern stand in a file, or in one that runs with it?"""
-    return any(pattern.search(part.text) for part in module.with_linked)
+    return any(pattern.search(part.text) for part in module.self_and_files_run_together)
 
 
-def _masks_given_to_kernels(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.AST]]:
+def _masks_given_to_attention_functions(
+    module: Module, trace: Trace
+) -> Iterator[tuple[Value, ast.AST]]:
     """The masks that a run gives to FlexAttention and to PyTorch's attention, each with the place
     that takes it.
     """
@@ -190,7 +196,7 @@ def _parts_of_mask(trace: Trace, mask: Value) -> _MaskParts:
         value = waiting.pop()
         if len(seen) > MAX_VALUES or _may_be_order_condition(value):
             return _MaskParts(None, True)
-        made = _pairwise_mask_maker(value)
+        made = _node_making_pairwise_mask(value)
         if made is not None:
             own = own or made
             continue
@@ -211,7 +217,7 @@ def _may_be_order_condition(value: Value) -> bool:
     if isinstance(value, Result):
         return _call_may_order_positions(value.call)
     if isinstance(value, Function):
-        return _function_may_order(value)
+        return _mask_function_may_order_positions(value)
     if isinstance(value, Attribute | Item):
         key = value.name if isinstance(value, Attribute) else constant_of(value.key)
         return isinstance(key, str) and CAUSAL.search(key) is not None
@@ -235,7 +241,7 @@ def _called_name(call: CallEvent) -> str:
     return call.method or (call.names[0].rpartition(".")[2] if call.names else "")
 
 
-def _function_may_order(function: Function) -> bool:
+def _mask_function_may_order_positions(function: Function) -> bool:
     """Does a function that judges pairs of positions (`mask_mod`) order them, or do more than
     compare?
     """
@@ -341,7 +347,7 @@ def _are_same_bound(one: Value | None, other: Value | None) -> bool:
     return False
 
 
-def _pairwise_mask_maker(value: Value) -> tuple[ast.AST, str] | None:
+def _node_making_pairwise_mask(value: Value) -> tuple[ast.AST, str] | None:
     """What makes a value a mask over pairs of positions: a vector against itself."""
     if isinstance(value, Function):
         return _pairwise_mask_function(value)

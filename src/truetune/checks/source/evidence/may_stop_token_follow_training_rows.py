@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import re
 
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 STOP_WORDS = re.compile(
     r"eos|eot|end_?of|im_end|sep_token|stop_?token|end_token|endoftext|</s>|<\||<\uff5c|<end|special_tokens_map|"
@@ -73,7 +73,7 @@ def all_model_families_append_no_eos(module: Module) -> bool:
     """Are all models that a file names of families whose tokenizers append no EOS?"""
     names = {
         name
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.calls("*.from_pretrained")
         for name in possible_texts(part, _loaded_name_argument(call))
         if "/" in name
@@ -99,16 +99,16 @@ def may_append_stop_token(module: Module) -> bool:
             continue
         if not _template_ends_before_answer(module, node) and not _switches_eos_off(module, node):
             return True
-    return _adds_token_numbers(module)
+    return _adds_list_of_token_ids(module)
 
 
-def _adds_token_numbers(module: Module) -> bool:
+def _adds_list_of_token_ids(module: Module) -> bool:
     """Is a list of numbers of tokens added anywhere: `ids + [2]`?"""
     for node in module.nodes(ast.BinOp):
         if not isinstance(node.op, ast.Add):
             continue
         for side in (node.left, node.right):
-            if isinstance(side, ast.List) and side.elts and all(map(_is_token_number, side.elts)):
+            if isinstance(side, ast.List) and side.elts and all(map(_is_token_id, side.elts)):
                 return True
     return False
 
@@ -168,13 +168,13 @@ def _is_padding_generation_or_docstring_mention(module: Module, node: ast.AST) -
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         return node.attr in PAD_OR_STOP_SETTINGS
     for around in module.parents(node):
-        decided = _says_token_ends_no_row(node, around)
+        decided = _does_context_show_token_ends_no_row(node, around)
         if decided is not None:
             return decided
     return False
 
 
-def _says_token_ends_no_row(node: ast.AST, around: ast.AST) -> bool | None:
+def _does_context_show_token_ends_no_row(node: ast.AST, around: ast.AST) -> bool | None:
     """Does one of the nodes around a stop token say that the token ends no row: is a pad chosen
     there, a stop set, the token compared, or is it a docstring?
 
@@ -194,6 +194,6 @@ def _says_token_ends_no_row(node: ast.AST, around: ast.AST) -> bool | None:
     return False if isinstance(around, ast.stmt) else None
 
 
-def _is_token_number(node: ast.expr) -> bool:
+def _is_token_id(node: ast.expr) -> bool:
     """Is it the number of a token, and no mask of 0 and 1?"""
     return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > 1

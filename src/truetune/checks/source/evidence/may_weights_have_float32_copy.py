@@ -36,4 +36,4 @@ def may_keep_float32_copies(module: Module) -> bool:
     """May what is trained have a float32 copy, by sharding or a cast of what is trained?"""
     if module.mentions(*MASTER_WEIGHT_SIGNS):
         return True
-    return any(text_may_shard_weights(part.text) for part in module.with_linked)
+    return any(text_may_shard_weights(part.text) for part in module.self_and_files_run_together)

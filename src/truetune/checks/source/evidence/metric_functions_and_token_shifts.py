@@ -8,9 +8,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeGuard
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 Side = Literal["predictions", "labels"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -123,12 +123,13 @@ def prediction_or_label_side(module: Module, node: ast.expr, depth: int = 0) -> 
     if _is_given_as_labels_or_ids(module, node):
         return "labels"
     if isinstance(node, ast.Subscript):
-        return _side_of_index(module, node, depth)
+        return _prediction_or_label_side_of_index(module, node, depth)
     if isinstance(node, ast.Call):
-        return _side_of_call(module, node, depth)
+        return _prediction_or_label_side_of_call(module, node, depth)
     if isinstance(node, (ast.Name, ast.Attribute, ast.IfExp)):
         sides = {
-            _side_of_origin(module, node, origin, depth) for origin in module.flow.origins(node)
+            _prediction_or_label_side_of_origin(module, node, origin, depth)
+            for origin in module.flow.origins(node)
         }
         return sides.pop() if len(sides) == 1 else None
     return None
@@ -246,7 +247,9 @@ def function_or_statement_around(module: Module, node: ast.AST) -> ast.AST:
     return around
 
 
-def _side_of_index(module: Module, node: ast.Subscript, depth: int) -> Side | None:
+def _prediction_or_label_side_of_index(
+    module: Module, node: ast.Subscript, depth: int
+) -> Side | None:
     """The side of what an index takes: `logits[mask]` and `logits[0]` keep it; None for `logits[:,
     -1]`, which is one position and no longer all.
     """
@@ -265,7 +268,7 @@ def _side_of_index(module: Module, node: ast.Subscript, depth: int) -> Side | No
     return prediction_or_label_side(module, node.value, depth + 1)
 
 
-def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
+def _prediction_or_label_side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     """The side of what a call returns, where it keeps each place of its first argument, or of its
     receiver.
     """
@@ -280,21 +283,23 @@ def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
             prediction_or_label_side(module, argument, depth + 1) for argument in call.args[1:]
         } - {None}
         return sides.pop() if len(sides) == 1 else None
-    if call.args and _keeps_positions(call):
+    if call.args and _does_call_keep_token_positions(call):
         return prediction_or_label_side(module, call.args[0], depth + 1)
     return None
 
 
-def _keeps_positions(call: Call) -> bool:
+def _does_call_keep_token_positions(call: Call) -> bool:
     """Does a function of numpy or torch leave each value of its first argument where it was?"""
     return call.named(*FUNCTIONS_OF_FIRST) and not call.named(*(f"*.{name}" for name in MOVES))
 
 
-def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) -> Side | None:
+def _prediction_or_label_side_of_origin(
+    module: Module, name: ast.expr, origin: Origin, depth: int
+) -> Side | None:
     """The side of what a name stands for, by one of its origins."""
     node, path = origin.node, origin.path
     if origin.element:
-        return _side_of_zipped(module, node, path, depth)
+        return _prediction_or_label_side_of_zipped(module, node, path, depth)
     if isinstance(node, ast.arg):
         is_part = path[:1] in ((0,), (1,))
         return (
@@ -305,7 +310,7 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
     if node is name or not isinstance(node, ast.expr):
         return None
     if path and isinstance(node, ast.Call):
-        gathered = _before_gather(module, node, path)
+        gathered = _argument_of_gather_for_metrics(module, node, path)
         return None if gathered is None else prediction_or_label_side(module, gathered, depth + 1)
     # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
     if path and isinstance(node, ast.Tuple | ast.List):
@@ -313,7 +318,9 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
     return prediction_or_label_side(module, node, depth + 1)
 
 
-def _before_gather(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+def _argument_of_gather_for_metrics(
+    module: Module, node: ast.Call, path: tuple[int, ...]
+) -> ast.expr | None:
     """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for
     any other call.
     """
@@ -324,7 +331,7 @@ def _before_gather(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast
     return argument.elts[path[0]]
 
 
-def _side_of_zipped(
+def _prediction_or_label_side_of_zipped(
     module: Module, node: ast.AST, path: tuple[int, ...], depth: int
 ) -> Side | None:
     """The side of one of the things that `zip(predictions, labels)` gives, or of an element of one
@@ -378,7 +385,7 @@ def _values_set_by_trainer_class(module: Module, call: Call, name: str) -> Itera
         owner = origin.node
         if not isinstance(owner, ast.ClassDef):
             continue
-        for value, path in module.flow.attributes.get(owner, {}).get(name, ()):
+        for value, path in module.flow.values_set_to_class_attributes.get(owner, {}).get(name, ()):
             # `super().__init__(*args, **kwargs)` may come after it, and put None there; that is rare.
             if not path:
                 yield value
@@ -418,7 +425,7 @@ def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[
         calls = (
             node for function in level for node in ast.walk(function) if isinstance(node, ast.Call)
         )
-        called = (module.flow.function(node.func) for node in calls)
+        called = (module.flow.function_that_expression_names(node.func) for node in calls)
         level = list(dict.fromkeys(one for one in called if one is not None and one not in reached))
         reached += level
     return reached
@@ -427,7 +434,7 @@ def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[
 def _function_called_by_trainer(module: Module, argument: ast.expr) -> Function | None:
     """The function that a trainer calls: the one that is named, a method of an object of a class of
     the file, or its `__call__`."""
-    function = module.flow.function(argument)
+    function = module.flow.function_that_expression_names(argument)
     if function is not None:
         return function
     owner, name = argument, "__call__"
@@ -468,7 +475,7 @@ def _is_written_number(node: ast.expr | None, number: int) -> bool:
     return node is not None and ast.unparse(node) == str(number)
 
 
-def picks_tokens(node: ast.AST) -> bool:
+def picks_one_token_per_position(node: ast.AST) -> bool:
     """Does a node pick one token of each place: argmax, topk, max?"""
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
         ("argmax", "topk", ".max")

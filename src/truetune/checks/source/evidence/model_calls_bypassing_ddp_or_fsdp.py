@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_slices import may_record_gradients
-from truetune.checks.source.evidence.does_script_train_sharded_weights import uses_deepspeed
+from truetune.checks.source.evidence.does_script_train_sharded_weights import (
+    may_run_under_deepspeed,
+)
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import (
+    may_record_gradients,
+)
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
 
@@ -26,7 +30,7 @@ def models_given_to_wrappers(module: Module) -> Iterator[ast.expr]:
             yield from (part for part in call.args if "model" in module.flow.types(part))
 
 
-def model_called_around_wrapper(
+def model_called_without_its_wrapper(
     module: Module, forward: ast.Call, bare: list[ast.AST]
 ) -> tuple[ast.expr, str] | None:
     """The model that is called without its wrapper, and the wrapper's name; None where the wrapper
@@ -53,9 +57,9 @@ def _model_attribute_inside_wrapper(
     A loop that unwraps its model at the end (`self.model = self.model.module`, to save it) has
     called the wrapper.
     """
-    values = [value for value, path in module.flow.assigned(called) if not path]
+    values = [value for value, path in module.flow.values_assigned_to_attribute(called) if not path]
     values = values or _values_of_property(module, called)
-    names = [_name_of_wrapper_model_left(module, value) for value in values]
+    names = [_name_of_wrapper_model_was_taken_from(module, value) for value in values]
     first = names[0] if names else None
     return (called, first) if first is not None and None not in names else None
 
@@ -66,7 +70,7 @@ def _values_of_property(module: Module, called: ast.Attribute) -> list[ast.expr]
     if not isinstance(method, ast.FunctionDef):
         return []
     is_property = any(ast.unparse(one).endswith("property") for one in method.decorator_list)
-    return module.flow.returns.get(method, []) if is_property else []
+    return module.flow.returned_expressions_by_function.get(method, []) if is_property else []
 
 
 def _possible_called_models(module: Module, called: ast.expr) -> list[ast.expr]:
@@ -86,7 +90,7 @@ def _possible_called_models(module: Module, called: ast.expr) -> list[ast.expr]:
 
 def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST]) -> str | None:
     """The name of the wrapper around a model that is called; None where it is the wrapper itself."""
-    inside = _name_of_wrapper_model_left(module, called)
+    inside = _name_of_wrapper_model_was_taken_from(module, called)
     if inside is not None:
         return inside
     is_bare = isinstance(called, ast.Name | ast.Call) and set(
@@ -95,16 +99,16 @@ def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST
     return _name_wrapper_is_bound_to(module, bare) if is_bare else None
 
 
-def _name_of_wrapper_model_left(module: Module, model: ast.expr) -> str | None:
+def _name_of_wrapper_model_was_taken_from(module: Module, model: ast.expr) -> str | None:
     """The name of the wrapper that a model was taken out of; None where it was not."""
     for origin in module.flow.origins(model):
-        wrapper = _wrapper_taken_apart(module, origin.node)
+        wrapper = _wrapper_that_expression_unwraps(module, origin.node)
         if wrapper is not None and _is_wrapped_for_several_processes(module, wrapper):
             return ast.unparse(wrapper)
     return None
 
 
-def _wrapper_taken_apart(module: Module, node: ast.AST) -> ast.expr | None:
+def _wrapper_that_expression_unwraps(module: Module, node: ast.AST) -> ast.expr | None:
     """The wrapper that an expression takes its model out of: `model` of `model.module`,
     `getattr(model, "module", model)` and `accelerator.unwrap_model(model)`; None otherwise.
     """
@@ -133,7 +137,7 @@ def _is_wrapped_for_several_processes(module: Module, model: ast.expr) -> bool:
             and "accelerator" in module.flow.types(call.receiver)
         )
         if of_accelerate:
-            return not uses_deepspeed(module)
+            return not may_run_under_deepspeed(module)
     return False
 
 
@@ -167,10 +171,10 @@ def _name_wrapper_is_bound_to(module: Module, bare: list[ast.AST]) -> str | None
         if not isinstance(statement, ast.Assign) or not call.args:
             continue
         of_accelerate = not call.named(*WRAPPERS)
-        if of_accelerate and uses_deepspeed(module):
+        if of_accelerate and may_run_under_deepspeed(module):
             continue
         for number, model in enumerate(call.args):
-            named = _target_of_argument(statement.targets[0], number)
+            named = _assignment_target_of_argument(statement.targets[0], number)
             if named is None or ast.unparse(named) == ast.unparse(model):
                 continue
             if any(one in bare for one in constructions_of_model(module, model)):
@@ -178,7 +182,7 @@ def _name_wrapper_is_bound_to(module: Module, bare: list[ast.AST]) -> str | None
     return None
 
 
-def _target_of_argument(target: ast.expr, number: int) -> ast.expr | None:
+def _assignment_target_of_argument(target: ast.expr, number: int) -> ast.expr | None:
     """The target that is assigned the argument of this number: in `model, loader =
     accelerator.prepare(model, loader)`; None where none is.
     """

@@ -20,15 +20,17 @@ from dataclasses import dataclass
 
 from truetune.checks.source.evidence.optimizers_before_adapters import (
     ADAPTER_WRAPPERS,
+    are_in_exclusive_branches,
+    does_optimizer_step_after_event,
     made_optimizers,
     models_of_parameters,
-    stand_in_other_arms,
-    steps_after_event,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -101,7 +103,7 @@ def calls_making_optimizer_and_change(found: ChangedLater) -> tuple[ast.AST, ast
 def model_changes_after_optimizers(module: Module) -> Iterator[ChangedLater]:
     """The optimizers of a file that lack weights which were made or unfrozen after them, and train."""
     seen = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if any(trace.methods("add_param_group")):
             continue
         optimizers = list(made_optimizers(trace))
@@ -126,7 +128,9 @@ def _first_change_before_step(
     begin = max(one.number for one in optimizers) if len(optimizers) > 1 else 0
     end = min((call.number for call in trace.all_calls if _is_backward(call)), default=math.inf)
     for found in _changes_after_optimizer(trace, optimizer, held):
-        if begin < found.change.number < end and steps_after_event(trace, optimizer, found.change):
+        if begin < found.change.number < end and does_optimizer_step_after_event(
+            trace, optimizer, found.change
+        ):
             return found
     return None
 
@@ -161,9 +165,9 @@ def _changes_after_optimizer(
         and _model_was_partly_frozen(trace, optimizer, held)
     )
     for event in trace.events:
-        if event.number <= optimizer.number or event.is_repeated:
+        if event.number <= optimizer.number or event.is_in_later_loop_pass:
             continue
-        if stand_in_other_arms(optimizer, event):
+        if are_in_exclusive_branches(optimizer, event):
             continue
         name = _replaced_module(trace, event, held)
         if name:
@@ -184,12 +188,12 @@ def _change_by_new_parameters(
         if not is_kept and _is_model_or_part(call.argument(0, "module"), held):
             yield ChangedLater(optimizer, call, "sharded", ast.unparse(_called_name_node(call)))
         return
-    kind = _kind_of_replacing_method(call)
+    kind = _how_method_replaces_parameters(call)
     if kind and _is_model_or_part(call.receiver, held):
         yield ChangedLater(optimizer, call, kind, "")
 
 
-def _kind_of_replacing_method(call: CallEvent) -> str:
+def _how_method_replaces_parameters(call: CallEvent) -> str:
     """How a method of a model makes new parameters, in words; empty for one that keeps them."""
     if call.method == "resize_token_embeddings":
         return "resized"
@@ -208,7 +212,7 @@ def _single_lineage(value: Value) -> Lineage | None:
     """The one way back from a model to the call that made it, or to the parameter that a function
     gets it as; None for several.
     """
-    ways = lineages(value)
+    ways = lineages_back_to_origins(value)
     if len(ways) != 1 or not isinstance(ways[0].origin, Result | Instance | Parameter):
         return None
     return ways[0]
@@ -218,7 +222,7 @@ def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
     """What an event replaces by a new module, as it is written: `model.lm_head`; empty where it
     replaces none.
     """
-    put = _module_assignment(event)
+    put = _owner_value_and_name_assigned(event)
     if put is None:
         return ""
     owner, value, name = put
@@ -229,7 +233,7 @@ def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
     return "" if isinstance(value, Result) and any(stores) else name
 
 
-def _module_assignment(event: Event) -> tuple[Value | None, Value | None, str] | None:
+def _owner_value_and_name_assigned(event: Event) -> tuple[Value | None, Value | None, str] | None:
     """The owner, the new value and the name of what an event puts into an object; None where it
     puts nothing.
     """
@@ -274,7 +278,7 @@ def _is_model_or_part(value: Value | None, held: Lineage) -> bool:
     for _ in range(MAX_DEPTH):
         if value is None:
             return False
-        ways = lineages(value)
+        ways = lineages_back_to_origins(value)
         if len(ways) == 1 and ways[0].origin is held.origin:
             return True
         value = _owner_of_part(value)

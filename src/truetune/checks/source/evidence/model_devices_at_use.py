@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.trace_answering_models_to_load import BILLIONS_IN_NAME
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -123,19 +123,19 @@ class ModelDevices:
         )
         self._moves = [call for call in trace.all_calls if call.method in MOVES]
 
-    def models_at(self, model: Value, use: Event) -> list[PlacedModel]:
+    def models_with_device_at(self, model: Value, use: Event) -> list[PlacedModel]:
         """The models that a value may be, each with where it is when an event begins; [] where one
         is not known.
         """
         placed: list[PlacedModel] = []
-        for way in lineages(model):
-            load = way.load
+        for way in lineages_back_to_origins(model):
+            load = way.call_that_gave_origin
             if load is None or not load.named(*LOADS) or self._has_default_device:
                 return []
             placed.append(PlacedModel(load, tuple(self._possible_placements(load, use))))
         return placed
 
-    def was_on_gpu(self, load: CallEvent, before: Event) -> CallEvent | None:
+    def last_move_to_gpu_before(self, load: CallEvent, before: Event) -> CallEvent | None:
         """The last call before an event that put a model on a GPU."""
         moved = [
             call
@@ -195,7 +195,7 @@ def holds_model(value: Value | None, load: CallEvent, depth: int = 0) -> bool:
         return any(holds_model(one, load, depth + 1) for one in value.items)
     if isinstance(value, Mapping):
         return any(holds_model(one, load, depth + 1) for one in value.entries.values())
-    return any(way.load is load for way in lineages(value))
+    return any(way.call_that_gave_origin is load for way in lineages_back_to_origins(value))
 
 
 def _placement_by_move(call: CallEvent) -> DevicePlacement:
@@ -213,10 +213,10 @@ def _placement_by_move(call: CallEvent) -> DevicePlacement:
 
 def _placement_by_load(load: CallEvent) -> DevicePlacement:
     """The device that a load puts its model on."""
-    if _may_place_otherwise(load):
+    if _may_be_placed_without_device_map(load):
         return DevicePlacement(UNKNOWN, load)
     given = load.keywords.get("device_map")
-    if not _is_given_and_on(given):
+    if not _is_given_and_not_none_or_false(given):
         return DevicePlacement(CPU, None)
     if isinstance(given, Mapping):
         devices = {device_and_option_of(one)[0] for one in given.entries.values()}
@@ -226,9 +226,11 @@ def _placement_by_load(load: CallEvent) -> DevicePlacement:
     return DevicePlacement(device, load, option)
 
 
-def _may_place_otherwise(load: CallEvent) -> bool:
+def _may_be_placed_without_device_map(load: CallEvent) -> bool:
     """May anything but `device_map` place a loaded model: another argument, a block, its weights?"""
-    if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
+    if load.is_open or any(
+        _is_given_and_not_none_or_false(load.keywords.get(name)) for name in PLACING_ARGUMENTS
+    ):
         return True
     if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):
         return True
@@ -236,7 +238,7 @@ def _may_place_otherwise(load: CallEvent) -> bool:
     return name is not None and QUANTIZED.search(name) is not None
 
 
-def _is_given_and_on(value: Value | None) -> bool:
+def _is_given_and_not_none_or_false(value: Value | None) -> bool:
     """Is an argument given, and not None or False?"""
     return value is not None and not is_constant_none(value) and constant_of(value) is not False
 
@@ -317,7 +319,10 @@ def may_be_model_or_its_weights(value: Value | None, load: CallEvent) -> bool:
 
 def _may_be_result_of(model: Value, load: CallEvent) -> bool:
     """Is the model that of a load, or not known?"""
-    return any(way.load is load or way.load is None for way in lineages(model))
+    return any(
+        way.call_that_gave_origin is load or way.call_that_gave_origin is None
+        for way in lineages_back_to_origins(model)
+    )
 
 
 def name_of_loaded_model(load: CallEvent) -> str | None:
@@ -327,7 +332,7 @@ def name_of_loaded_model(load: CallEvent) -> str | None:
     return plain if isinstance(plain, str) else None
 
 
-def billions_of_model_name(name: str | None) -> float | None:
+def billions_of_parameters_in_model_name(name: str | None) -> float | None:
     """Billions of parameters, as the name of a model says them; None where it says none."""
     sizes = [float(size) for size in BILLIONS_IN_NAME.findall((name or "").replace("_", "-"))]
     return max(sizes) if sizes else None

@@ -10,8 +10,8 @@ from truetune.checks.source.evidence.may_weights_have_float32_copy import FLOAT1
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 PIPELINE = "transformers.pipeline"
 

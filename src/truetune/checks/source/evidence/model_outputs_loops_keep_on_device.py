@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.functions_that_keep_loop_results import (
     CallThatKeeps,
-    calls_that_keep,
+    calls_of_function_keeping_results,
     holder_is_emptied,
     is_bounded_queue,
-    lightning_hook_that_keeps,
+    lightning_batch_hook_keeping_results,
     output_returned_by_lightning_step,
 )
 from truetune.source.parsed_source_file import Module
@@ -78,27 +78,29 @@ class KeptOutput(NamedTuple):
     """The call of the model"""
 
 
-def kept_outputs(module: Module) -> Iterator[KeptOutput]:
+def model_outputs_kept_in_loops(module: Module) -> Iterator[KeptOutput]:
     """The places where a list or dictionary gets a large part of a model's output, in the loop that
     calls the model.
     """
-    for node, holder, value in _appends_and_entries(module):
+    for node, holder, value in _stores_into_list_or_dict(module):
         large = _large_output_part(module, value)
         if large is None:
             continue
         part, forward = large
-        if _fills_up(module, node, holder, forward):
+        if _does_holder_accumulate_outputs(module, node, holder, forward):
             yield KeptOutput(node, holder, value, part, forward)
 
 
-def _fills_up(module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call) -> bool:
+def _does_holder_accumulate_outputs(
+    module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call
+) -> bool:
     """Does a holder get more and more outputs: through a function, a hook of Lightning, or a loop?"""
-    kept = calls_that_keep(module, node, holder, forward)
+    kept = calls_of_function_keeping_results(module, node, holder, forward)
     if kept:
-        return _keeping_call_repeats(module, kept[0], node, forward)
-    hook = lightning_hook_that_keeps(module, node, holder)
+        return _is_keeping_function_called_repeatedly(module, kept[0], node, forward)
+    hook = lightning_batch_hook_keeping_results(module, node, holder)
     if hook is not None:
-        is_kept = not _condition_decides_in_loop(module, node, hook.function)
+        is_kept = not _does_condition_in_loop_guard_place(module, node, hook.function)
         return is_kept and not holder_is_emptied(module, hook, hook.function)
     loop = _shared_loop(module, node, forward)
     is_list_of_step = isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self.")
@@ -107,16 +109,16 @@ def _fills_up(module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call
     return not _is_renewed_or_rarely_filled(module, node, holder, loop)
 
 
-def _keeping_call_repeats(
+def _is_keeping_function_called_repeatedly(
     module: Module, kept: CallThatKeeps, node: ast.AST, forward: ast.Call
 ) -> bool:
     """Is a function that keeps what it is given called again and again, by a loop or a step of
     Lightning?
     """
     loop = _shared_loop(module, kept.call, forward)
-    if loop is None or _condition_decides_in_loop(module, node, kept.function):
+    if loop is None or _does_condition_in_loop_guard_place(module, node, kept.function):
         return False
-    is_seldom = _condition_decides_in_loop(module, kept.call, loop) or (
+    is_seldom = _does_condition_in_loop_guard_place(module, kept.call, loop) or (
         isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter)
     )
     if kept.is_renewed_in_each_step(module, loop):
@@ -124,7 +126,7 @@ def _keeping_call_repeats(
     return not is_seldom and not holder_is_emptied(module, kept, loop)
 
 
-def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+def _stores_into_list_or_dict(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
     """The statements and calls that put something into a list or dictionary: the place, the holder
     and each value.
 
@@ -291,7 +293,7 @@ def _is_renewed_or_rarely_filled(
     """Is the list renewed in the loop, has the loop few steps, or does a condition decide on the
     place?
     """
-    if _condition_decides_in_loop(module, node, loop):
+    if _does_condition_in_loop_guard_place(module, node, loop):
         return True
     if isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter):
         return True
@@ -306,7 +308,7 @@ def _is_renewed_or_rarely_filled(
     return made is not None and is_bounded_queue(made.node)
 
 
-def _condition_decides_in_loop(module: Module, node: ast.AST, loop: ast.AST) -> bool:
+def _does_condition_in_loop_guard_place(module: Module, node: ast.AST, loop: ast.AST) -> bool:
     """Does an `if` inside of the loop decide whether a place is reached at all, and not only how
     often?
     """

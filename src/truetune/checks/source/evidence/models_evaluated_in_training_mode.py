@@ -29,8 +29,10 @@ from truetune.checks.source.evidence.model_devices_at_use import (
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import library_bases
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Function,
@@ -95,8 +97,10 @@ def uses_in_training_mode(module: Module) -> Iterator[UseInTrainingMode]:
         module: A file that is judged.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
-        for one in _training_mode_uses_of_run(trace, has_unsloth=module.imports_unsloth):
+    for trace in traces_of_scripts_that_reach_file(module):
+        for one in _training_mode_uses_of_run(
+            trace, has_unsloth=module.this_or_linked_file_imports_unsloth
+        ):
             if one.use.home.path == module.path and one.use.node not in seen:
                 seen.add(one.use.node)
                 yield one
@@ -119,7 +123,7 @@ def _is_untrained_pass_without_gradients(call: CallEvent, trained: set[ast.AST])
     """Is it a forward pass without gradients whose result is used, and which is nowhere trained on?"""
     if call.method != "__call__" or call.node in trained:
         return False
-    return _is_under_no_grad(call) and not _is_result_dropped(call)
+    return _is_under_no_grad(call) and not _is_forward_result_unused(call)
 
 
 def _is_deep_copied_model(model: Value | None) -> bool:
@@ -143,8 +147,8 @@ def _model_calls(trace: Trace) -> Iterator[CallEvent]:
 def _origins_of_model(model: Value | None) -> list[Root]:
     """What a model begins with; [] where one way back is not known."""
     roots: list[Root] = []
-    for way in lineages(model) if model is not None else ():
-        load = way.load
+    for way in lineages_back_to_origins(model) if model is not None else ():
+        load = way.call_that_gave_origin
         if isinstance(way.origin, Instance) and _is_project_torch_module(way.origin):
             roots.append(way.origin)
         elif load is not None and load.named(*MODEL_LOADS, *TRAINERS):
@@ -164,7 +168,7 @@ def _is_under_no_grad(call: CallEvent) -> bool:
     return any(_switches_gradients_off(frame.value) for frame in call.frames("with"))
 
 
-def _is_result_dropped(call: CallEvent) -> bool:
+def _is_forward_result_unused(call: CallEvent) -> bool:
     """Does nothing take what a pass gives? It warms up, or lets the shards of weights be gathered."""
     return isinstance(next(iter(call.home.parents(call.node)), None), ast.Expr)
 
@@ -261,11 +265,11 @@ def _is_or_holds_model(value: Value | None, root: Root, depth: int = 0) -> bool:
     if isinstance(value, Instance):
         return _object_holds_model(value, root, depth)
     return any(
-        way.load is root
+        way.call_that_gave_origin is root
         or way.origin is root
         or (way.origin is not value and _is_project_object_with_model(way.origin, root, depth))
-        or _is_trainer_given_model(way.load, root, depth)
-        for way in lineages(value)
+        or _is_trainer_given_model(way.call_that_gave_origin, root, depth)
+        for way in lineages_back_to_origins(value)
     )
 
 

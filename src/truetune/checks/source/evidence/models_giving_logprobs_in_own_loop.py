@@ -104,11 +104,16 @@ def _loops_and_function(module: Module, node: ast.AST) -> list[ast.AST]:
 
 def are_one_model_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
     """Are two expressions certainly one model in memory?"""
-    first, second = model_source(module, one), model_source(module, other)
+    first, second = (
+        model_origin_and_calls_passed(module, one),
+        model_origin_and_calls_passed(module, other),
+    )
     return first is not None and first == second and isinstance(first[0].node, ast.Call)
 
 
-def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast.Call]] | None:
+def model_origin_and_calls_passed(
+    module: Module, model: ast.expr
+) -> tuple[Origin, frozenset[ast.Call]] | None:
     """What made the object, and by which calls of functions it was got; None where that is not one
     thing.
     """
@@ -118,7 +123,8 @@ def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast
         if len(origins) != 1 or origins[0].element:
             return None
         passed |= {
-            _first_call_of_same_object(module, call) for call in module.flow.calls_passed(model)
+            _first_call_of_same_object(module, call)
+            for call in module.flow.calls_value_passes_from_origins(model)
         }
         inner = _model_of_method_or_wrapper(module, origins[0].node)
         if inner is None:
@@ -131,11 +137,13 @@ def _first_call_of_same_object(module: Module, call: ast.Call) -> ast.Call:
     """The first call that gave the object of this one: an earlier one of a cached function with the
     same arguments.
     """
-    function = module.flow.function(call.func)
+    function = module.flow.function_that_expression_names(call.func)
     if not isinstance(function, ast.FunctionDef) or not _results_are_cached(module, function):
         return call
     alike = (
-        one for one in module.flow.calls_of(function) if _has_same_arguments(module, one, call)
+        one
+        for one in module.flow.calls_of_function_or_class(function)
+        if _has_same_arguments(module, one, call)
     )
     return next(alike, call)
 

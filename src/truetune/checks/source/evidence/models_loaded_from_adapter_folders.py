@@ -7,8 +7,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ADAPTER_CONFIG = "adapter_config.json"
 """What peft writes beside an adapter's weights, and transformers looks for when it loads a model"""
@@ -39,7 +39,7 @@ def _is_adapter_folder(module: Module, named: ast.expr) -> bool:
         return True
     saved = [
         _saves_adapter(module, call)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.methods("save_pretrained", "save_model")
         if module.flow.value(_folder_saved_to(call)) == path and _saves_model_weights(module, call)
     ]

@@ -23,7 +23,9 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import ShellCommand, last_option
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -77,7 +79,7 @@ def model_requests(module: Module) -> Iterator[ModelRequest]:
     names_by_node: dict[ast.AST, set[str]] = {}
     unknown: set[ast.AST] = set()
     given = _ProjectOptionValues(module)
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             if call.home.path != module.path:
                 continue
@@ -85,7 +87,7 @@ def model_requests(module: Module) -> Iterator[ModelRequest]:
             node = None if value is None else _node_naming_model(call)
             if value is None or node is None:
                 continue
-            names = given.names_of(value)
+            names = given.model_names_of_value(value)
             if not names:
                 unknown.add(node)
             names_by_node.setdefault(node, set()).update(names)
@@ -144,7 +146,7 @@ class _ProjectOptionValues:
         self._commands: list[ShellCommand] | None = None
         self._variables: dict[str, set[str]] = {}
 
-    def names_of(self, value: Value) -> set[str]:
+    def model_names_of_value(self, value: Value) -> set[str]:
         """The names of models that a value may be; none where one of them is not known."""
         options = value.options if isinstance(value, Choice) else (value,)
         names: set[str] = set()
@@ -175,14 +177,14 @@ class _ProjectOptionValues:
         self._commands = []
         for file in command_files_of_project(self._path):
             self._commands.extend(file.commands)
-            self._keep_variables(file.text)
+            self._record_variables_set_in_text(file.text)
             for command in file.commands:
                 for option, word in zip(command.words, command.words[1:], strict=False):
                     if option in ("-e", "--env"):
-                        self._keep_variables(word)
-        self._keep_variables(_file_text(self._path.parent / ENVIRONMENT_FILE))
+                        self._record_variables_set_in_text(word)
+        self._record_variables_set_in_text(_file_text(self._path.parent / ENVIRONMENT_FILE))
 
-    def _keep_variables(self, text: str) -> None:
+    def _record_variables_set_in_text(self, text: str) -> None:
         """Keep the variables that a text sets to plain values."""
         for name, value in SETS_VARIABLE.findall(text):
             if "$" not in value:

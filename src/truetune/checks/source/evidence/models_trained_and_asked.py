@@ -17,8 +17,10 @@ from truetune.checks.source.evidence.trainer_settings_given import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Mapping, Value
 
@@ -59,7 +61,7 @@ class AskedModels:
     """Name -> what loads it"""
 
 
-def trainings_of_project(module: Module) -> Iterator[tuple[Module, TrainedModels]]:
+def trainings_in_other_project_scripts(module: Module) -> Iterator[tuple[Module, TrainedModels]]:
     """The trainings of other scripts of the project, in the same group of files or beside the file."""
     for other in scripts_beside(module):
         if trains_a_model(other):
@@ -70,7 +72,7 @@ def trainings_of_project(module: Module) -> Iterator[tuple[Module, TrainedModels
 
 def trained_models(module: Module) -> TrainedModels | None:
     """What a script trains; None where it trains nothing, or a name is not known."""
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for trainer in trace.calls(*TRAINERS):
             if trainer.home.path == module.path:
                 return _training_of_trainer(module, trace, trainer)
@@ -100,7 +102,7 @@ def _name_of_loaded_model(value: Value | None) -> str:
     plain = constant_of(value)
     if isinstance(plain, str):
         return plain
-    loads = [way.load for way in lineages(value)]
+    loads = [way.call_that_gave_origin for way in lineages_back_to_origins(value)]
     if len(loads) != 1 or loads[0] is None:
         return ""
     return _plain_text(_model_name_argument(loads[0]))
@@ -127,20 +129,20 @@ def _plain_text(value: Value | None) -> str:
     return plain.removesuffix("/") if isinstance(plain, str) else ""
 
 
-def asked_models(module: Module) -> AskedModels | None:
+def models_loaded_without_adapter(module: Module) -> AskedModels | None:
     """The models that a script loads; None where it loads an adapter, or a name is not known."""
     names: dict[str, ast.AST] = {}
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if trace.entry.path != module.path:
             continue
-        for call, name in _asking_loads_of_run(trace):
+        for call, name in _model_load_calls_with_names(trace):
             if call.home.path != module.path or not name:
                 return None
             names.setdefault(name, call.node)
     return AskedModels(names)
 
 
-def _asking_loads_of_run(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
+def _model_load_calls_with_names(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
     """The calls of a run that load what is asked, each with the name; empty where that is not
     known.
     """

@@ -23,8 +23,10 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Class,
@@ -61,7 +63,7 @@ def models_left_in_eval_mode(module: Module) -> Iterator[LeftInEvalMode]:
     once.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in (
             *_left_in_eval_mode_by_own_loops(trace),
             *_left_in_eval_mode_by_lightning_hooks(trace),
@@ -95,11 +97,11 @@ def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
         return
     switches = _mode_switches(trace)
     for backward in trace.all_calls:
-        if backward.method != "backward" or not backward.is_repeated:
+        if backward.method != "backward" or not backward.is_in_later_loop_pass:
             continue
         before = [one for one in switches if one.number < backward.number]
         for model in trained:
-            switch = _last_switch(before, model.origin)
+            switch = _last_mode_switch_of_model(before, model.origin)
             if switch is None or _model_was_reloaded_before(trace, model, backward):
                 continue
             if _stays_in_eval_mode(switch, backward, before):
@@ -117,18 +119,20 @@ def _stays_in_eval_mode(switch: CallEvent, backward: CallEvent, before: list[Cal
     """
     if training_mode_set_by(switch) is True or not _next_pass_meets_switch(switch, backward):
         return False
-    return not _other_arm_trains(switch, before)
+    return not _other_branch_switches_to_training(switch, before)
 
 
 def _model_was_reloaded_before(trace: Trace, model: Lineage, before: CallEvent) -> bool:
     """Did a later pass of a loop, of folds or of seeds, load another model in its place before a
     call?
     """
-    load = model.load
+    load = model.call_that_gave_origin
     if load is None:
         return False
     return any(
-        one.node is load.node and one.is_repeated and load.number < one.number < before.number
+        one.node is load.node
+        and one.is_in_later_loop_pass
+        and load.number < one.number < before.number
         for one in trace.all_calls
     )
 
@@ -145,18 +149,18 @@ def _models_held_by_optimizers(trace: Trace) -> list[Lineage]:
             continue
         models = [given] if call.named("deepspeed.initialize") else models_of_parameters(given)
         for model in models or ():
-            for way in lineages(model):
+            for way in lineages_back_to_origins(model):
                 trained[id(way.origin)] = way
     return list(trained.values())
 
 
-def _last_switch(before: list[CallEvent], model: Value) -> CallEvent | None:
+def _last_mode_switch_of_model(before: list[CallEvent], model: Value) -> CallEvent | None:
     """The last of these switches that is of a model, or may be."""
     for switch in reversed(before):
         switched = _switched_model(switch)
         if switched is None:
             continue
-        origins = [way.origin for way in lineages(switched)]
+        origins = [way.origin for way in lineages_back_to_origins(switched)]
         if any(origin is model for origin in origins):
             return switch
         # What is not known may be the same model; a switch to training then silences.
@@ -194,7 +198,7 @@ def _branch_leaves_loop(frame: Frame) -> bool:
     return isinstance(last, LEAVES_LOOP)
 
 
-def _other_arm_trains(switch: CallEvent, before: list[CallEvent]) -> bool:
+def _other_branch_switches_to_training(switch: CallEvent, before: list[CallEvent]) -> bool:
     """Does the other arm of a test around a switch go back to training, so that only the run knows
     the mode?
     """
@@ -218,7 +222,7 @@ def _left_in_eval_mode_by_lightning_hooks(trace: Trace) -> Iterator[LeftInEvalMo
         if any(
             _is_lightning_hook_between_steps(frame) for frame in switch.frames("call", "callback")
         ):
-            if not switch.is_repeated and _is_model_of_lightning_hook(switch):
+            if not switch.is_in_later_loop_pass and _is_model_of_lightning_hook(switch):
                 yield LeftInEvalMode(switch, None, trace)
 
 
@@ -236,8 +240,12 @@ def _is_model_of_lightning_hook(switch: CallEvent) -> bool:
         return True
     if isinstance(receiver, Parameter):
         return receiver.name in ("pl_module", "model", "self")
-    held = lineages(receiver) if receiver is not None else []
-    return len(held) == 1 and held[0].load is not None and held[0].load.named("*.from_pretrained")
+    held = lineages_back_to_origins(receiver) if receiver is not None else []
+    return (
+        len(held) == 1
+        and held[0].call_that_gave_origin is not None
+        and held[0].call_that_gave_origin.named("*.from_pretrained")
+    )
 
 
 def _is_lightning_hook_between_steps(frame: Frame) -> bool:
@@ -264,7 +272,7 @@ def _is_lightning_class(base: Value) -> bool:
     )
 
 
-def settings_off_in_eval_mode(trace: Trace) -> tuple[str, ...]:
+def features_disabled_by_eval_mode(trace: Trace) -> tuple[str, ...]:
     """What evaluation mode switches off in this run, as far as the script says."""
     off: list[str] = []
     rates = [

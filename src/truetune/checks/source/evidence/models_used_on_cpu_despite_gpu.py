@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.model_devices_at_use import (
     DevicePlacement,
     ModelDevices,
     PlacedModel,
-    billions_of_model_name,
+    billions_of_parameters_in_model_name,
     device_and_option_of,
     is_16_bit_dtype,
     name_of_loaded_model,
@@ -35,7 +35,9 @@ from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus imp
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Constant,
@@ -91,7 +93,7 @@ def models_used_on_cpu(module: Module) -> Iterator[CpuUse]:
         module: A file that is judged.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if not trace.is_whole:
             continue
         for use in _cpu_uses_of_run(trace):
@@ -107,14 +109,14 @@ def _cpu_uses_of_run(trace: Trace) -> Iterator[CpuUse]:
     devices = ModelDevices(trace)
     for call in trace.methods("generate"):
         if call.receiver is not None:
-            models = devices.models_at(call.receiver, call)
+            models = devices.models_with_device_at(call.receiver, call)
             yield from _cpu_uses_of_models(
                 trace, devices, models, call, "every answer is generated", job
             )
     for optimizer, step in _optimizers_with_backward(trace):
         held = models_of_parameters(optimizer.args[0]) if optimizer.args else None
         for model in held or ():
-            models = devices.models_at(model, step)
+            models = devices.models_with_device_at(model, step)
             yield from _cpu_uses_of_models(trace, devices, models, optimizer, "it is trained", job)
     yield from _cpu_pipelines(trace, job)
     yield from _trainings_switched_to_cpu(trace, job)
@@ -171,7 +173,7 @@ def _cpu_use_of_moved_model(
 
 def _gpu_sign_of_training_size(use: CallEvent, model: PlacedModel) -> str | None:
     """The words about the size of a model that is trained; large ones do answer on a CPU."""
-    return None if use.method == "generate" else _gpu_sign_of_size(model.load)
+    return None if use.method == "generate" else _gpu_sign_of_model_size(model.load)
 
 
 def _cpu_use_of_unmoved_model(
@@ -192,7 +194,7 @@ def _gpu_sign_of_earlier_move(
     """The words about a model that was on a GPU before it was put on the CPU."""
     if placement.event is None:
         return None
-    moved = devices.was_on_gpu(model.load, placement.event)
+    moved = devices.last_move_to_gpu_before(model.load, placement.event)
     return None if moved is None else f"{_device_code_of_call(moved)} had put it on a GPU"
 
 
@@ -211,9 +213,9 @@ def _gpu_sign_of_job(job: JobStart | None) -> str | None:
     return None if job is None else f"the job that starts the script has a GPU ({job.gpu_text})"
 
 
-def _gpu_sign_of_size(load: CallEvent) -> str | None:
+def _gpu_sign_of_model_size(load: CallEvent) -> str | None:
     """The words about a model that nobody trains on a CPU by intent."""
-    billions = billions_of_model_name(name_of_loaded_model(load))
+    billions = billions_of_parameters_in_model_name(name_of_loaded_model(load))
     if billions is None or billions < MIN_BILLIONS:
         return None
     return f"it has {billions:g} billion parameters"
@@ -248,7 +250,7 @@ def _gpu_sign_of_code(trace: Trace, *, is_trained: bool) -> str | None:
     # To answer a question or two on a CPU is usual, so a script that only generates needs more.
     if not is_trained:
         return None
-    files = trace.entry.with_linked
+    files = trace.entry.self_and_files_run_together
     for part in files:
         for node in part.nodes(ast.Constant, ast.Attribute):
             if _names_cuda(node):
@@ -271,7 +273,7 @@ def _is_16_bit_or_large(trace: Trace, load: CallEvent) -> bool:
     for call in trace.methods(*NARROWING_METHODS):
         if call.receiver is load.result:
             return True
-    return _gpu_sign_of_size(load) is not None
+    return _gpu_sign_of_model_size(load) is not None
 
 
 def _chooses_cpu_or_hides_gpus(trace: Trace) -> bool:
@@ -352,7 +354,7 @@ def _gpu_sign_of_trained_size(trace: Trace) -> str | None:
         constant_of(call.argument(0, "model")) for call in trace.calls(*TRAINERS)
     ]
     names += [name_of_loaded_model(call) for call in trace.calls(*MODEL_LOADS)]
-    sizes = [billions_of_model_name(name) for name in names if isinstance(name, str)]
+    sizes = [billions_of_parameters_in_model_name(name) for name in names if isinstance(name, str)]
     large = [size for size in sizes if size is not None and size >= MIN_BILLIONS]
     return f"it has {max(large):g} billion parameters" if large else None
 

@@ -8,8 +8,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -32,7 +32,7 @@ def loops_around_with_callers(module: Module, node: ast.AST, depth: int = 3) -> 
         if isinstance(parent, LOOPS):
             loops.append(parent)
         if isinstance(parent, FUNCTIONS):
-            callers = module.flow.calls_of(parent) if depth else []
+            callers = module.flow.calls_of_function_or_class(parent) if depth else []
             around = [loops_around_with_callers(module, caller, depth - 1) for caller in callers]
             return loops + max(around, key=len, default=[])
     return loops
@@ -42,11 +42,11 @@ def for_loops_of_linked_files(module: Module) -> Iterator[ast.For]:
     """The loops of a file and of those that run with it: a loader is often made in a file of its
     own.
     """
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         yield from part.nodes(ast.For)
 
 
-def is_steered_by_library(parts: Sequence[Module]) -> bool:
+def does_library_manage_processes(parts: Sequence[Module]) -> bool:
     """Does a library place models, save and sample for the processes of these files?"""
     own = {name for part in parts for name in OWN_TRAINER.findall(part.text)}
     return any(
@@ -56,8 +56,8 @@ def is_steered_by_library(parts: Sequence[Module]) -> bool:
 
 def models_wrapped_by_own_loops(module: Module) -> Iterator[Call]:
     """Models that a loop of one's own wraps for several processes, where no library steers them."""
-    parts = module.with_linked
-    if is_steered_by_library(parts):
+    parts = module.self_and_files_run_together
+    if does_library_manage_processes(parts):
         return
     if any(True for part in parts for _ in part.calls("torch.distributed.init_process_group")):
         yield from module.calls("torch.*.DistributedDataParallel")
@@ -77,7 +77,7 @@ def runs_in_some_processes_only(module: Module, node: ast.AST, depth: int = 4) -
         if isinstance(around, FUNCTIONS):
             if _returns_early_for_some_processes(module, around, node):
                 return True
-            callers = module.flow.calls_of(around)
+            callers = module.flow.calls_of_function_or_class(around)
             return (
                 not callers
                 or depth == 0

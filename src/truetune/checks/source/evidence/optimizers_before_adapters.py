@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -75,7 +77,7 @@ def optimizers_before_adapters(module: Module) -> Iterator[OptimizerBeforeAdapte
         Each optimizer that the file makes, once, with what puts the adapter on behind it.
     """
     seen = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if any(trace.methods("add_param_group")):
             continue
         for optimizer in made_optimizers(trace):
@@ -138,8 +140,12 @@ def single_model_lineage(value: Value | None) -> Lineage | None:
     """The way back of a model to the call that loaded it; None where there are several, or it ends
     elsewhere.
     """
-    ways = [] if value is None else list(lineages(value))
-    if len(ways) != 1 or ways[0].load is None or not ways[0].load.named(*LOADS):
+    ways = [] if value is None else list(lineages_back_to_origins(value))
+    if (
+        len(ways) != 1
+        or ways[0].call_that_gave_origin is None
+        or not ways[0].call_that_gave_origin.named(*LOADS)
+    ):
         return None
     return ways[0]
 
@@ -152,10 +158,10 @@ def made_optimizers(trace: Trace) -> Iterator[CallEvent]:
         id(way.origin)
         for call in trace.methods("step")
         if call.receiver is not None
-        for way in lineages(call.receiver)
+        for way in lineages_back_to_origins(call.receiver)
     }
     for call in trace.all_calls:
-        if call.is_repeated or call.named(*NO_OPTIMIZERS):
+        if call.is_in_later_loop_pass or call.named(*NO_OPTIMIZERS):
             continue
         if call.named(*OPTIMIZER_CLASSES) or (
             id(call.result) in stepped and call.method is None and _is_given_model_parameters(call)
@@ -183,11 +189,13 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
         # One adapter is laid over another: which of them is trained is another question.
         if wrapped.has_step(*ADAPTER_WRAPPERS):
             return None
-        if stand_in_other_arms(optimizer, wrapper) or _is_optimizer_made_after(trace, wrapper):
+        if are_in_exclusive_branches(optimizer, wrapper) or _is_optimizer_made_after(
+            trace, wrapper
+        ):
             return None
         if _may_train_before_adapter(trace, optimizer, wrapper):
             return None
-        return wrapper if _trains_with_adapter(trace, optimizer, wrapper) else None
+        return wrapper if _does_optimizer_step_with_adapter_on(trace, optimizer, wrapper) else None
     return None
 
 
@@ -212,13 +220,15 @@ def _loads_adapter(lineage: Lineage) -> bool:
     """Is what was loaded an adapter already (`AutoPeftModelForCausalLM`, Unsloth's classes load
     both)?
     """
-    return lineage.load is not None and lineage.load.named("peft.*", "unsloth.*")
+    return lineage.call_that_gave_origin is not None and lineage.call_that_gave_origin.named(
+        "peft.*", "unsloth.*"
+    )
 
 
 def _later_adapters(trace: Trace, optimizer: CallEvent) -> Iterator[tuple[CallEvent, Value | None]]:
     """The calls behind an optimizer that put an adapter on a model, and the model."""
     for call in trace.all_calls:
-        if call.number < optimizer.number or call.is_repeated:
+        if call.number < optimizer.number or call.is_in_later_loop_pass:
             continue
         if call.named("peft.inject_adapter_in_model"):
             yield call, call.argument(1, "model")
@@ -246,7 +256,7 @@ def _optimizer_given_to_trainer(trainer: CallEvent) -> Value | None:
     return given.items[0] if isinstance(given, Sequence) and given.items else None
 
 
-def stand_in_other_arms(one: Event, other: Event) -> bool:
+def are_in_exclusive_branches(one: Event, other: Event) -> bool:
     """Do two events stand in two arms of one branch, of which a run takes one?"""
     arms = {(id(frame.node), frame.taken) for frame in one.frames("branch")}
     return any((id(frame.node), not frame.taken) in arms for frame in other.frames("branch"))
@@ -267,22 +277,26 @@ def _may_train_before_adapter(trace: Trace, optimizer: CallEvent, wrapper: CallE
     return False
 
 
-def _trains_with_adapter(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bool:
+def _does_optimizer_step_with_adapter_on(
+    trace: Trace, optimizer: CallEvent, wrapper: CallEvent
+) -> bool:
     """Does this optimizer step when the adapter is on: in a loop, or in the trainer that it is
     given to?
     """
     if _optimizer_given_to_trainer(wrapper) is optimizer.result:
         return any(call.receiver is wrapper.result for call in trace.methods("train"))
-    return steps_after_event(trace, optimizer, wrapper)
+    return does_optimizer_step_after_event(trace, optimizer, wrapper)
 
 
-def steps_after_event(trace: Trace, optimizer: CallEvent, event: Event) -> bool:
+def does_optimizer_step_after_event(trace: Trace, optimizer: CallEvent, event: Event) -> bool:
     """Does an optimizer step behind an event: in a loop, or in the trainer that it is given to?"""
     for call in trace.all_calls:
         if call.number < event.number:
             continue
         if call.method == "step" and call.receiver is not None:
-            if any(way.origin is optimizer.result for way in lineages(call.receiver)):
+            if any(
+                way.origin is optimizer.result for way in lineages_back_to_origins(call.receiver)
+            ):
                 return True
         if call.named(*TRAINERS) and _optimizer_given_to_trainer(call) is optimizer.result:
             return True

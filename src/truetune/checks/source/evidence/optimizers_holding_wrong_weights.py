@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
-from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import (
     ModelUse,
-    model_source,
+    model_origin_and_calls_passed,
     model_uses,
 )
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import (
+    may_record_gradients,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.name_bindings_in_scopes import Binding
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 PARAMETER_METHODS = ("parameters", "named_parameters")
@@ -67,7 +69,7 @@ def _origins_of_expression(module: Module, node: ast.AST) -> list[Origin]:
     return [one for one in origins if isinstance(one.node, ast.expr) and one.node is not node]
 
 
-def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
+def difference_of_held_and_trained_weights(module: Module, optimizer: Call) -> OtherWeights | None:
     """How the weights of an optimizer differ from those that are trained; None where they don't, or
     it is not known.
     """
@@ -85,7 +87,7 @@ def _weights_of_another_model(
     module: Module, optimizer: Call, owner: ast.expr
 ) -> OtherWeights | None:
     """The model that computes the loss, where the optimizer holds that of another object."""
-    held = model_source(module, owner)
+    held = model_origin_and_calls_passed(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
     uses = [use for use in model_uses(module) if _runs_model_not_a_parameter(module, use)]
@@ -93,7 +95,7 @@ def _weights_of_another_model(
     if not trained or not _all_runs_are_of_other_models(module, trained, held):
         return None
     name, name_of_trained = module.text_of(owner), module.text_of(trained[0].model)
-    if _runs_without_training(module, held, uses, trained):
+    if _does_held_model_run_untrained(module, held, uses, trained):
         return OtherWeights(
             f"the optimizer holds the weights of {name}, which computes without gradients: those of"
             f" {name_of_trained} are never updated",
@@ -112,7 +114,7 @@ def _all_runs_are_of_other_models(
     """Is it known of each model that runs which one it is, and is none the one whose weights an
     optimizer holds?
     """
-    sources = [model_source(module, use.model) for use in uses]
+    sources = [model_origin_and_calls_passed(module, use.model) for use in uses]
     return all(source is not None and source != held for source in sources)
 
 
@@ -136,10 +138,10 @@ def _weights_of_replaced_model(
     """
     if not isinstance(owner, ast.Name):
         return None
-    held = model_source(module, owner)
+    held = model_origin_and_calls_passed(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
-    scope = module.scopes.home_of(owner)
+    scope = module.scopes.scope_that_binds_name(owner)
     for binding in scope.bindings.get(owner.id, ()):
         is_behind = binding.position > (optimizer.node.lineno, optimizer.node.col_offset)
         if not is_behind or binding.value is None or not _is_new_model(module, binding, owner.id):
@@ -147,7 +149,7 @@ def _weights_of_replaced_model(
         if not _are_in_one_loop(module, optimizer.node, binding.value) and any(
             _binding_is_trained(module, read, binding)
             for read in module.name_reads.get(owner.id, ())
-            if module.scopes.home_of(read) is scope
+            if module.scopes.scope_that_binds_name(read) is scope
         ):
             return _other_weights_after_reload(owner.id, binding.value)
     return None
@@ -160,7 +162,7 @@ def _is_new_model(module: Module, binding: Binding, name: str) -> bool:
         return False
     if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value)):
         return False
-    source = model_source(module, value)
+    source = model_origin_and_calls_passed(module, value)
     return (
         source is not None
         and isinstance(source[0].node, ast.Call)
@@ -186,20 +188,24 @@ def _binding_is_trained(module: Module, read: ast.Name, binding: Binding) -> boo
     if not isinstance(parent, ast.Call):
         return False
     if parent.func is not read:
-        function = module.flow.function(parent.func)
+        function = module.flow.function_that_expression_names(parent.func)
         return function is not None and any(map(is_backward_call, ast.walk(function)))
     loop = next((one for one in module.parents(parent) if isinstance(one, LOOPS)), None)
     return loop is not None and any(map(is_backward_call, ast.walk(loop)))
 
 
-def _runs_without_training(
+def _does_held_model_run_untrained(
     module: Module,
     held: tuple[Origin, frozenset[ast.Call]],
     uses: list[ModelUse],
     trained: list[ModelUse],
 ) -> bool:
     """Does the model whose weights an optimizer holds run, but in no pass that is trained?"""
-    return any(model_source(module, use.model) == held for use in uses if use not in trained)
+    return any(
+        model_origin_and_calls_passed(module, use.model) == held
+        for use in uses
+        if use not in trained
+    )
 
 
 def _runs_model_not_a_parameter(module: Module, use: ModelUse) -> bool:

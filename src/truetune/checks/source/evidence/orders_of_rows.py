@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
@@ -76,7 +76,7 @@ class OrderTrace(NamedTuple):
     roots: frozenset[str]
     """READ_HERE, and the names that the file does not explain: `rows` of a script that a notebook fills"""
 
-    def begins_where(self, other: OrderTrace) -> bool:
+    def begins_at_same_source_as(self, other: OrderTrace) -> bool:
         """Are both followed to where rows are read, or to one name?
 
         Where neither holds, a step in between is not understood, or a list is handed in, as a
@@ -90,7 +90,7 @@ class RowOrders:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._in_place = _sorts_in_place(module)
+        self._in_place = _in_place_reorderings_by_name(module)
 
     def order_trace_of(self, node: ast.expr) -> OrderTrace:
         """The calls that change the order of a list's rows on the way to this place, and where the
@@ -131,7 +131,7 @@ class RowOrders:
             return self._changes_and_sources_of_call(self.module.flow.call(node))
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
             first = node.generators[0]
-            return [], self._lists_passed_by_loop(first.iter, first.target, node.elt)
+            return [], self._lists_iterated_by_loop(first.iter, first.target, node.elt)
         if isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
             return [], [node.value]
         if isinstance(node, ast.BinOp):
@@ -150,16 +150,16 @@ class RowOrders:
                 sources += self._iterables_filling_list(name)
                 sources += self._iterables_filling_returned_list(name, origin.node)
         line = name.lineno
-        changes = self._in_place.get((module.scopes.home_of(name), name.id), [])
+        changes = self._in_place.get((module.scopes.scope_that_binds_name(name), name.id), [])
         return [call for call in changes if call.lineno < line], sources
 
     def _iterables_filling_list(self, name: ast.Name) -> list[ast.AST]:
         """What the loops that fill a list go over."""
         sources: list[ast.AST] = []
-        for added in self.module.additions_to(name):
+        for added in self.module.expressions_added_to_variable(name):
             loops = [one for one in self.module.parents(added) if isinstance(one, ast.For)]
             for loop in loops:
-                sources += self._lists_passed_by_loop(loop.iter, loop.target, loop)
+                sources += self._lists_iterated_by_loop(loop.iter, loop.target, loop)
             if not loops:
                 sources.append(added)
         return sources
@@ -170,10 +170,12 @@ class RowOrders:
         target = bound.targets[0] if isinstance(bound, ast.Assign) else None
         if not isinstance(target, ast.Name):
             return []
-        is_same_place = self.module.scopes.home_of(target) is self.module.scopes.home_of(name)
+        is_same_place = self.module.scopes.scope_that_binds_name(
+            target
+        ) is self.module.scopes.scope_that_binds_name(name)
         return [] if is_same_place else self._iterables_filling_list(target)
 
-    def _lists_passed_by_loop(
+    def _lists_iterated_by_loop(
         self, iterated: ast.expr, target: ast.expr, body: ast.AST
     ) -> list[ast.AST]:
         """What a loop goes over; where it counts (`range`), the lists that it takes rows from by
@@ -190,7 +192,7 @@ class RowOrders:
             if isinstance(part, ast.Subscript) and _reads_any_name(part.slice, numbers)
         ]
         # `{k: v[i] for k, v in encoded.items()}`: what has columns is not the list of the rows, but it is as long.
-        columns = _names_of_inner_loops(body)
+        columns = _names_bound_by_comprehensions(body)
         lists = [one for one in by_number if ast.unparse(one) not in columns]
         return lists or _lists_counted_by_range(self.module, inner)
 
@@ -200,7 +202,7 @@ class RowOrders:
         if by_function is not None:
             return by_function
         module, node = self.module, call.node
-        if call.method == "predict" and _groups_by_length(module, call):
+        if call.method == "predict" and _does_trainer_group_by_length(module, call):
             return [node], list(node.args[:1])
         if call.receiver is not None and _reorders_rows(module, call):
             return [node], [call.receiver]
@@ -232,7 +234,9 @@ class RowOrders:
     def _sources_of_call(self, call: Call) -> list[ast.AST]:
         """What an ordinary call takes its rows from: the object of a method, or what it is given."""
         sources: list[ast.AST] = list(
-            self.module.flow.returns.get(_called_function(self.module, call), ())
+            self.module.flow.returned_expressions_by_function.get(
+                _called_function(self.module, call), ()
+            )
         )
         if sources:
             return sources
@@ -255,7 +259,7 @@ def _reorders_rows(module: Module, call: Call) -> bool:
     return call.method in OF_FRAMES or (call.method == "sample" and "frac" in call.keywords)
 
 
-def _groups_by_length(module: Module, call: Call) -> bool:
+def _does_trainer_group_by_length(module: Module, call: Call) -> bool:
     """Does the trainer group rows by length? Its evaluation loader then does so as well
     (transformers 5.23).
     """
@@ -271,11 +275,13 @@ def _groups_by_length(module: Module, call: Call) -> bool:
 
 def _called_function(module: Module, call: Call) -> ast.AST:
     """The function of the file that a call runs; the call itself where it runs none of the file."""
-    function = module.flow.function(call.node.func) if not call.names else None
+    function = (
+        module.flow.function_that_expression_names(call.node.func) if not call.names else None
+    )
     return function if function is not None else call.node
 
 
-def _names_of_inner_loops(body: ast.AST) -> set[str]:
+def _names_bound_by_comprehensions(body: ast.AST) -> set[str]:
     """The names that comprehensions inside of a body bind."""
     loops = [part for part in ast.walk(body) if isinstance(part, ast.comprehension)]
     return {
@@ -302,7 +308,7 @@ def _iterable_without_wrappers(module: Module, iterated: ast.expr) -> ast.expr:
     return iterated
 
 
-def _sorts_in_place(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
+def _in_place_reorderings_by_name(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
     """Scope and name -> the calls that sort or shuffle the list in place."""
     sorts: dict[tuple[object, str], list[ast.Call]] = {}
     calls: Iterator[tuple[ast.Call, ast.expr | None]] = (
@@ -313,5 +319,5 @@ def _sorts_in_place(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
     shuffles = ((call.node, call.argument(0, "x")) for call in module.calls(*SHUFFLES))
     for node, rows in (*calls, *shuffles):
         if isinstance(rows, ast.Name):
-            sorts.setdefault((module.scopes.home_of(rows), rows.id), []).append(node)
+            sorts.setdefault((module.scopes.scope_that_binds_name(rows), rows.id), []).append(node)
     return sorts

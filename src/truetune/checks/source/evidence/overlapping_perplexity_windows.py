@@ -29,10 +29,12 @@ def overlapping_windows(module: Module) -> Iterator[OverlappingWindow]:
         if step is None or start is None or holds_ignored_label(module, loop):
             continue
         widths = list(_window_widths(loop, start))
-        if not widths or not all(_is_wider_than_step(module, width, step) for width in widths):
+        if not widths or not all(
+            _is_window_wider_than_step(module, width, step) for width in widths
+        ):
             continue
         for node in ast.walk(loop):
-            if isinstance(node, ast.Call) and _labels_are_its_ids(node):
+            if isinstance(node, ast.Call) and _are_labels_the_input_ids(node):
                 yield OverlappingWindow(loop, node)
                 break
 
@@ -52,7 +54,7 @@ def _window_widths(loop: ast.For, start: str) -> Iterator[ast.expr]:
                 yield node.right
 
 
-def _is_wider_than_step(module: Module, width: ast.expr, step: ast.expr) -> bool:
+def _is_window_wider_than_step(module: Module, width: ast.expr, step: ast.expr) -> bool:
     """Is a window longer than the step? Names apart from each other are two settings, of which the
     step is smaller.
     """
@@ -62,7 +64,7 @@ def _is_wider_than_step(module: Module, width: ast.expr, step: ast.expr) -> bool
     return isinstance(width, ast.Name | ast.Attribute) and ast.unparse(width) != ast.unparse(step)
 
 
-def _labels_are_its_ids(call: ast.Call) -> bool:
+def _are_labels_the_input_ids(call: ast.Call) -> bool:
     """Is a model given as labels just what it is given as ids: `model(chunk, labels=chunk)`?"""
     labels = next((one.value for one in call.keywords if one.arg == "labels"), None)
     ids = next((one.value for one in call.keywords if one.arg == "input_ids"), None)

@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.source.parsed_source_file import Module
 
 RANDOM_SPLITTERS = (

@@ -174,10 +174,10 @@ def may_be_own_model(name: str) -> bool:
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
     if not is_local or family_of_model(name) is not None:
         return False
-    return not is_surely_published_or_helper(name)
+    return not is_surely_published_or_helper_model(name)
 
 
-def is_surely_published_or_helper(name: str) -> bool:
+def is_surely_published_or_helper_model(name: str) -> bool:
     """Is it a published or hosted model as it came, or one that helps: a judge, a teacher, an
     embedder?
     """
@@ -188,13 +188,13 @@ def is_surely_published_or_helper(name: str) -> bool:
 def _is_family_and_maker_words(name: str) -> bool:
     """Does a name consist of a family of published models and of words that makers put beside it?"""
     words = [word for word in re.split(r"[^a-z0-9]+", name.rpartition("/")[2].lower()) if word]
-    is_of_family = [_is_family_word(word) for word in words]
+    is_of_family = [_is_model_family_name(word) for word in words]
     return any(is_of_family) and all(
         is_family or word in KIND_WORDS or SIZE_OR_VERSION.fullmatch(word) is not None
         for word, is_family in zip(words, is_of_family, strict=True)
     )
 
 
-def _is_family_word(word: str) -> bool:
+def _is_model_family_name(word: str) -> bool:
     """Is it the name of a family, with its version or without: `llama`, `qwen2`, `phi3`?"""
     return word in FAMILY_WORDS or word.rstrip("0123456789") in FAMILY_WORDS

@@ -13,14 +13,14 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     maskings_of_pad_id,
     tokenizer_of_pad_id,
 )
-from truetune.checks.source.evidence.pad_token_settings_and_changes import (
+from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
     PadSetting,
-    sets_pad_of_tokenizer,
+    is_setting_of_tokenizer_in_other_file,
 )
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.release_windows_of_removed_names import PAD_MASKED_BY_ID
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 class PadMasking(NamedTuple):
@@ -34,7 +34,7 @@ class PadMasking(NamedTuple):
 
     def has_pads_of_setting(self, module: Module, setting: PadSetting) -> bool:
         """Does the masking see the pads of this setting? In one file that is taken for granted."""
-        return self.home is module or sets_pad_of_tokenizer(
+        return self.home is module or is_setting_of_tokenizer_in_other_file(
             module, setting, self.home, self.tokenizer
         )
 
@@ -55,7 +55,11 @@ def pad_maskings_for_settings(module: Module, settings: list[PadSetting]) -> lis
     An older trainer masks only where no collator does.
     """
     own = _pad_maskings_of_module(module)
-    others = [sink for part in module.with_linked[1:] for sink in _pad_maskings_of_module(part)]
+    others = [
+        sink
+        for part in module.self_and_files_run_together[1:]
+        for sink in _pad_maskings_of_module(part)
+    ]
     maskings = own + [
         sink for sink in others if any(sink.has_pads_of_setting(module, one) for one in settings)
     ]
@@ -74,7 +78,7 @@ def _pad_maskings_of_module(module: Module) -> list[PadMasking]:
             PadMasking(node, module, tokenizer_of_pad_id(module, node))
             for node in maskings_of_pad_id(module)
         ]
-    trainers = _trainers_masking_by_id(module)
+    trainers = _trainers_masking_by_id_with_reason(module)
     return maskings + [
         PadMasking(node, module, _tokenizer_of(module.flow.call(node)), why)
         for node, why in trainers
@@ -90,7 +94,7 @@ def _tokenizer_of(call: Call) -> ast.expr | None:
     )
 
 
-def _trainers_masking_by_id(module: Module) -> list[tuple[ast.Call, str]]:
+def _trainers_masking_by_id_with_reason(module: Module) -> list[tuple[ast.Call, str]]:
     """The SFTTrainers that a TRL runs whose own collator masks by id, and why that is sure."""
     calls = (
         call for call in module.calls("trl.SFTTrainer") if "data_collator" not in call.keywords

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.source.evidence.double_bos import GivenChatTemplate
-from truetune.checks.source.evidence.pad_token_settings_and_changes import (
+from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
     PadSetting,
     pad_settings,
     sources_of_setting,
@@ -45,7 +45,7 @@ def eos_pad_settings_at_training(module: Module) -> list[PadSetting]:
     ]
     template = GivenChatTemplate(module)
     settings = [one for one in settings if not _eos_is_in_no_row(module, one, template)]
-    settings = [one for one in settings if not _is_replaced_elsewhere(module, one)]
+    settings = [one for one in settings if not _is_pad_replaced_in_linked_file(module, one)]
     kept: dict[tuple[object, ...], PadSetting] = {}
     for number, setting in enumerate(settings):
         if setting.eos and not any(
@@ -55,14 +55,14 @@ def eos_pad_settings_at_training(module: Module) -> list[PadSetting]:
     return list(kept.values())
 
 
-def _is_replaced_elsewhere(module: Module, setting: PadSetting) -> bool:
+def _is_pad_replaced_in_linked_file(module: Module, setting: PadSetting) -> bool:
     """Does a file that runs with this one give the same tokenizer another pad in any case?"""
     sources = sources_of_setting(module, setting) if setting.eos else frozenset()
     return any(
         not other.eos
         and not other.conditional
         and not sources.isdisjoint(sources_of_setting(part, other))
-        for part in module.with_linked[1:]
+        for part in module.self_and_files_run_together[1:]
         for other in (pad_settings(part) if sources and "pad_token" in part.text else ())
     )
 

@@ -20,9 +20,9 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
 )
 from truetune.errors import TruetuneError
 from truetune.render.choose_pad_token import choose_pad_token
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 from truetune.source.parsed_source_file import Module
 

@@ -20,8 +20,8 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     SEARCH_METHODS,
     compiled_pattern_of_call,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 MAX_TEXT_CHARS = 20_000
 """Longer texts are data, no prompts. Chosen, not measured"""
@@ -51,7 +51,7 @@ def regex_search_calls(module: Module) -> Iterator[Call]:
             yield call
 
 
-def stopped_patterns(module: Module) -> Iterator[StoppedPattern]:
+def patterns_stopping_at_first_line(module: Module) -> Iterator[StoppedPattern]:
     """The patterns of a file that stop at the first line of a form that the file asks for; each
     once.
     """
@@ -64,7 +64,7 @@ def stopped_patterns(module: Module) -> Iterator[StoppedPattern]:
         if pattern is None or pattern.pattern in done or pattern.flags & re.DOTALL:
             continue
         done.add(pattern.pattern)
-        stopped = _unmatched_form(pattern, forms)
+        stopped = _unmatched_form_and_line_count(pattern, forms)
         if stopped is not None:
             form, lines = stopped
             yield StoppedPattern(pattern.pattern, call.node, form, lines)
@@ -82,7 +82,7 @@ def _multi_line_texts(module: Module) -> Iterator[ast.Constant]:
             yield node
 
 
-def _unmatched_form(
+def _unmatched_form_and_line_count(
     pattern: re.Pattern[str], forms: list[ast.Constant]
 ) -> tuple[ast.Constant, int] | None:
     """The form that a pattern should match and does not, with its lines; None where it matches one

@@ -27,8 +27,8 @@ from truetune.checks.source.evidence.file_rows_behind_values import (
 from truetune.data.count_media import MEDIA_COLUMNS
 from truetune.logs.console.picture_tokens_by_printed_shapes import TOKEN_SIDES
 from truetune.parsing.read_picture_size import read_picture_size
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 PROCESSORS = (
     "transformers.AutoProcessor.from_pretrained",
@@ -88,7 +88,7 @@ class PictureSizes(NamedTuple):
     """Of that picture"""
 
 
-def unlimited_processors(module: Module) -> Iterator[UnlimitedProcessor]:
+def processors_without_size_limit(module: Module) -> Iterator[UnlimitedProcessor]:
     """The processors of a script that keep the size of pictures; none where anything limits them."""
     calls = list(module.calls(*PROCESSORS))
     if not calls or LIMIT.search(module.text) or _imported_module_limits_pictures(module):
@@ -105,7 +105,7 @@ def unlimited_processors(module: Module) -> Iterator[UnlimitedProcessor]:
 
 def find_picture_sizes(module: Module, side: int) -> PictureSizes | None:
     """The sizes of the pictures that a script's rows name; None where they are not known."""
-    for source, folder, rows in _row_sets_with_folders(module):
+    for source, folder, rows in _names_folders_and_rows_of_data(module):
         sizes = list(_picture_sizes_of_rows(rows, (folder, Path(module.path).resolve().parent)))
         if len(sizes) >= MIN_ROWS:
             by_tokens = sorted(sizes, key=lambda size: tokens_of_picture(size[0], size[1], side))
@@ -120,7 +120,7 @@ def tokens_of_picture(width: int, height: int, side: int) -> int:
     return min(MAX_TOKENS, max(1, round(width / side)) * max(1, round(height / side)))
 
 
-def _row_sets_with_folders(
+def _names_folders_and_rows_of_data(
     module: Module,
 ) -> Iterator[tuple[str, Path, tuple[Mapping[str, Any], ...]]]:
     """(name, folder, rows) of the data files that a script names, and of lists of rows in it."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.settings.stacks.find_config_consumer import (
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
     SEVERAL_PROCESSES,
     commands_that_launch_several_processes,
 )

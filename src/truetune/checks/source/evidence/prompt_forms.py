@@ -21,14 +21,14 @@ from truetune.checks.config.evidence.columns_and_age_of_training_files import (
     columns_of_file,
     file_holds_chats,
 )
+from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+    local_row_files_of_only_trainer,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts_of_clients,
     engine_prompts,
-)
-from truetune.checks.source.evidence.training_files_one_example_per_row import (
-    local_row_files_of_only_trainer,
 )
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
@@ -37,9 +37,11 @@ from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.settings_of_stack_commands import (
     configs_of_commands_without_settings_file,
 )
-from truetune.source.how_script_prepares_training import map_that_makes_or_renders_messages
+from truetune.source.call_with_resolved_names_and_arguments import Call
+from truetune.source.does_script_prepare_rows_or_freeze_weights import (
+    map_that_makes_or_renders_messages,
+)
 from truetune.source.parsed_source_file import Module, read_module
-from truetune.source.resolved_calls import Call
 
 ANSWER_BEGINS = re.compile(
     r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"
@@ -126,7 +128,7 @@ class PromptForm(NamedTuple):
     """Where the file does"""
 
     @property
-    def words(self) -> str:
+    def words_for_message(self) -> str:
         """The form as a message says it."""
         return describe_marks(self.marks)
 
@@ -149,7 +151,7 @@ def single_prompt_form(module: Module) -> PromptForm | None:
         ),
         None,
     )
-    texts = list(handwritten_prompts(module))
+    texts = list(handwritten_prompts_by_answer_mark(module))
     if chat is not None and not texts:
         return PromptForm(frozenset(), chat)
     if chat is None and texts:
@@ -184,7 +186,7 @@ def loaded_model_names(module: Module) -> frozenset[str]:
         node
         for call in (*module.calls(*LOADS), *module.calls(*CHAT_APIS))
         for node in (
-            _first_model_argument(call),
+            _positional_model_argument(call),
             *_model_arguments(call.keywords),
         )
     ]
@@ -194,7 +196,7 @@ def loaded_model_names(module: Module) -> frozenset[str]:
     return frozenset(text for node in nodes for text in possible_texts(module, node))
 
 
-def _first_model_argument(call: Call) -> ast.expr | None:
+def _positional_model_argument(call: Call) -> ast.expr | None:
     """The model that a call loads by its place; the first argument of a pipeline is its task."""
     if call.named("transformers.pipeline"):
         return call.argument(1, "model")
@@ -210,7 +212,7 @@ def model_folders_written(module: Module) -> frozenset[str]:
     return frozenset(text for node in nodes for text in possible_texts(module, node))
 
 
-def is_written_by_script(name: str, folders: frozenset[str]) -> bool:
+def is_model_in_written_folders(name: str, folders: frozenset[str]) -> bool:
     """Is it one of these folders, below one of them, one that was exported of it, or what a server
     calls it by its last part?"""
     if any(name.startswith(one) and OF_EXPORT.fullmatch(name[len(one) :]) for one in folders):
@@ -259,7 +261,7 @@ def project_scripts_around(
                 yield other
 
 
-def first_line_asking_in_turns(module: Module) -> tuple[int, str] | None:
+def first_line_asking_model_in_chat_turns(module: Module) -> tuple[int, str] | None:
     """The first line of a file that asks a model, or a server of it, in turns: its number and text."""
     for number, line in enumerate(module.text.splitlines(), 1):
         if ASKS_BY_TEMPLATE.search(line):
@@ -386,18 +388,19 @@ def _chats_given_to_pipelines(module: Module) -> Iterator[ast.AST]:
 def _is_list_of_messages(module: Module, node: ast.AST) -> bool:
     """Is it a list of messages?"""
     return isinstance(node, ast.List) and any(
-        isinstance(one, ast.Dict) and "role" in module.flow.entries(one)[0] for one in node.elts
+        isinstance(one, ast.Dict) and "role" in module.flow.dict_entries_and_if_complete(one)[0]
+        for one in node.elts
     )
 
 
-def prompt_form_of_training(script: Module) -> tuple[Module, PromptForm] | None:
+def module_and_prompt_form_of_training(script: Module) -> tuple[Module, PromptForm] | None:
     """The one form of a training script, else that of the one file beside it that it takes its rows
     from; and where.
     """
     form = single_prompt_form(script)
     if form is not None:
         return script, form
-    if any(chat_template_uses(script)) or any(handwritten_prompts(script)):
+    if any(chat_template_uses(script)) or any(handwritten_prompts_by_answer_mark(script)):
         return None
     forms = [(other, single_prompt_form(other)) for other in imported_scripts_beside(script)]
     known = [(other, form) for other, form in forms if form is not None]
@@ -413,7 +416,7 @@ def imported_scripts_beside(module: Module) -> Iterator[Module]:
             yield other
 
 
-def handwritten_prompts(module: Module) -> Iterator[tuple[str, ast.AST]]:
+def handwritten_prompts_by_answer_mark(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The prompts that stand in a file as texts, each by the mark behind which its answer begins."""
     for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
         parent = module.scopes.parent.get(node)

@@ -37,12 +37,16 @@ class PromptEndingInSpace(NamedTuple):
 
 def prompts_ending_in_untrained_space(module: Module) -> Iterator[PromptEndingInSpace]:
     """The prompts of a file that asks, whose last space the training has not."""
-    prompts = list(_prompts_with_space(module)) if asks_model_and_trains_none(module) else []
+    prompts = (
+        list(_texts_ending_in_mark_and_space(module)) if asks_model_and_trains_none(module) else []
+    )
     if not prompts:
         return
     others = list(scripts_beside(module))
     for prompt, mark, ending in prompts:
-        found = [one for other in others for one in _texts_with_mark(other, mark)]
+        found = [
+            one for other in others for one in _texts_with_line_starting_with_mark(other, mark)
+        ]
         if any(one.trained.endswith(ending) for one in found):
             continue
         joined = next((one for one in found if "{}" in one.trained), None)
@@ -50,15 +54,15 @@ def prompts_ending_in_untrained_space(module: Module) -> Iterator[PromptEndingIn
             yield joined._replace(prompt=prompt)
 
 
-def _prompts_with_space(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
-    """The texts of a file that end in a mark and a space, with both and with the mark alone."""
+def _texts_ending_in_mark_and_space(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
+    """The texts of a file that end in a mark and a space, each with the mark alone and with both."""
     for node, text in _whole_texts(module):
         match = ENDS_IN_SPACE.search(text)
         if match is not None and not _text_is_appended_to(module, node):
             yield node, match["mark"], match["mark"] + match["space"]
 
 
-def _texts_with_mark(module: Module, mark: str) -> Iterator[PromptEndingInSpace]:
+def _texts_with_line_starting_with_mark(module: Module, mark: str) -> Iterator[PromptEndingInSpace]:
     """The texts of a file with a mark at the beginning of a line and a value, or nothing, after it."""
     line = re.compile(rf"(?:^|\n){re.escape(mark)}[ \t\n]*(?:\{{\}}|$)")
     for node, text in _whole_texts(module):

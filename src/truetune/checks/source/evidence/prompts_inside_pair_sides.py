@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.values_of_run import (
     Item,
     Mapping,
@@ -48,7 +50,7 @@ class PromptInsidePair(NamedTuple):
 def prompts_inside_pairs(module: Module) -> Iterator[PromptInsidePair]:
     """The pairs of a file whose sides both hold the prompt, each place once."""
     written = {id(node) for node in ast.walk(module.tree)}
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for value in trace.values:
             if not isinstance(value, Mapping) or id(value.node) not in written:
                 continue
@@ -73,8 +75,8 @@ def _prompt_inside_pair(pair: Mapping) -> PromptInsidePair | None:
 def _way_side_holds_prompt(prompt: Value, side: Value) -> str:
     """How a side holds the prompt: `rendered`, `joined`, or empty where it is not known to."""
     side = _text_before_strip(side)
-    chat = _rendered_chat(side)
-    asked = _whole_columns_in(prompt)
+    chat = _chat_before_rendering(side)
+    asked = _columns_whose_whole_text_is_in(prompt)
     if chat is None:
         return "joined" if asked and _is_prompt_with_more(prompt, side) else ""
     if isinstance(chat, Item) and constant_of(chat.key) in _columns_beginning_with_prompt(prompt):
@@ -83,7 +85,7 @@ def _way_side_holds_prompt(prompt: Value, side: Value) -> str:
         column
         for turn in _turns_of_chat(chat)
         if constant_of(turn.entries.get("role")) in ASKS
-        for column in _whole_columns_in(turn.entries.get("content"))
+        for column in _columns_whose_whole_text_is_in(turn.entries.get("content"))
     }
     return "rendered" if asked and asked <= questions else ""
 
@@ -95,7 +97,7 @@ def _text_before_strip(value: Value) -> Value:
     return value
 
 
-def _rendered_chat(value: Value) -> Value | None:
+def _chat_before_rendering(value: Value) -> Value | None:
     """The conversation that a template renders into a text."""
     if not isinstance(value, Result) or value.call.method != RENDERS:
         return None
@@ -117,7 +119,7 @@ def _turns_of_chat(chat: Value, depth: int = 0) -> Iterator[Mapping]:
         yield from _turns_of_chat(part, depth + 1)
 
 
-def _whole_columns_in(value: Value | None, depth: int = 0) -> frozenset[str]:
+def _columns_whose_whole_text_is_in(value: Value | None, depth: int = 0) -> frozenset[str]:
     """The columns of the row whose whole texts stand in a value."""
     if value is None or depth > MAX_DEPTH:
         return frozenset()
@@ -125,18 +127,22 @@ def _whole_columns_in(value: Value | None, depth: int = 0) -> frozenset[str]:
     if isinstance(value, Item):
         key = constant_of(value.key)
         return frozenset((key,)) if isinstance(key, str) else frozenset()
-    chat = _rendered_chat(value)
+    chat = _chat_before_rendering(value)
     if chat is not None:
         contents = [turn.entries.get("content") for turn in _turns_of_chat(chat)]
-        return frozenset().union(*(_whole_columns_in(content, depth + 1) for content in contents))
+        return frozenset().union(
+            *(_columns_whose_whole_text_is_in(content, depth + 1) for content in contents)
+        )
     if isinstance(value, Operation):
-        return frozenset().union(*(_whole_columns_in(part, depth + 1) for part in value.operands))
+        return frozenset().union(
+            *(_columns_whose_whole_text_is_in(part, depth + 1) for part in value.operands)
+        )
     return frozenset()
 
 
 def _columns_beginning_with_prompt(prompt: Value) -> frozenset[str]:
     """The columns whose beginning is the prompt: `render(row["chosen"][:-1])`."""
-    chat = _rendered_chat(_text_before_strip(prompt))
+    chat = _chat_before_rendering(_text_before_strip(prompt))
     cut = chat if chat is not None else prompt
     if not isinstance(cut, Item) or not isinstance(cut.base, Item):
         return frozenset()

@@ -20,7 +20,9 @@ from truetune.checks.source.evidence.causal_decoder_models import (
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import LOADERS
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -54,7 +56,7 @@ def prompts_padded_on_the_right(module: Module) -> Iterator[PaddedPrompts]:
     once.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for generation in trace.methods("generate", "__call__"):
             if generation.home.path != module.path or generation.node in seen:
                 continue
@@ -81,7 +83,10 @@ def _right_padding_of_prompts(trace: Trace, generation: CallEvent) -> ast.AST | 
 def _pads_several_on_the_right(trace: Trace, encoding: CallEvent) -> bool:
     """Does `pad_sequence` or a tokenizer certainly pad several rows on the right?"""
     if not encoding.named(PAD_SEQUENCE):
-        return pads_several(encoding) and padding_side_at_call(trace, encoding) == "right"
+        return (
+            does_tokenizer_pad_several_rows(encoding)
+            and padding_side_at_call(trace, encoding) == "right"
+        )
     given = encoding.argument(3, SIDE)
     side = "right" if given is None else constant_of(given)
     return side == "right" and not _may_pad_single_rows(encoding)
@@ -109,13 +114,13 @@ def call_making_ids(ids: Value, depth: int = 0) -> CallEvent | None:
     if isinstance(ids, Choice):
         made = [call_making_ids(option, depth + 1) for option in ids.options]
         return made[0] if all(one is made[0] for one in made) else None
-    before = _ids_or_batch_before(ids)
+    before = _batch_before_ids_access_or_device_move(ids)
     if before is not None:
         return call_making_ids(before, depth + 1)
     return ids.call if isinstance(ids, Result) else None
 
 
-def _ids_or_batch_before(ids: Value) -> Value | None:
+def _batch_before_ids_access_or_device_move(ids: Value) -> Value | None:
     """The batch that ids are read from, or what was moved to a device; None where they are made."""
     if isinstance(ids, Attribute) and ids.name in ("input_ids", "data"):
         return ids.base
@@ -126,7 +131,7 @@ def _ids_or_batch_before(ids: Value) -> Value | None:
     return None
 
 
-def pads_several(encoding: CallEvent) -> bool:
+def does_tokenizer_pad_several_rows(encoding: CallEvent) -> bool:
     """Does a tokenizer pad a batch of several rows?"""
     receiver = encoding.receiver
     if not isinstance(receiver, Result) or not receiver.call.named(*TOKENIZER_LOADS):

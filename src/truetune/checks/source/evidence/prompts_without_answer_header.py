@@ -29,8 +29,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     generation_request_body,
     model_questions,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import variable_of_entry
 
 HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
@@ -53,12 +53,12 @@ def renders_for_generation_without_header(module: Module) -> Iterator[ast.Call]:
     if not calls or _template_has_no_header(module):
         return
     # A helper of the project renders for the files that import it.
-    files = () if module.mentions(*OWN_TEMPLATES) else module.with_linked
+    files = () if module.mentions(*OWN_TEMPLATES) else module.self_and_files_run_together
     asked = {node for part in files for node in _renders_continued_by_models(part)}
     is_plain = _never_renders_header_when_asking(module)
     for call, chat in calls:
         is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
-        if is_asked or (is_plain and _ends_in_question(module, chat)):
+        if is_asked or (is_plain and _does_chat_end_with_user_message(module, chat)):
             yield call.node
 
 
@@ -71,10 +71,12 @@ def requests_without_header(module: Module) -> Iterator[ast.expr]:
             continue
         extra = call.keywords.get("extra_body")
         if extra is not None:
-            yield from _entry_switching_header_off(module, module.flow.entries(extra)[0])
+            yield from _entry_switching_header_off(
+                module, module.flow.dict_entries_and_if_complete(extra)[0]
+            )
     for call in module.all_calls:
         body = generation_request_body(module, call)
-        entries = module.flow.entries(body)[0] if body is not None else {}
+        entries = module.flow.dict_entries_and_if_complete(body)[0] if body is not None else {}
         if "messages" in entries:
             yield from _entry_switching_header_off(module, entries)
 
@@ -130,7 +132,9 @@ def _calls_filling_options(module: Module, options: ast.expr) -> list[Call]:
             ]
             if own is None or own.arg != options.id or uses:
                 return []
-            return [module.flow.call(site) for site in module.flow.calls_of(around)]
+            return [
+                module.flow.call(site) for site in module.flow.calls_of_function_or_class(around)
+            ]
     return []
 
 
@@ -156,7 +160,7 @@ def _may_render_header(module: Module, call: Call) -> bool:
     return any(one is not None and module.flow.value(one) is not False for one in given)
 
 
-def _ends_in_question(module: Module, chat: ast.expr) -> bool:
+def _does_chat_end_with_user_message(module: Module, chat: ast.expr) -> bool:
     """Is it a list of messages in the file whose last one is the user's?"""
     lists = [origin.node for origin in module.flow.origins(chat)]
     return bool(lists) and all(
@@ -169,7 +173,11 @@ def _ends_in_question(module: Module, chat: ast.expr) -> bool:
 
 def _role_of_message(module: Module, message: ast.expr) -> object:
     """Whose message of a chat it is; None where that is not known."""
-    role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
+    role = (
+        module.flow.dict_entries_and_if_complete(message)[0].get("role")
+        if isinstance(message, ast.Dict)
+        else None
+    )
     return None if role is None else module.flow.value(role)
 
 
@@ -177,7 +185,7 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
     """Is the last message an answer, or may it be: a begun answer, or the whole chat of a row?"""
     if isinstance(chat, ast.Name):
         line = call.node.lineno
-        added = [one for one in module.additions_to(chat) if one.lineno < line]
+        added = [one for one in module.expressions_added_to_variable(chat) if one.lineno < line]
         if added:
             return _is_or_ends_in_answer(module, added[-1])
     if any(_is_or_ends_in_answer(module, one) for one in _answers_added_by_helper(module, chat)):
@@ -197,17 +205,27 @@ def _answers_added_by_helper(module: Module, chat: ast.expr) -> Iterator[ast.exp
     `if with_answer: messages.append(...)` makes both kinds of chats, and a call with `False` the
     one that asks.
     """
-    function = module.flow.function(chat.func) if isinstance(chat, ast.Call) else None
-    for returned in module.flow.returns.get(function, []) if function is not None else ():
+    function = (
+        module.flow.function_that_expression_names(chat.func)
+        if isinstance(chat, ast.Call)
+        else None
+    )
+    for returned in (
+        module.flow.returned_expressions_by_function.get(function, [])
+        if function is not None
+        else ()
+    ):
         home = module.home(returned)
-        added = home.additions_to(returned) if isinstance(returned, ast.Name) else []
+        added = (
+            home.expressions_added_to_variable(returned) if isinstance(returned, ast.Name) else []
+        )
         for one in added[-1:]:
             tests = [around.test for around in home.parents(one) if isinstance(around, ast.If)]
-            if not any(_is_false_for_a_call(home, test) for test in tests):
+            if not any(_is_condition_false_for_a_call(home, test) for test in tests):
                 yield one
 
 
-def _is_false_for_a_call(module: Module, test: ast.expr) -> bool:
+def _is_condition_false_for_a_call(module: Module, test: ast.expr) -> bool:
     """Is a condition False for one of the calls that give it?"""
     origins = (origin.node for origin in module.flow.origins(test))
     return any(isinstance(node, ast.Constant) and node.value is False for node in origins)
@@ -279,7 +297,7 @@ def _renders_of_text(module: Module, text: ast.expr, depth: int = 0) -> Iterator
     """The calls of `apply_chat_template` whose texts these are, each as it was returned."""
     if depth > MAX_STEPS:
         return
-    added = module.additions_to(text) if isinstance(text, ast.Name) else []
+    added = module.expressions_added_to_variable(text) if isinstance(text, ast.Name) else []
     for origin in module.flow.origins(text):
         node = origin.node
         if isinstance(node, ast.List):

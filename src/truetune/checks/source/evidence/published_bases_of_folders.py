@@ -20,7 +20,7 @@ from truetune.checks.identify_model_by_published_name import (
 )
 from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
-    is_written_by_script,
+    is_model_in_written_folders,
     loaded_model_names,
     model_folders_written,
     project_scripts_around,
@@ -62,7 +62,7 @@ def published_base_of_folder(path: Path, folder: str) -> BaseBehindFolder | None
     while names:
         name = names.pop()
         for writing in writings:
-            if not is_written_by_script(name, writing.folders):
+            if not is_model_in_written_folders(name, writing.folders):
                 continue
             for model in writing.models:
                 if is_published_model_name(model):

@@ -11,11 +11,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_quantization_configs_and_readers import BITSANDBYTES_CONFIG
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 MODELS_OF_TRAINER = ("model", "model_wrapped")
@@ -34,13 +34,13 @@ def quantized_load_of_model(module: Module, model: ast.expr) -> ast.Call | None:
     """The call that loaded the weights of this model with fewer bits; None where one way to it is
     another.
     """
-    load = _quantized_load_within(module, model, 0)
+    load = _quantized_load_inside_wrappers(module, model, 0)
     if load is None or _is_dequantized_anywhere(module, load):
         return None
     return load
 
 
-def _quantized_load_within(module: Module, model: ast.expr, depth: int) -> ast.Call | None:
+def _quantized_load_inside_wrappers(module: Module, model: ast.expr, depth: int) -> ast.Call | None:
     """The quantized load of a model, after so many wrappers; None where one way is another.
 
     What is dequantized elsewhere is not looked for.
@@ -66,7 +66,7 @@ def _quantized_load_of_origin(module: Module, node: ast.AST, depth: int) -> ast.
     if _load_is_quantized(module, call):
         return node
     inner = _wrapped_model(call)
-    return _quantized_load_within(module, inner, depth + 1) if inner is not None else None
+    return _quantized_load_inside_wrappers(module, inner, depth + 1) if inner is not None else None
 
 
 def _quantized_load_of_attribute(
@@ -77,7 +77,7 @@ def _quantized_load_of_attribute(
     if maker is not None and maker.named(*TRAINERS) and node.attr in MODELS_OF_TRAINER:
         return _quantized_load_of_trainer(module, maker, depth)
     if node.attr in MEMBERS_GIVING_THE_OBJECT:
-        return _quantized_load_within(module, node.value, depth + 1)
+        return _quantized_load_inside_wrappers(module, node.value, depth + 1)
     return None
 
 
@@ -87,12 +87,16 @@ def _quantized_load_of_trainer(module: Module, trainer: Call, depth: int) -> ast
     if model is None:
         return None
     if not isinstance(module.flow.value(model), str):
-        return _quantized_load_within(module, model, depth + 1)
+        return _quantized_load_inside_wrappers(module, model, depth + 1)
     settings = module.flow.producing_call(trainer.keywords.get("args"))
     given = settings.keywords.get("model_init_kwargs") if settings is not None else None
     if given is None:
         return None
-    return trainer.node if _arguments_quantize(module, module.flow.entries(given)[0]) else None
+    return (
+        trainer.node
+        if _arguments_quantize(module, module.flow.dict_entries_and_if_complete(given)[0])
+        else None
+    )
 
 
 def _wrapped_model(call: Call) -> ast.expr | None:
@@ -106,7 +110,7 @@ def _wrapped_model(call: Call) -> ast.expr | None:
 
 def _load_is_quantized(module: Module, call: Call) -> bool:
     """Does a call load weights in 4 or 8 bits?"""
-    if _switches_bits_on(module, call.keywords):
+    if _has_load_in_4bit_or_8bit_on(module, call.keywords):
         return True
     if not call.named(*LOADS):
         return False
@@ -119,10 +123,10 @@ def _load_is_quantized(module: Module, call: Call) -> bool:
 def _arguments_quantize(module: Module, arguments: Mapping[str, ast.expr]) -> bool:
     """Do the arguments of a load quantize?"""
     config = arguments.get("quantization_config")
-    return _switches_bits_on(module, arguments) or _is_quantizing_config(module, config)
+    return _has_load_in_4bit_or_8bit_on(module, arguments) or _is_quantizing_config(module, config)
 
 
-def _switches_bits_on(module: Module, arguments: Mapping[str, ast.expr]) -> bool:
+def _has_load_in_4bit_or_8bit_on(module: Module, arguments: Mapping[str, ast.expr]) -> bool:
     """Is `load_in_4bit` or `load_in_8bit` among these arguments, and True?"""
     return any(module.flow.value(arguments.get(name)) is True for name in BITS_ARGUMENTS)
 
@@ -149,7 +153,8 @@ def _is_bitsandbytes_config(module: Module, node: ast.AST) -> bool:
 def _is_dequantized_anywhere(module: Module, load: ast.Call) -> bool:
     """Are the weights of this load brought back to 16 or 32 bits somewhere?"""
     return any(
-        _quantized_load_within(module, model, 0) is load for model in _dequantized_models(module)
+        _quantized_load_inside_wrappers(module, model, 0) is load
+        for model in _dequantized_models(module)
     )
 
 

@@ -18,7 +18,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     input_ids_argument,
 )
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import (
     TRANSFORMERS_PIPELINE,
     VLLM_ENGINE,
@@ -26,9 +26,9 @@ from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts_of_clients,
     engine_prompts,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 TURN_MARKS = re.compile(
     r"<\|?(im_start|start_header_id|start_of_turn|turn|user|system|assistant|endoftext|begin|bos)|<s>|\[/?INST\]|"
@@ -109,14 +109,14 @@ def _column_of_plain_texts(module: Module, text: ast.AST, depth: int = MAX_STEPS
     if isinstance(text, ast.Subscript):
         key = module.flow.value(text.slice)
         return key if isinstance(key, str) else None
-    inner = _single_text_inside(module, text)
+    inner = _text_before_wrapping_or_cleaning(module, text)
     if inner is not None:
         return _column_of_plain_texts(module, inner, depth - 1)
     origins = [one for one in module.flow.origins(text) if one.node is not text and not one.path]
     return _column_of_plain_texts(module, origins[0].node, depth - 1) if len(origins) == 1 else None
 
 
-def _single_text_inside(module: Module, text: ast.AST) -> ast.expr | None:
+def _text_before_wrapping_or_cleaning(module: Module, text: ast.AST) -> ast.expr | None:
     """The text in a list of one, in a comprehension, or before it is tidied; None of any other."""
     if isinstance(text, ast.List) and len(text.elts) == 1:
         return text.elts[0]
@@ -134,7 +134,7 @@ def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         for text in _texts_encoded_for_generate(module, call):
             yield call, text
     for call in module.all_calls:
-        given = _text_of_engine(module, call)
+        given = _text_given_to_engine(module, call)
         if given is not None:
             yield call, given
 
@@ -154,7 +154,7 @@ def _texts_encoded_for_generate(module: Module, call: Call) -> Iterator[ast.expr
                 yield text
 
 
-def _text_of_engine(module: Module, call: Call) -> ast.expr | None:
+def _text_given_to_engine(module: Module, call: Call) -> ast.expr | None:
     """What vLLM's `generate` or a pipeline is given; None of any other call. vLLM's `chat` renders
     the template.
     """
@@ -179,7 +179,11 @@ def _is_bare_question(module: Module, node: ast.AST, depth: int) -> bool:
         )
     if isinstance(node, ast.JoinedStr):
         return _is_unmarked_fstring(module, node, depth)
-    prompt = module.flow.entries(node)[0].get("prompt") if isinstance(node, ast.Dict) else None
+    prompt = (
+        module.flow.dict_entries_and_if_complete(node)[0].get("prompt")
+        if isinstance(node, ast.Dict)
+        else None
+    )
     added = [prompt] if prompt is not None else _texts_appended_to_list(module, node)
     if added:
         return all(_is_bare_question(module, part, depth - 1) for part in added)
@@ -252,11 +256,13 @@ def _parts_of_text(module: Module, node: ast.AST) -> list[str | ast.expr]:
         return [*_parts_or_self(module, node.left), *_parts_or_self(module, node.right)]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         given = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
-        return _filled_text(module, node.left, given)
+        return _parts_of_filled_text(module, node.left, given)
     if isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.method in ("format", "substitute") and call.receiver is not None:
-            return _filled_text(module, call.receiver, [*call.args, *call.keywords.values()])
+            return _parts_of_filled_text(
+                module, call.receiver, [*call.args, *call.keywords.values()]
+            )
     return []
 
 
@@ -266,7 +272,9 @@ def _parts_or_self(module: Module, node: ast.expr) -> list[str | ast.expr]:
     return _parts_of_text(module, node) or [value if isinstance(value, str) else node]
 
 
-def _filled_text(module: Module, text: ast.expr, given: list[ast.expr]) -> list[str | ast.expr]:
+def _parts_of_filled_text(
+    module: Module, text: ast.expr, given: list[ast.expr]
+) -> list[str | ast.expr]:
     """The words of a text with places, and what is put there; empty where the text is not known."""
     value = module.flow.value(text)
     return [value, *given] if isinstance(value, str) and given else []

@@ -30,8 +30,10 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     StoreEvent,
@@ -133,26 +135,30 @@ class RandomWeights(NamedTuple):
     """What says that this run fine-tunes"""
 
 
-def random_weights(module: Module) -> Iterator[RandomWeights]:
+def fine_tuned_models_with_random_weights(module: Module) -> Iterator[RandomWeights]:
     """The models that a file makes with random weights and a fine-tuning run trains, each once."""
     seen: set[ast.AST] = set()
     if TEST_FILE.search(module.path):
         return
-    for trace in traces_of(module):
-        for found in _random_weights_of_run(trace):
+    for trace in traces_of_scripts_that_reach_file(module):
+        for found in _random_models_trained_in_run(trace):
             made = found.construction
             if made.home.path == module.path and made.node not in seen:
                 seen.add(made.node)
                 yield found
 
 
-def _random_weights_of_run(trace: Trace) -> Iterator[RandomWeights]:
+def _random_models_trained_in_run(trace: Trace) -> Iterator[RandomWeights]:
     """The random models that one run trains."""
-    if not any(trace.calls(*RANDOM_MODELS)) or not trace.is_whole or _is_from_scratch(trace):
+    if (
+        not any(trace.calls(*RANDOM_MODELS))
+        or not trace.is_whole
+        or _says_from_scratch_or_makes_tokenizer(trace)
+    ):
         return
     for training, model in _trainings_with_models(trace):
-        ways = [] if model is None else lineages(model)
-        made = _only_construction(ways)
+        ways = [] if model is None else lineages_back_to_origins(model)
+        made = _unconditional_random_model_call(ways)
         if made is None or _weights_may_be_loaded(trace, ways[0]):
             continue
         source = _pretrained_source(trace, made)
@@ -161,12 +167,12 @@ def _random_weights_of_run(trace: Trace) -> Iterator[RandomWeights]:
             yield RandomWeights(made, source, sign)
 
 
-def _only_construction(ways: list[Lineage]) -> CallEvent | None:
+def _unconditional_random_model_call(ways: list[Lineage]) -> CallEvent | None:
     """The call that makes a model with random weights on every way, under no condition; None where
     there is none.
     """
-    made = ways[0].load if ways else None
-    if made is None or any(way.load is not made for way in ways):
+    made = ways[0].call_that_gave_origin if ways else None
+    if made is None or any(way.call_that_gave_origin is not made for way in ways):
         return None
     return made if made.named(*RANDOM_MODELS) and not any(made.frames("branch")) else None
 
@@ -195,7 +201,7 @@ def _models_of_optimizer(optimizer: CallEvent) -> list[Value]:
     return models_of_parameters(given) or []
 
 
-def _is_from_scratch(trace: Trace) -> bool:
+def _says_from_scratch_or_makes_tokenizer(trace: Trace) -> bool:
     """Does the run say that it trains from scratch, or make a tokenizer of its own?"""
     homes = {event.home for event in trace.events} | {trace.entry}
     if any(says_trained_from_scratch(home.path, home.text) for home in homes):
@@ -206,7 +212,9 @@ def _is_from_scratch(trace: Trace) -> bool:
         constant_of(load.argument(0, "pretrained_model_name_or_path"))
         for load in trace.calls(*TOKENIZER_LOADS)
     ]
-    return bool(names) and all(isinstance(name, str) and _is_own_folder(name) for name in names)
+    return bool(names) and all(
+        isinstance(name, str) and _is_local_folder_of_unpublished_model(name) for name in names
+    )
 
 
 def says_trained_from_scratch(path: str, text: str) -> bool:
@@ -214,7 +222,7 @@ def says_trained_from_scratch(path: str, text: str) -> bool:
     return any(FROM_SCRATCH.search(said) for said in (path.rpartition("/")[2], text))
 
 
-def _is_own_folder(name: str) -> bool:
+def _is_local_folder_of_unpublished_model(name: str) -> bool:
     """Is it a folder of one's own, and no copy of a published model?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
     return is_local and family_of_model(name) is None and family_named_in_derivative(name) is None
@@ -222,7 +230,7 @@ def _is_own_folder(name: str) -> bool:
 
 def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:
     """The pretrained model whose config a random model has; None where it is a config of one's own."""
-    load = _config_load(trace, made.argument(0, "config"))
+    load = _load_of_unchanged_config_or_its_model(trace, made.argument(0, "config"))
     if load is None:
         return None
     # Of a model's load nothing but its config is used, whatever else it is given.
@@ -232,17 +240,17 @@ def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:
     name = constant_of(load.argument(0, "pretrained_model_name_or_path"))
     if not isinstance(name, str):
         return ""
-    return None if _is_own_folder(name) and not is_model else name
+    return None if _is_local_folder_of_unpublished_model(name) and not is_model else name
 
 
-def _config_load(trace: Trace, value: Value | None) -> CallEvent | None:
+def _load_of_unchanged_config_or_its_model(trace: Trace, value: Value | None) -> CallEvent | None:
     """The call that reads a config, or the model that it is of; None where its sizes are set on the
     way.
     """
     for _ in range(MAX_CONFIG_STEPS):
         if value is None or _config_is_changed(trace, value):
             return None
-        inner = _source_of_config(value)
+        inner = _value_config_is_part_or_copy_of(value)
         if inner is None:
             break
         value = inner
@@ -250,7 +258,7 @@ def _config_load(trace: Trace, value: Value | None) -> CallEvent | None:
     return value.call if is_load and isinstance(value, Result) else None
 
 
-def _source_of_config(value: Value) -> Value | None:
+def _value_config_is_part_or_copy_of(value: Value) -> Value | None:
     """What a config is a part or a copy of; None where it is neither."""
     if isinstance(value, Option):
         return value.default
@@ -313,7 +321,7 @@ def _is_model_or_wrapper(value: Value, own: set[int]) -> bool:
     if id(value) in own:
         return True
     return isinstance(value, Result | Choice) and any(
-        id(way.origin) in own for way in lineages(value)
+        id(way.origin) in own for way in lineages_back_to_origins(value)
     )
 
 

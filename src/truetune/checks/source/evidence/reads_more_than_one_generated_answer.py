@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SHAPE_READS = ("shape", "size", "cpu", "to", "detach", "tolist")
 
 
-def reads_one_answer_or_none(module: Module, call: Call) -> bool:
+def reads_at_most_first_generated_answer(module: Module, call: Call) -> bool:
     """Is the first answer alone read, or none: of one prompt, or to see how fast they come?
 
     False where nothing is known of the use of the answers.

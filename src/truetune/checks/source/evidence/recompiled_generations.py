@@ -18,8 +18,10 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Attribute, Result, Value
 
@@ -42,7 +44,7 @@ class RecompiledGeneration(NamedTuple):
 def recompiled_generations(module: Module) -> Iterator[RecompiledGeneration]:
     """The generations of a file that compile again for other lengths, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for generation in trace.methods("generate"):
             if generation.home.path != module.path or generation.node in seen:
                 continue
@@ -79,16 +81,18 @@ def _fixed_shape_cause_and_is_cache(
     """What makes shapes fixed for the model of a generation, and whether it is a cache; None where
     nothing does.
     """
-    origins = _origin_ids(generation.receiver)
+    origins = _identities_of_model_origins(generation.receiver)
     for call in trace.all_calls:
         if call.number < generation.number and _compiles_for_one_shape(call):
-            if _origin_ids(_compiled_model(call)) & origins:
+            if _identities_of_model_origins(_compiled_model(call)) & origins:
                 return call.node, False
-    static_cache = _static_cache_given(generation) or _static_cache_set(trace, generation, origins)
+    static_cache = _call_giving_static_cache(generation) or _assignment_setting_static_cache(
+        trace, generation, origins
+    )
     return None if static_cache is None else (static_cache, True)
 
 
-def _static_cache_given(generation: CallEvent) -> ast.AST | None:
+def _call_giving_static_cache(generation: CallEvent) -> ast.AST | None:
     """The call that gives a generation a static cache: itself, or that of its config; else None."""
     given = generation.keywords.get(CACHE)
     if given is not None and constant_of(given) in STATIC_CACHES:
@@ -100,13 +104,18 @@ def _static_cache_given(generation: CallEvent) -> ast.AST | None:
     return None
 
 
-def _static_cache_set(trace: Trace, generation: CallEvent, origins: set[int]) -> ast.AST | None:
+def _assignment_setting_static_cache(
+    trace: Trace, generation: CallEvent, origins: set[int]
+) -> ast.AST | None:
     """The assignment before a generation that sets a static cache on its model; None without one."""
     for store in trace.stores:
         if store.key != CACHE or store.number >= generation.number:
             continue
         base = store.base.base if isinstance(store.base, Attribute) else store.base
-        if constant_of(store.value) in STATIC_CACHES and _origin_ids(base) & origins:
+        if (
+            constant_of(store.value) in STATIC_CACHES
+            and _identities_of_model_origins(base) & origins
+        ):
             return store.node
     return None
 
@@ -127,6 +136,6 @@ def _compiled_model(call: CallEvent) -> Value | None:
     return given.base if isinstance(given, Attribute) and given.name == "forward" else given
 
 
-def _origin_ids(value: Value | None) -> set[int]:
+def _identities_of_model_origins(value: Value | None) -> set[int]:
     """The identities of what a model was made by."""
-    return set() if value is None else {id(way.origin) for way in lineages(value)}
+    return set() if value is None else {id(way.origin) for way in lineages_back_to_origins(value)}

@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.source.evidence.what_makes_code_run_again import calls_running_function
+from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call, last_name_of_called
 
 STARTERS = ("asyncio.run", "anyio.run", "trio.run", "uvloop.run")
 START_METHODS = ("run_until_complete",)
@@ -120,6 +120,6 @@ def _is_function_passed_to_caller(
         and node.id == name
         and isinstance(node.ctx, ast.Load)
         and id(node) not in called
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for node in part.nodes(ast.Name)
     )

@@ -15,7 +15,9 @@ import ast
 
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -34,7 +36,7 @@ MAX_STEPS = 8
 def first_listed_models(module: Module) -> frozenset[ast.AST]:
     """The expressions of a file, in requests, whose value is the first model that a server lists."""
     found: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             if call.home.path != module.path or not isinstance(call.node, ast.Call):
                 continue
@@ -65,11 +67,11 @@ def _is_first_listed_id(value: Value | None) -> bool:
     """Is it the id of the first model of a list?"""
     if isinstance(value, Choice):
         return all(map(_is_first_listed_id, value.options))
-    inner = _owner_of_part(value, "id")
+    inner = _owner_of_attribute_or_item(value, "id")
     return inner is not None and _is_first_listed_model(inner)
 
 
-def _owner_of_part(value: Value | None, name: str) -> Value | None:
+def _owner_of_attribute_or_item(value: Value | None, name: str) -> Value | None:
     """What an attribute or item of that name belongs to; None for any other value."""
     if isinstance(value, Attribute) and value.name == name:
         return value.base
@@ -89,7 +91,7 @@ def _is_list_of_models(value: Value) -> bool:
     """Is it what a server answers to the question for its models, or the list in it?"""
     for _ in range(MAX_STEPS):
         if not isinstance(value, Result):
-            inner = _owner_of_part(value, "data")
+            inner = _owner_of_attribute_or_item(value, "data")
             if inner is None:
                 return False
             value = inner

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
     UNSLOTH_RESPONSE_MASKING,
@@ -83,7 +83,7 @@ def _arguments_of_constructor(module: Module, parameter: ast.arg) -> Iterator[as
     names = [argument.arg for argument in function.args.args[1:]]
     # The first parameter is self, which calls leave out.
     place = names.index(parameter.arg) if parameter.arg in names else -1
-    for node in module.flow.calls_of(enclosing_class):
+    for node in module.flow.calls_of_function_or_class(enclosing_class):
         value = module.flow.call(node).argument(place, parameter.arg)
         if value is not None:
             yield value

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.loops_resumed_at_first_batch import is_set_by_resume
+from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.name_bindings_in_scopes import FUNCTIONS
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import last_name_of_called
 
 SKIPPING_ARGUMENT = {"skip_first_batches": (1, "num_batches"), "islice": (1, ""), "skip": (0, "n")}
 """What skips the first items of what it is given -> where it gets how many"""
@@ -45,9 +45,9 @@ def skips_never_reset(module: Module) -> Iterator[SkipNeverReset]:
         Each skip once.
     """
     for epochs in epoch_loops(module):
-        for skip, count in _skips_in(module, epochs):
+        for skip, count in _skips_with_counts_in_epoch_loop(module, epochs):
             name = ast.unparse(count)
-            restored = _restored_before(module, epochs, name)
+            restored = _assignment_restoring_name_on_resume(module, epochs, name)
             if restored is None or _is_set_in(epochs, name):
                 continue
             if not _depends_on_epoch(module, epochs, skip):
@@ -58,12 +58,12 @@ def epoch_loops(module: Module) -> Iterator[ast.For]:
     """The loops that hold a loop which makes backward passes, in the file or in a function that is called there."""
     for loop in module.nodes(ast.For):
         if isinstance(loop.target, ast.Name) and any(
-            _trains_in(module, part) for part in loop.body
+            _statement_runs_training_loop(module, part) for part in loop.body
         ):
             yield loop
 
 
-def _trains_in(module: Module, statement: ast.stmt) -> bool:
+def _statement_runs_training_loop(module: Module, statement: ast.stmt) -> bool:
     """Does a statement hold a loop with a backward pass, or call a function that does?"""
     if _has_training_loop(statement):
         return True
@@ -78,18 +78,20 @@ def _has_training_loop(node: ast.AST) -> bool:
     return any(is_backward_call(part) for loop in loops for part in ast.walk(loop))
 
 
-def _skips_in(module: Module, epochs: ast.For) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _skips_with_counts_in_epoch_loop(
+    module: Module, epochs: ast.For
+) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What skips in a loop over epochs, each with the name that says how much."""
     for statement in epochs.body:
         for part in ast.walk(statement):
-            skip = _skipped_count(module, part)
+            skip = _name_of_skip_count(module, part)
             if skip is not None and isinstance(part, ast.expr):
                 yield part, skip
             elif isinstance(part, ast.Call):
-                yield from _skips_in_called_function(module, part)
+                yield from _calls_skipping_given_count(module, part)
 
 
-def _skips_in_called_function(
+def _calls_skipping_given_count(
     module: Module, call: ast.Call
 ) -> Iterator[tuple[ast.expr, ast.expr]]:
     """The call of a function that skips as many as it is given, with what it is given."""
@@ -97,7 +99,7 @@ def _skips_in_called_function(
     if function is None or isinstance(function, ast.Lambda):
         return
     for part in ast.walk(function):
-        count = _skipped_count(module, part)
+        count = _name_of_skip_count(module, part)
         if not isinstance(count, ast.Name):
             continue
         for binding in module.scopes.bindings_that_reach(count):
@@ -121,11 +123,12 @@ def _argument_for(
     return call.args[position] if position < len(call.args) else None
 
 
-def _skipped_count(module: Module, node: ast.AST) -> ast.expr | None:
+def _name_of_skip_count(module: Module, node: ast.AST) -> ast.expr | None:
     """The name that says how many items a place skips; None where it skips none."""
     count: ast.expr | None = None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-        count = node.slice.lower if node.slice.upper is None else None
+        is_of_rows = node.slice.upper is None and not _is_inside_training_loop_body(module, node)
+        count = node.slice.lower if is_of_rows else None
     elif isinstance(node, ast.Call) and last_name_of_called(node) in SKIPPING_ARGUMENT:
         position, name = SKIPPING_ARGUMENT[last_name_of_called(node)]
         count = module.flow.call(node).argument(position, name)
@@ -134,18 +137,40 @@ def _skipped_count(module: Module, node: ast.AST) -> ast.expr | None:
     return count if isinstance(count, ast.Name | ast.Attribute) else None
 
 
+def _is_inside_training_loop_body(module: Module, node: ast.AST) -> bool:
+    """Is a place inside a pass that trains: where it cuts a batch, and skips none?"""
+    loop = _loop_around(module, node)
+    return loop is not None and any(
+        is_backward_call(part) and _loop_around(module, part) is loop for part in ast.walk(loop)
+    )
+
+
+def _loop_around(module: Module, node: ast.AST) -> ast.For | ast.While | None:
+    """The innermost loop whose passes run a place; what a loop goes over is outside of it."""
+    inner = node
+    for around in module.parents(node):
+        if isinstance(around, FUNCTIONS):
+            return None
+        if isinstance(around, ast.While):
+            return around
+        if isinstance(around, ast.For) and inner is not around.iter:
+            return around
+        inner = around
+    return None
+
+
 def _count_compared_with_batch_number(module: Module, node: ast.Compare) -> ast.expr | None:
     """The name in `if number < skip: continue`, where `enumerate` gives the number of the batch."""
     test = module.scopes.parent.get(node)
     goes_on = isinstance(test, ast.If) and isinstance(test.body[-1], ast.Continue)
     is_below = len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt | ast.LtE)
     loop = next((up for up in module.parents(node) if isinstance(up, ast.For)), None)
-    number = None if loop is None else _number_of_enumerate(loop)
+    number = None if loop is None else _index_name_of_enumerate_loop(loop)
     is_number = number is not None and ast.unparse(node.left) == number
     return node.comparators[0] if goes_on and is_below and is_number else None
 
 
-def _number_of_enumerate(loop: ast.For) -> str | None:
+def _index_name_of_enumerate_loop(loop: ast.For) -> str | None:
     """The name of the number that `enumerate` gives in a loop; None where it goes over anything else."""
     if not isinstance(loop.target, ast.Tuple) or not isinstance(loop.iter, ast.Call):
         return None
@@ -153,10 +178,12 @@ def _number_of_enumerate(loop: ast.For) -> str | None:
     return ast.unparse(loop.target.elts[0]) if is_numbered else None
 
 
-def _restored_before(module: Module, epochs: ast.For, name: str) -> ast.Assign | None:
+def _assignment_restoring_name_on_resume(
+    module: Module, epochs: ast.For, name: str
+) -> ast.Assign | None:
     """The assignment outside of the loop over epochs that sets a name where a run is resumed."""
     for node in module.nodes(ast.Assign):
-        is_named = any(name in _names_set(target) for target in node.targets)
+        is_named = any(name in _names_assigned_by_target(target) for target in node.targets)
         is_plain = isinstance(node.value, ast.Constant)
         if not is_named or is_plain or epochs in module.parents(node):
             continue
@@ -171,7 +198,7 @@ def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
     return next((up for up in module.parents(node) if isinstance(up, FUNCTIONS)), None)
 
 
-def _names_set(target: ast.expr) -> list[str]:
+def _names_assigned_by_target(target: ast.expr) -> list[str]:
     """The names that a target of an assignment sets, as text."""
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
     return [ast.unparse(part) for part in parts]
@@ -197,14 +224,14 @@ def _depends_on_epoch(module: Module, epochs: ast.For, skip: ast.expr) -> bool:
         if around is epochs:
             return False
         test = getattr(around, "test", None)
-        if isinstance(test, ast.expr) and _asks_for(test, changed, skip):
+        if isinstance(test, ast.expr) and _test_uses_name_outside_skip(test, changed, skip):
             return True
-        if isinstance(around, ast.BoolOp) and _asks_for(around, changed, skip):
+        if isinstance(around, ast.BoolOp) and _test_uses_name_outside_skip(around, changed, skip):
             return True
     return False
 
 
-def _asks_for(test: ast.expr, names: set[str], skip: ast.expr) -> bool:
+def _test_uses_name_outside_skip(test: ast.expr, names: set[str], skip: ast.expr) -> bool:
     """Does a test, apart from the skip itself, hold one of these names?"""
     inside = {id(part) for part in ast.walk(skip)}
     return any(

@@ -13,7 +13,6 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     decodes_of_generated_ids,
     is_whole_output,
@@ -23,13 +22,14 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     input_ids_argument,
 )
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.text_generation_calls import (
     LLAMA_CPP,
     OPENAI_CLIENTS,
     TRANSFORMERS_PIPELINE,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 PROMPT_IN_GENERATION = "generate returns both, and nothing cuts the prompt"
 CUT_DECODED_IDS = 'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]'
@@ -79,7 +79,7 @@ def _prompted_texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
             continue
         made = _generating_call(module, node.value)
         call = module.flow.call(made) if made is not None else None
-        if call is not None and _gives_full_text(module, call):
+        if call is not None and _pipeline_returns_prompt_and_answer(module, call):
             yield PromptedText(
                 node,
                 call,
@@ -88,7 +88,7 @@ def _prompted_texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
             )
 
 
-def _gives_full_text(module: Module, call: Call) -> bool:
+def _pipeline_returns_prompt_and_answer(module: Module, call: Call) -> bool:
     """Is it a call of a text-generation pipeline with texts, that gives prompt and answer?"""
     pipeline = module.flow.producing_call(call.node.func)
     if pipeline is None or not pipeline.named(TRANSFORMERS_PIPELINE):
@@ -105,7 +105,7 @@ def _gives_full_text(module: Module, call: Call) -> bool:
 
 def _is_text_or_list_of_texts(module: Module, node: ast.AST, depth: int = 0) -> bool:
     """Is it one text, or a list of texts, and no chat?"""
-    if _is_written_text(node):
+    if _is_string_literal(node):
         return True
     if isinstance(node, ast.BinOp):
         return any(
@@ -122,7 +122,7 @@ def _is_text_or_list_of_texts(module: Module, node: ast.AST, depth: int = 0) -> 
     return _all_origins_are_texts(module, node, depth)
 
 
-def _is_written_text(node: ast.AST) -> bool:
+def _is_string_literal(node: ast.AST) -> bool:
     """Is it a text in quotes?"""
     is_constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
     return is_constant or isinstance(node, ast.JoinedStr)

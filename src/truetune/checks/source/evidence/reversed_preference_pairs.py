@@ -24,7 +24,9 @@ from truetune.checks.source.evidence.sort_key_columns_and_better_end import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -85,7 +87,7 @@ def pairs_built_the_wrong_way_round(module: Module) -> Iterator[WrongPair]:
     """The pairs of a file that are built the wrong way round, each place once."""
     seen: set[ast.AST] = set()
     written = {id(node) for node in ast.walk(module.tree)}
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in _wrong_pairs_of_trace(trace):
             if id(found.node) in written and found.ordering not in seen:
                 seen.add(found.ordering)
@@ -96,14 +98,14 @@ def pairs_of_known_order(module: Module) -> Iterator[ast.AST]:
     """The pairs of a file whose order is known: by what a side was picked, or by the test of the
     arm it stands in.
     """
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for chosen, rejected, node in _preference_pairs(trace):
             if (
                 _pick_of_answer(trace, chosen) is not None
                 or _pick_of_answer(trace, rejected) is not None
             ):
                 yield node
-        for frame, _, event in _sides_in_arms(trace):
+        for frame, _, event in _pair_sides_named_in_branches(trace):
             if _better_side_and_why_wrong(frame) is not None:
                 yield event.node
 
@@ -114,7 +116,7 @@ def _wrong_pairs_of_trace(trace: Trace) -> Iterator[WrongPair]:
         why = _reason_chosen_is_worse(trace, chosen, rejected)
         if why is not None:
             yield WrongPair(node, why[1], why[0])
-    yield from _wrong_pairs_by_tests(trace)
+    yield from _wrong_pairs_by_branch_conditions(trace)
 
 
 def _preference_pairs(trace: Trace) -> Iterator[tuple[Value, Value, ast.AST]]:
@@ -218,7 +220,7 @@ def _pick_of_item(trace: Trace, item: Item) -> AnswerPick | None:
     if isinstance(base, Attribute) and base.name in ("iloc", "values", "loc"):
         base = base.base
     if isinstance(item.key, Result):
-        return _pick_of_index(item.key.call)
+        return _pick_at_index_of_extreme_score(item.key.call)
     if type(index) is not int:
         return None
     ordering = _ordering_call_of(trace, base)
@@ -236,7 +238,7 @@ def _ordering_call_of(trace: Trace, value: Value) -> CallEvent | None:
             or call.method == "sort_values"
         ):
             return call
-        inner = _source_in_same_order(call)
+        inner = _input_returned_in_same_order(call)
         if inner is not None:
             return _ordering_call_of(trace, inner)
     sorts = [
@@ -245,7 +247,7 @@ def _ordering_call_of(trace: Trace, value: Value) -> CallEvent | None:
     return sorts[-1] if len(sorts) == 1 else None
 
 
-def _source_in_same_order(call: CallEvent) -> Value | None:
+def _input_returned_in_same_order(call: CallEvent) -> Value | None:
     """What a call gives in the order that it had: `frame.reset_index()`, `list(answers)`; None for
     any other call.
     """
@@ -256,7 +258,7 @@ def _source_in_same_order(call: CallEvent) -> Value | None:
 
 def _pick_at_index(ordering: CallEvent, index: int) -> AnswerPick | None:
     """What stands at a place of an ordered list."""
-    found = _key_of_ordering_and_negation(ordering)
+    found = _sort_key_and_is_negated(ordering)
     is_falling = _begins_with_largest(ordering)
     if found is None or is_falling is None:
         return None
@@ -287,7 +289,7 @@ def _begins_with_largest(ordering: CallEvent) -> bool | None:
     return plain == falling
 
 
-def _key_of_ordering_and_negation(ordering: CallEvent) -> tuple[str, bool] | None:
+def _sort_key_and_is_negated(ordering: CallEvent) -> tuple[str, bool] | None:
     """What an order goes by, and whether it is negated; None where it is no plain column."""
     if ordering.method == "sort_values":
         by = ordering.argument(0, "by")
@@ -297,10 +299,10 @@ def _key_of_ordering_and_negation(ordering: CallEvent) -> tuple[str, bool] | Non
     key = ordering.keywords.get("key")
     if key is not None:
         return column_and_negation_of_key_function(key)
-    return _key_of_zip_and_negation(ordering)
+    return _sort_key_of_zip_and_is_negated(ordering)
 
 
-def _key_of_zip_and_negation(ordering: CallEvent) -> tuple[str, bool] | None:
+def _sort_key_of_zip_and_is_negated(ordering: CallEvent) -> tuple[str, bool] | None:
     """What a sorted zip goes by, its first list: `scores` of `sorted(zip(scores, answers))`; None
     otherwise.
     """
@@ -318,17 +320,19 @@ def _pick_of_max_or_min(call: CallEvent) -> AnswerPick | None:
         return None
     key = call.keywords.get("key")
     found = (
-        _key_of_zip_and_negation(call) if key is None else column_and_negation_of_key_function(key)
+        _sort_key_of_zip_and_is_negated(call)
+        if key is None
+        else column_and_negation_of_key_function(key)
     )
     return None if found is None else _pick_of_extreme(call, *found, is_largest=call.named("max"))
 
 
-def _pick_of_index(call: CallEvent) -> AnswerPick | None:
+def _pick_at_index_of_extreme_score(call: CallEvent) -> AnswerPick | None:
     """The item at `scores.argmax()` or `scores.index(max(scores))`; None for any other place."""
     if call.method == "item" and isinstance(call.receiver, Result):
-        return _pick_of_index(call.receiver.call)
+        return _pick_at_index_of_extreme_score(call.receiver.call)
     if call.named("int") and call.args and isinstance(call.args[0], Result):
-        return _pick_of_index(call.args[0].call)
+        return _pick_at_index_of_extreme_score(call.args[0].call)
     if call.method == "index" and call.args and isinstance(call.args[0], Result):
         return _pick_by_index_method(call, call.args[0].call)
     if call.named("max", "min"):
@@ -374,11 +378,11 @@ def _pick_of_extreme(
     return AnswerPick(LAST - 1 if is_best else 0, key, call.node)
 
 
-def _wrong_pairs_by_tests(trace: Trace) -> Iterator[WrongPair]:
+def _wrong_pairs_by_branch_conditions(trace: Trace) -> Iterator[WrongPair]:
     """The wrong pairs whose sides are taken in the arm of a test of two scores, or of a winner's
     name.
     """
-    for frame, sides, event in _sides_in_arms(trace):
+    for frame, sides, event in _pair_sides_named_in_branches(trace):
         better = _better_side_and_why_wrong(frame)
         chosen, rejected = (_side_label_of_answer(sides[side]) for side in SIDES)
         if better is None or chosen is None or chosen == rejected:
@@ -387,7 +391,7 @@ def _wrong_pairs_by_tests(trace: Trace) -> Iterator[WrongPair]:
             yield WrongPair(event.node, frame.node, better[1])
 
 
-def _sides_in_arms(trace: Trace) -> Iterator[tuple[Frame, dict[str, Value], Event]]:
+def _pair_sides_named_in_branches(trace: Trace) -> Iterator[tuple[Frame, dict[str, Value], Event]]:
     """Both sides of the pairs that are named in one arm of a test, with the last event that names
     one.
     """

@@ -125,7 +125,7 @@ class ComparingRewardRun(ConcreteRun):
         except _ConversionError:
             if not node.handlers:
                 raise
-            ending = self._handler_arm(node.handlers[0], scope)()
+            ending = self._except_handler_as_alternative_arm(node.handlers[0], scope)()
         return self._run_block(node.finalbody, scope) or ending
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
@@ -155,7 +155,7 @@ def _converts_to_number(text: str, kind: type[int] | type[float]) -> bool:
     return True
 
 
-def rewards_never_given(module: Module) -> Iterator[RewardNeverGiven]:
+def reward_functions_rejecting_own_references(module: Module) -> Iterator[RewardNeverGiven]:
     """The reward functions of a script that reject every row's own result."""
     for run, function, rows in _reward_functions_with_rows(module):
         found = _reward_never_given_by(run, module, function, rows)
@@ -163,12 +163,21 @@ def rewards_never_given(module: Module) -> Iterator[RewardNeverGiven]:
             yield found
 
 
-def rewards_for_unasked_forms(module: Module) -> Iterator[PaidForm]:
+def rewards_only_for_unasked_answer_formats(module: Module) -> Iterator[PaidForm]:
     """The reward functions that pay only for a form which the prompts of the rows don't ask for."""
     for run, function, rows in _reward_functions_with_rows(module):
-        found = _form_paid_but_not_asked(run, module, function, rows)
+        found = _answer_format_rewarded_but_not_asked(run, module, function, rows)
         if found is not None:
             yield found
+
+
+def reward_functions_with_columns(
+    module: Module,
+) -> Iterator[tuple[Function, frozenset[str]]]:
+    """The reward functions of a script, each with the columns that all rows of its trainer have."""
+    for _run, function, rows in _reward_functions_with_rows(module):
+        columns = [frozenset(_named_columns_of_row(row)) for row in rows]
+        yield function, frozenset.intersection(*columns)
 
 
 def _reward_functions_with_rows(
@@ -188,7 +197,7 @@ def _reward_functions_with_rows(
         return
 
 
-def _form_paid_but_not_asked(
+def _answer_format_rewarded_but_not_asked(
     run: ComparingRewardRun, module: Module, function: Function, rows: list[Row]
 ) -> PaidForm | None:
     """The form that one function pays and no prompt asks for; None where it pays a form that one
@@ -198,12 +207,12 @@ def _form_paid_but_not_asked(
     for row in rows:
         columns = _named_columns_of_row(row)
         prompt = _prompt_text(columns.get("prompt"))
-        asked = _forms_named(prompt)
+        asked = _answer_formats_named_in_prompt(prompt)
         if len(asked) != 1:
             # With two forms a prompt may show one as a warning, or ask for one inside of the other.
             return None
-        paid = _forms_paid(run, module, function, columns)
-        if not paid or any(_form_is_named(form, prompt) for form in paid):
+        paid = _answer_formats_rewarded(run, module, function, columns)
+        if not paid or any(_is_answer_format_named_in_prompt(form, prompt) for form in paid):
             return None
         asked_forms |= asked
         paid_forms |= paid
@@ -218,7 +227,7 @@ def _named_columns_of_row(row: Row) -> dict[str, Value]:
     return {name: value for name, value in row.entries.items() if isinstance(name, str)}
 
 
-def _forms_paid(
+def _answer_formats_rewarded(
     run: ComparingRewardRun, module: Module, function: Function, columns: dict[str, Value]
 ) -> set[str]:
     """The forms of a row's result that get a reward; none where all do, or where it is not known."""
@@ -242,7 +251,7 @@ def _prompt_text(value: Value | None) -> str:
     return plain if isinstance(plain, str) else ""
 
 
-def _forms_named(prompt: str) -> set[str]:
+def _answer_formats_named_in_prompt(prompt: str) -> set[str]:
     """The forms of the final answer that a prompt names."""
     tags = {f"<{tag}>" for tag in TAG.findall(prompt) if f"</{tag}>" in prompt}
     # Thoughts stand beside the answer in any form.
@@ -250,7 +259,7 @@ def _forms_named(prompt: str) -> set[str]:
     return tags | {mark for mark in (BOXED, HASHES) if mark in prompt}
 
 
-def _form_is_named(form: str, prompt: str) -> bool:
+def _is_answer_format_named_in_prompt(form: str, prompt: str) -> bool:
     """Does a prompt name a form, by its mark or in words: `in answer tags`?"""
     word = re.escape(form.strip("<>"))
     in_words = rf"\b{word}\W{{0,3}}(?:\s+\w+)?\s+tags?\b" if form.startswith("<") else word

@@ -106,7 +106,7 @@ class _AlignmentWalk:
         way.
         """
         for _ in range(MAX_STEPS):
-            inner = self._previous_rows(value)
+            inner = self._rows_that_list_was_made_of(value)
             if inner is None:
                 break
             value = inner
@@ -119,7 +119,7 @@ class _AlignmentWalk:
             self.changes.append(AlignmentChange(kind, what, node))
             self.is_renumbered = self.is_renumbered or self.has_new_numbers
 
-    def _previous_rows(self, value: Value) -> Value | None:
+    def _rows_that_list_was_made_of(self, value: Value) -> Value | None:
         """What a list was made of; None at the source."""
         if isinstance(value, Sequence):
             self.is_positional = True
@@ -142,11 +142,15 @@ class _AlignmentWalk:
         a new numbering after it.
         """
         for use in reversed(list(self.trace.uses(value))):
-            if not isinstance(use, CallEvent) or use.receiver is not value or use.is_repeated:
+            if (
+                not isinstance(use, CallEvent)
+                or use.receiver is not value
+                or use.is_in_later_loop_pass
+            ):
                 continue
-            if not _switch_is_on(use, "inplace"):
+            if not _is_flag_argument_true(use, "inplace"):
                 continue
-            if use.method == "reset_index" or _switch_is_on(use, "ignore_index"):
+            if use.method == "reset_index" or _is_flag_argument_true(use, "ignore_index"):
                 self.has_new_numbers = True
             what = (use.method, *(ast.unparse(part) for part in _written_arguments_of(use)))
             if use.method in FILTERING_METHODS:
@@ -158,7 +162,7 @@ class _AlignmentWalk:
         """Note the shuffles and sorts of a list in place: `random.shuffle(rows)`, `rows.sort()`."""
         self._note_frame_changes_in_place(value)
         for use in self.trace.uses(value):
-            if not isinstance(use, CallEvent) or use.is_repeated:
+            if not isinstance(use, CallEvent) or use.is_in_later_loop_pass:
                 continue
             is_sort = use.method == "sort" and not use.args and use.receiver is value
             if use.named(*SHUFFLES) or (is_sort and _may_be_plain_list(value)):
@@ -195,7 +199,7 @@ class _AlignmentWalk:
         if any(sum(1 for _ in one.frames("loop")) != _loop_depth(loop) for one in appends):
             return None
         is_one_row = appends[0].receiver is value and appends[0].method == "append"
-        if is_one_row and not _adds_in_each_pass(appends, loop):
+        if is_one_row and not _does_each_loop_pass_append(appends, loop):
             branch = next(iter(_branches_between_event_and_loop(appends[0], loop)), loop)
             self._note_change("filter", ("loop", id(branch.node)), appends[0].node)
         return None if loop.value is None else self._rows_before_gathering(loop.value)
@@ -208,7 +212,7 @@ class _AlignmentWalk:
             if isinstance(use, CallEvent)
             and use.receiver is value
             and use.method in ("append", "extend")
-            and not use.is_repeated
+            and not use.is_in_later_loop_pass
         ]
 
     def _rows_before_gathering(self, value: Value) -> Value:
@@ -244,7 +248,7 @@ class _AlignmentWalk:
             self.has_new_numbers = True
             return call.receiver
         what = (call.method, *(ast.unparse(part) for part in _written_arguments_of(call)))
-        if _switch_is_on(call, "ignore_index"):
+        if _is_flag_argument_true(call, "ignore_index"):
             self.has_new_numbers = True
         if call.method in FILTERING_METHODS:
             self._note_change("filter", what, call.node)
@@ -292,7 +296,7 @@ class _AlignmentWalk:
         return item.base
 
 
-def _switch_is_on(call: CallEvent, name: str) -> bool:
+def _is_flag_argument_true(call: CallEvent, name: str) -> bool:
     """Is a switch of a call on?"""
     given = call.keywords.get(name)
     return given is not None and constant_of(given) is True
@@ -363,7 +367,9 @@ def _rows_counted_by_range(call: CallEvent) -> Value | None:
 def _calls_whose_results_extend_list(rows: Sequence) -> list[CallEvent]:
     """The calls whose results a list is made longer by: `answers += ask(batch)`."""
     added = (one.iterable for one in rows.items if isinstance(one, Element))
-    return [one.call for one in added if isinstance(one, Result) and not one.call.is_repeated]
+    return [
+        one.call for one in added if isinstance(one, Result) and not one.call.is_in_later_loop_pass
+    ]
 
 
 def _innermost_loop_around(event: CallEvent) -> list[Frame]:
@@ -374,7 +380,7 @@ def _innermost_loop_around(event: CallEvent) -> list[Frame]:
 
 def _loop_depth(frame: Frame) -> int:
     """Loops around a loop, with itself."""
-    return sum(1 for one in frame.around() if one.kind == "loop")
+    return sum(1 for one in frame.self_and_outer_frames() if one.kind == "loop")
 
 
 def _branches_between_event_and_loop(event: CallEvent, loop: Frame) -> list[Frame]:
@@ -388,7 +394,7 @@ def _branches_between_event_and_loop(event: CallEvent, loop: Frame) -> list[Fram
     return inside
 
 
-def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
+def _does_each_loop_pass_append(appends: list[CallEvent], loop: Frame) -> bool:
     """Does each pass of a loop add to the list?"""
     nodes = frozenset(id(one.node) for one in appends)
     if isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):

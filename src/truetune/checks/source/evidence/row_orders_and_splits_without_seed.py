@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from truetune.checks.source.evidence.rows_divided_by_process import (
     depends_on_process_number_or_count,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 Generator = Literal["random", "numpy", "torch"]
 
@@ -129,4 +129,7 @@ def _call_may_seed_generator(module: Module, call: Call, generator: Generator) -
     name = call.node.func
     text = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
     # A function of the project is read like the rest of it; one of a library seeds all generators.
-    return "seed" in text.lower() and module.flow.function(call.node.func) is None
+    return (
+        "seed" in text.lower()
+        and module.flow.function_that_expression_names(call.node.func) is None
+    )

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.source.parsed_source_file import Module
 
 PROCESS_WORD = re.compile(
@@ -57,7 +57,7 @@ def is_filled_by_process_condition(module: Module, part: ast.AST) -> bool:
         return False
     return any(
         depends_on_process_number_or_count(module, test)
-        for added in module.additions_to(part)
+        for added in module.expressions_added_to_variable(part)
         for test in _conditions_to_reach_place_in_loop(module, added)
     )
 

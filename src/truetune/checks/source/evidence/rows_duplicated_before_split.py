@@ -24,7 +24,9 @@ from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -120,7 +122,7 @@ class _Division(NamedTuple):
 def divisions_of_repeated_rows(module: Module) -> Iterator[RepeatedRows]:
     """The divisions of a script whose rows are repeated before, each once."""
     seen: set[ast.AST] = set()
-    for trace in filter(_reads_rows, traces_of(module)):
+    for trace in filter(_reads_rows, traces_of_scripts_that_reach_file(module)):
         for division in (*_divisions_by_calls(trace, module), *_divisions_by_slices(trace, module)):
             if division.node in seen or removes_shared_rows_after_division(module, division.node):
                 continue
@@ -141,7 +143,7 @@ def _divisions_by_calls(trace: Trace, module: Module) -> Iterator[_Division]:
     """The divisions of rows by a function or a method."""
     for call in trace.all_calls:
         rows = _rows_divided_by(call)
-        if rows and call.home.path == module.path and not call.is_repeated:
+        if rows and call.home.path == module.path and not call.is_in_later_loop_pass:
             yield _Division(call.node, rows)
 
 

@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.double_accumulation import DEEPSPEED
+from truetune.checks.source.evidence.accumulation_by_hand_and_by_engine import DEEPSPEED
 from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 PROCESS_NUMBER = re.compile(
     r"(?:local_|global_|my_|node_|dist_|ddp_|dp_|data_parallel_|\b)(?:rank|RANK)$"
@@ -83,7 +83,7 @@ def _divisions_with_rows(module: Module) -> Iterator[tuple[Call, ast.expr, str]]
 
 def _trainers_adding_own_sampler(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Trainers that put a sampler of theirs into the loader of their rows."""
-    if any(OWN_LOADERS.search(part.text) for part in module.with_linked):
+    if any(OWN_LOADERS.search(part.text) for part in module.self_and_files_run_together):
         return
     for call in module.calls(*TRAINERS):
         rows = call.keywords.get("train_dataset")

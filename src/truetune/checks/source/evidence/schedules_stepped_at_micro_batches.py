@@ -16,16 +16,16 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.learning_rate_schedules import (
     BY_NAME,
+    constructor_calls_through_prepare,
     expressions_of_number,
-    length_calls,
+    len_calls_in_expression,
     loops_around,
-    makers_through_prepare,
 )
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 LIMITED_LOOPS = ("range", "trange", "itertools.islice")
 """Calls whose last argument is how often a loop runs"""
@@ -49,14 +49,14 @@ def steps_at_micro_batches(module: Module, schedule: Call) -> MicroBatchSteps | 
     steps = [
         call
         for call in module.methods("step")
-        if schedule.node in makers_through_prepare(module, call.receiver)
+        if schedule.node in constructor_calls_through_prepare(module, call.receiver)
     ]
     if len(steps) != 1 or optimizer is None:
         return None
     around = loops_around(module, steps[0].node)
     if not around or _is_conditional_in_loop(module, steps[0].node):
         return None
-    makers = makers_through_prepare(module, optimizer)
+    makers = constructor_calls_through_prepare(module, optimizer)
     found: list[MicroBatchSteps] = []
     for call in _steps_of_optimizer(module, makers):
         outer = loops_around(module, call.node)
@@ -70,7 +70,7 @@ def length_counts_optimizer_steps(module: Module, total: ast.expr, steps: MicroB
     """Is the length of a schedule the number of its optimizer's steps?"""
     return (
         _outer_loop_runs_that_often(total, steps.outer)
-        or _counter_of_optimizer_reaches(module, total, steps)
+        or _is_step_counter_compared_with_length(module, total, steps)
         or _counts_groups_of_batches(module, total, steps)
     )
 
@@ -79,7 +79,9 @@ def _steps_of_optimizer(module: Module, makers: set[ast.AST]) -> Iterator[Call]:
     """The steps of an optimizer, its own or those of a gradient scaler."""
     for call in module.methods("step"):
         stepped = (call.receiver, *call.args[:1])
-        if any(makers & makers_through_prepare(module, part) for part in stepped if part):
+        if any(
+            makers & constructor_calls_through_prepare(module, part) for part in stepped if part
+        ):
             yield call
 
 
@@ -117,7 +119,9 @@ def _texts_of_operands(test: ast.AST) -> list[str]:
     return [ast.unparse(part) for part in (test.left, *test.comparators)]
 
 
-def _counter_of_optimizer_reaches(module: Module, total: ast.expr, steps: MicroBatchSteps) -> bool:
+def _is_step_counter_compared_with_length(
+    module: Module, total: ast.expr, steps: MicroBatchSteps
+) -> bool:
     """Is a counter, raised by one beside the optimizer's step, compared with the length?"""
     if isinstance(total, ast.Constant):
         return False
@@ -138,13 +142,15 @@ def _counter_of_optimizer_reaches(module: Module, total: ast.expr, steps: MicroB
 
 def _counts_groups_of_batches(module: Module, total: ast.expr, steps: MicroBatchSteps) -> bool:
     """Is the length a number of batches or rows that is divided by the number of micro-batches?"""
-    lengths = list(length_calls(module, total))
+    lengths = list(len_calls_in_expression(module, total))
     if not lengths:
         return False
     of_loader = any("loader" in module.flow.types(length.args[0]) for length in lengths)
     # Rows may be divided by the size of a micro-batch, which gives their number and not that of groups.
     groups = list(
-        _numbers_of_grouping(module, steps) if of_loader else _limits_of_loop(steps.inner)
+        _possible_batches_per_step_numbers(module, steps)
+        if of_loader
+        else _iteration_counts_of_loop(steps.inner)
     )
     texts = {ast.unparse(one) for one in groups}
     values = {value for one in groups if isinstance(value := module.flow.value(one), int)} - {1}
@@ -161,7 +167,9 @@ def _divisor_parts(module: Module, total: ast.expr) -> Iterator[ast.expr]:
             yield from (part for part in ast.walk(node.right) if isinstance(part, ast.expr))
 
 
-def _numbers_of_grouping(module: Module, steps: MicroBatchSteps) -> Iterator[ast.expr]:
+def _possible_batches_per_step_numbers(
+    module: Module, steps: MicroBatchSteps
+) -> Iterator[ast.expr]:
     """What may say how many batches one step takes: numbers that the two loops are made of."""
     for loop in (steps.inner, steps.outer):
         if isinstance(loop, ast.For):
@@ -170,7 +178,7 @@ def _numbers_of_grouping(module: Module, steps: MicroBatchSteps) -> Iterator[ast
                     yield part
 
 
-def _limits_of_loop(loop: ast.For | ast.While) -> Iterator[ast.expr]:
+def _iteration_counts_of_loop(loop: ast.For | ast.While) -> Iterator[ast.expr]:
     """How often a loop runs: `n` of `range(n)`; nothing where it counts in strides."""
     if isinstance(loop, ast.While):
         return

@@ -26,15 +26,15 @@ from truetune.checks.read_settings_in_launch_files import (
     first_set_value,
     read_document_in_folder_or_parents,
 )
-from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.settings.located_document import LocatedDocument
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_command_line_option_values import (
-    option_given_to_script,
     option_name_of_expression,
+    option_value_from_commands_by_name,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 ENGINE = "deepspeed.initialize"
 RATE_NAME = re.compile(
@@ -104,7 +104,7 @@ def _names_key_of_settings_rate(module: Module) -> bool:
     """Does any code spell a key of the settings by which a rate is set:
     `ds["optimizer"]["params"]["lr"] = args.lr`?
     """
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
             # The groups of an optimizer have the key "lr" too: scripts print it, and what writes it sets the rate.
@@ -151,9 +151,9 @@ def _rate_in_dictionary(module: Module, settings: ast.Dict) -> RateOfSettings | 
     """The rate in settings that are written as a dictionary."""
     node: ast.expr | None = settings
     for key in ("optimizer", "params", "lr"):
-        entries = module.flow.entries(node)[0] if node is not None else {}
+        entries = module.flow.dict_entries_and_if_complete(node)[0] if node is not None else {}
         node = entries.get(key)
-    if node is None or "scheduler" in module.flow.entries(settings)[0]:
+    if node is None or "scheduler" in module.flow.dict_entries_and_if_complete(settings)[0]:
         return None
     rate = positive_rate(module.flow.value(node))
     return None if rate is None else RateOfSettings(rate, "", case_of_node(module, node))
@@ -186,12 +186,12 @@ def _file_named_by(module: Module, node: ast.AST) -> str:
 
 def _option_value_by_command_or_default(module: Module, option: str) -> object:
     """What an option is: as a command beside the script gives it, else its default."""
-    given = option_given_to_script(module.path, option)
+    given = option_value_from_commands_by_name(module.path, option)
     if given is not None:
         return given.value
     defaults = [
         module.flow.value(default)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for name, default, _ in _options_and_fields_with_defaults(part)
         if name == option and default is not None
     ]
@@ -221,7 +221,7 @@ def _unread_rates(module: Module) -> Iterator[UnreadRate]:
     """The rates of a script that nothing reads; none where two options may be meant."""
     found = [
         (part, name, node)
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for name, _, node in _options_and_fields_with_defaults(part)
         if RATE_NAME.fullmatch(name)
     ]
@@ -246,7 +246,7 @@ def _unread_rates_of_settings_file(module: Module) -> Iterator[UnreadRate]:
     """
     files = module.flow.settings_files
     for call in module.all_calls:
-        settings = files.read_by(module.flow, call.node)
+        settings = files.settings_read_by_call(module.flow, call.node)
         if not isinstance(settings, ast.Dict):
             continue
         for key, value in zip(settings.keys, settings.values, strict=True):
@@ -263,7 +263,7 @@ def _unread_rates_of_settings_file(module: Module) -> Iterator[UnreadRate]:
 
 def _place_of_option_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
     """The place that gives an option its rate: a command, else the code."""
-    given = option_given_to_script(module.path, name)
+    given = option_value_from_commands_by_name(module.path, name)
     if given is not None:
         return Case(f"--{name} {given.value}", file=given.file, line=given.line)
     return case_of_node(part, node)
@@ -276,14 +276,18 @@ def _unread_rate_constants(module: Module) -> Iterator[UnreadRate]:
         if not isinstance(target, ast.Name) or not RATE_NAME.fullmatch(target.id):
             continue
         rate = positive_rate(module.flow.value(node.value))
-        reads = [read for part in module.with_linked for read in part.name_reads.get(target.id, ())]
+        reads = [
+            read
+            for part in module.self_and_files_run_together
+            for read in part.name_reads.get(target.id, ())
+        ]
         if rate is not None and all(_is_only_shown(module, read) for read in reads):
             yield UnreadRate(target.id, rate, case_of_node(module, node))
 
 
 def _is_option_read(module: Module, name: str) -> bool:
     """May any code read the option: as an attribute, a key, or by its name as a text?"""
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Attribute):
             if node.attr == name and not _is_only_shown(part, node):
                 return True
@@ -301,7 +305,7 @@ def _options_escape_as_whole(module: Module, settings: ast.Dict | None = None) -
     """Are the options, or settings, as a whole given to code that is not seen, or laid out as
     arguments?
     """
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         for node in part.nodes(ast.Name):
             if not isinstance(node.ctx, ast.Load) or not _holds_all_options(part, node, settings):
                 continue
@@ -336,7 +340,7 @@ def _callee_is_engine_or_seen(module: Module, call: ast.Call) -> bool:
         return _is_only_shown(module, call)
     if module.flow.name(call.func) == ENGINE or SHOWING_CALLS.search(text):
         return True
-    return module.flow.function(call.func) is not None
+    return module.flow.function_that_expression_names(call.func) is not None
 
 
 def _is_only_shown(module: Module, node: ast.AST) -> bool:

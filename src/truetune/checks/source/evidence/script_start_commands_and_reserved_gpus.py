@@ -86,7 +86,7 @@ def command_files_in(folder: Path) -> Iterator[CommandFile]:
 
 def _starts_in_file(file: CommandFile, script: str) -> Iterator[JobStart]:
     """The commands of one file that start the script."""
-    line, text = _gpu_reservation_line(file)
+    line, text = _gpu_reservation_line_number_and_text(file)
     for command in file.commands:
         names = [Path(word).name for word in command.words]
         if script in names:
@@ -94,7 +94,7 @@ def _starts_in_file(file: CommandFile, script: str) -> Iterator[JobStart]:
             yield JobStart(file.path, words, line, text)
 
 
-def _gpu_reservation_line(file: CommandFile) -> tuple[int, str]:
+def _gpu_reservation_line_number_and_text(file: CommandFile) -> tuple[int, str]:
     """The line of a file that reserves or names a GPU, and its text; (0, "") without one."""
     requested = gpus_requested_by_job(file)
     if requested is not None:

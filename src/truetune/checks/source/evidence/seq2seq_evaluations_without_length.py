@@ -11,13 +11,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import (
+    possible_numbers,
+    possible_texts,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.find_command_line_option_values import (
-    is_left_out_by_every_command,
-    is_switched_on_by_every_command,
+    is_option_omitted_by_every_command,
+    is_option_switched_on_by_every_command,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
 from truetune.source.trainer_arguments_from_parser import PARSERS
 
@@ -84,8 +87,8 @@ def _commands_evaluate_without_length(module: Module, parser: Call) -> bool:
     if names.isdisjoint(SEQ2SEQ_ARGUMENTS):
         return False
     script = module.path
-    return is_switched_on_by_every_command(script, "predict_with_generate") and all(
-        is_left_out_by_every_command(script, name) for name in LENGTH_OPTIONS
+    return is_option_switched_on_by_every_command(script, "predict_with_generate") and all(
+        is_option_omitted_by_every_command(script, name) for name in LENGTH_OPTIONS
     )
 
 

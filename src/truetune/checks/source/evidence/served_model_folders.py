@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     adapters_by_served_name,
@@ -19,7 +19,9 @@ from truetune.checks.vllm_server_commands import (
 )
 from truetune.errors import DataError
 from truetune.parsing.shell_commands import is_command_file, last_option, read_command_file
-from truetune.settings.stacks.find_config_consumer import files_around
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
+    scripts_commands_and_readmes_around,
+)
 from truetune.source.parsed_source_file import Module
 
 CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
@@ -57,7 +59,7 @@ def vllm_servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerComm
     """The vLLM servers that commands around any file of a project start, each with the path of its
     commands.
     """
-    for path in files_around(around):
+    for path in scripts_commands_and_readmes_around(around):
         if not is_command_file(path):
             continue
         try:

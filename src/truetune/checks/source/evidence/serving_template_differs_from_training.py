@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks_before_questions import (
     first_mark_without_role,
-    question_mark_of_model,
-    question_mark_of_template,
+    mark_before_question_in_template,
+    mark_before_question_of_model,
 )
 from truetune.checks.find_uses_of_weight_folders import find_weight_uses
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     FOLDERS,
     PromptForm,
-    is_written_by_script,
+    is_model_in_written_folders,
     loaded_model_names,
     model_folders_written,
     single_prompt_form,
@@ -37,8 +37,8 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.config import WeightUse
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OWN_TEMPLATE = re.compile(r"\.chat_template\s*=[^=]|clone_chat_template")
 """A script that gives its tokenizer another template: what that writes is not seen here"""
@@ -70,7 +70,11 @@ def served_by_other_templates(module: Module) -> Iterator[ServedByOtherTemplate]
         return
     seen: set[str] = set()
     for use in find_weight_uses([module.path, *_modelfiles_and_commands_around(Path(module.path))]):
-        served = _served_question_mark(use) if use.template and use.file not in seen else None
+        served = (
+            _marker_server_writes_before_question(use)
+            if use.template and use.file not in seen
+            else None
+        )
         # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
             continue
@@ -91,7 +95,7 @@ class AskedByOtherTemplate(NamedTuple):
     """Where the training says so"""
 
 
-def asked_by_other_templates(module: Module) -> Iterator[AskedByOtherTemplate]:
+def templates_before_asking_unlike_training(module: Module) -> Iterator[AskedByOtherTemplate]:
     """The template that a file gives its tokenizer before it asks, where the training gave it one
     of another family.
     """
@@ -104,7 +108,7 @@ def asked_by_other_templates(module: Module) -> Iterator[AskedByOtherTemplate]:
     loaded = loaded_model_names(module) | _models_loaded_by_unsloth(module)
     for training in training_scripts_beside(module):
         folders = model_folders_written(training)
-        if not any(is_written_by_script(name, folders) for name in loaded):
+        if not any(is_model_in_written_folders(name, folders) for name in loaded):
             continue
         form, trained = single_prompt_form(training), _single_template_mark(training)
         if form is not None and trained is not None and trained != asked_mark:
@@ -134,7 +138,7 @@ def _template_calls_with_marks(module: Module) -> Iterator[tuple[Call, str | Non
     for call in module.calls("*.get_chat_template"):
         node = call.argument(1, "chat_template")
         value = module.flow.value(node) if node is not None else None
-        yield call, question_mark_of_template(value) if isinstance(value, str) else None
+        yield call, mark_before_question_in_template(value) if isinstance(value, str) else None
 
 
 def _marks_before_question_or_answer(module: Module, form: PromptForm) -> frozenset[str]:
@@ -147,18 +151,18 @@ def _marks_before_question_or_answer(module: Module, form: PromptForm) -> frozen
     if named:
         known = {mark for _, mark in named}
     elif any(module.calls("*.setup_chat_format")):
-        known = {question_mark_of_template("chatml")}
+        known = {mark_before_question_in_template("chatml")}
     elif OWN_TEMPLATE.search(module.text):
         return frozenset()
     else:
-        known = {question_mark_of_model(name) for name in likely_model_names(module, None)}
+        known = {mark_before_question_of_model(name) for name in likely_model_names(module, None)}
     marks = {mark for mark in known if mark is not None}
     return frozenset(marks) if len(marks) == len(known) == 1 else frozenset()
 
 
-def _served_question_mark(use: WeightUse) -> str | None:
+def _marker_server_writes_before_question(use: WeightUse) -> str | None:
     """The first mark that a server writes before a question; None where it is not known."""
-    mark = question_mark_of_template(use.template)
+    mark = mark_before_question_in_template(use.template)
     if mark is None and "{{" in use.template and not PLACES.sub("", use.template).strip():
         return BARE
     return first_mark_without_role(mark) if mark is not None else None
@@ -169,7 +173,7 @@ def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     other script trains?
     """
     folders = model_folders_written(module)
-    if any(is_written_by_script(folder, folders) for folder in use.folders):
+    if any(is_model_in_written_folders(folder, folders) for folder in use.folders):
         return True
     of_its_own = all(Path(folder).suffix == ".gguf" for folder in use.folders)
     return bool(use.folders) and of_its_own and not any(training_scripts_beside(module))

@@ -16,8 +16,8 @@ from truetune.checks.source.evidence.process_counts import (
     command_starting_several_processes,
     signs_of_several_processes,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 ASKED_OF_ACCELERATE = re.compile(
@@ -62,15 +62,15 @@ def sign_of_several_processes(module: Module) -> SeveralProcesses | None:
     command = command_starting_several_processes(module)
     if command is not None:
         return SeveralProcesses(f"several processes run it: {command}", True)
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         sign = next(signs_of_several_processes(part), None)
         if sign is not None:
             line = part.place(sign)[0]
             how = f"it is made for several processes: {part.text_of(sign)} in line {line}"
             return SeveralProcesses(how, any(part.calls("*.init_process_group")))
-    for part in module.with_linked:
+    for part in module.self_and_files_run_together:
         if any(part.calls("accelerate.Accelerator")) and any(
-            ASKED_OF_ACCELERATE.search(linked.text) for linked in module.with_linked
+            ASKED_OF_ACCELERATE.search(linked.text) for linked in module.self_and_files_run_together
         ):
             return SeveralProcesses("it is made for several processes, by accelerate", False)
     return None
@@ -88,7 +88,9 @@ def runs_in_every_process(module: Module, node: ast.AST, depth: int = MAX_CALLER
                 module, around, node
             ) and _is_called_by_every_process(module, around, depth)
         inner = around
-    return not any(True for part in module.with_linked for _ in part.calls(*SPAWNERS))
+    return not any(
+        True for part in module.self_and_files_run_together for _ in part.calls(*SPAWNERS)
+    )
 
 
 def differs_by_process(module: Module, expression: ast.AST) -> bool:
@@ -141,7 +143,7 @@ def _is_called_by_every_process(
         return False
     if _is_given_to_process_starter(module, function):
         return True
-    callers = module.flow.calls_of(function)
+    callers = module.flow.calls_of_function_or_class(function)
     if not callers:
         return _is_called_by_library(module, function)
     return depth > 0 and any(
@@ -153,7 +155,9 @@ def _is_given_to_process_starter(
     module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> bool:
     """Is a function given to what starts the processes?"""
-    starts: list[Call] = [call for part in module.with_linked for call in part.calls(*SPAWNERS)]
+    starts: list[Call] = [
+        call for part in module.self_and_files_run_together for call in part.calls(*SPAWNERS)
+    ]
     return any(call.args and ast.unparse(call.args[0]) == function.name for call in starts)
 
 

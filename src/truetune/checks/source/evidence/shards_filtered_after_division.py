@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.multi_process_loops import is_steered_by_library
+from truetune.checks.source.evidence.multi_process_loops import does_library_manage_processes
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.rows_sharded_twice_over_processes import (
     PROCESS_NUMBER,
     depends_on_process_number,
@@ -54,7 +54,7 @@ class FilteredShard(NamedTuple):
 
 def filtered_shards(module: Module) -> Iterator[FilteredShard]:
     """The parts of a script that each process filters for itself; each part once."""
-    if not _runs_loop_without_equalized_steps(module.with_linked):
+    if not _runs_loop_without_equalized_steps(module.self_and_files_run_together):
         return
     known: set[ast.AST] = set()
     for found in (
@@ -73,7 +73,11 @@ def _runs_loop_without_equalized_steps(parts: Sequence[Module]) -> bool:
     """
     texts = [part.text for part in parts]
     has_loop = all(any(one.search(text) for text in texts) for one in (WRAPS_MODEL, BACKWARD))
-    return has_loop and not is_steered_by_library(parts) and not any(map(EVENS_OUT.search, texts))
+    return (
+        has_loop
+        and not does_library_manage_processes(parts)
+        and not any(map(EVENS_OUT.search, texts))
+    )
 
 
 def _is_named_for_evaluation(module: Module, part: ast.AST) -> bool:
@@ -162,13 +166,14 @@ def _condition_beyond_process(module: Module, test: ast.expr) -> ast.expr | None
         (
             one
             for one in parts
-            if not _asks_for_process(module, one) and not BLANK_LINE.fullmatch(ast.unparse(one))
+            if not _does_test_ask_for_process_number(module, one)
+            and not BLANK_LINE.fullmatch(ast.unparse(one))
         ),
         None,
     )
 
 
-def _asks_for_process(module: Module, test: ast.expr) -> bool:
+def _does_test_ask_for_process_number(module: Module, test: ast.expr) -> bool:
     """Does a test ask which process this is? The row that it asks about comes from a part of this
     process too.
     """

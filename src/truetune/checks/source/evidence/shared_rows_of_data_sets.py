@@ -103,7 +103,7 @@ def steps_from_source_to_rows(value: Value) -> tuple[RowStep, ...] | None:
             value = known[0]
         source = _steps_of_source(value)
         if source is not None:
-            return _with_file_of_split(value, (*source, *reversed(steps)))
+            return _steps_with_file_in_place_of_split(value, (*source, *reversed(steps)))
         inner, step = _source_and_step(value)
         if inner is None:
             # What it comes from is not known; but the same object holds the same rows.
@@ -115,7 +115,9 @@ def steps_from_source_to_rows(value: Value) -> tuple[RowStep, ...] | None:
     return None
 
 
-def _with_file_of_split(read: Value, steps: tuple[RowStep, ...]) -> tuple[RowStep, ...]:
+def _steps_with_file_in_place_of_split(
+    read: Value, steps: tuple[RowStep, ...]
+) -> tuple[RowStep, ...]:
     """The steps with the file in place of its split: two splits of `data_files` may be one file."""
     if not isinstance(read, Result) or len(steps) < 2 or steps[1].kind != "split":
         return steps
@@ -253,7 +255,7 @@ def _row_range_of_slice(key: Slice) -> tuple[float, float, str] | None:
     return None if begin < 0 or end < 0 else (begin, end, "rows")
 
 
-def share_rows(one: tuple[RowStep, ...], other: tuple[RowStep, ...]) -> bool | None:
+def do_data_sets_share_rows(one: tuple[RowStep, ...], other: tuple[RowStep, ...]) -> bool | None:
     """Do two data sets share rows? None where it is not known."""
     one, other = _steps_without_irrelevant_orders(one), _steps_without_irrelevant_orders(other)
     common = 0
@@ -370,7 +372,7 @@ def _list_repeats_rows(listed: Value, depth: int = 0) -> bool:
 def _any_two_share_rows(sets: Iterable[Value]) -> bool:
     """Do two of several data sets share rows?"""
     ways = [way for one in sets if (way := steps_from_source_to_rows(one)) is not None]
-    return any(share_rows(one, other) for one, other in combinations(ways, 2))
+    return any(do_data_sets_share_rows(one, other) for one, other in combinations(ways, 2))
 
 
 def _is_multiplied_list(listed: Operation) -> bool:

@@ -34,7 +34,9 @@ from truetune.checks.source.evidence.token_offsets_from_source_arrays import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Function, Item, Result, Sequence, Value
 
@@ -59,7 +61,7 @@ def labels_of_model_losses(module: Module) -> Iterator[ShiftedLabels]:
     with their ids.
     """
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for shifted in _model_loss_labels_of_run(trace):
             if module.home(shifted.labels).path == module.path and shifted.labels not in seen:
                 seen.add(shifted.labels)
@@ -70,7 +72,7 @@ def model_calls_read_without_loss(module: Module) -> set[ast.AST]:
     """The calls of models in a file whose logits are read, and their loss never."""
     read: set[ast.AST] = set()
     unread: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             if call.method in ("__call__", "forward"):
                 output = call.result
@@ -83,7 +85,7 @@ def _model_loss_labels_of_run(trace: Trace) -> Iterator[ShiftedLabels]:
     """The labels of one run."""
     places = TokenLayouts(trace)
     for call in trace.all_calls:
-        if call.is_repeated:
+        if call.is_in_later_loop_pass:
             continue
         given = _ids_and_labels_of_pass(call) or _ids_and_labels_of_trainer(trace, call)
         if given is None:

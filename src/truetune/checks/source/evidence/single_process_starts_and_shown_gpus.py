@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.settings.stacks.find_config_consumer import (
+from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
     LAUNCHERS,
-    files_around,
+    is_word_path_of_script,
     read_project_text_cached,
-    word_names_script,
+    scripts_commands_and_readmes_around,
 )
 
 VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
@@ -65,7 +65,7 @@ def find_single_process_multi_gpu_starts(script: Path) -> Iterator[SingleProcess
     if not script.is_file():
         return
     wanted = script.resolve()
-    for file in files_around(script):
+    for file in scripts_commands_and_readmes_around(script):
         is_read = file.suffix != ".py" or file.resolve() == wanted
         text = read_project_text_cached(str(file)) if is_read else ""
         # Any count of tasks but 1: srun starts the command that often.
@@ -85,7 +85,7 @@ def _multi_gpu_starts_in_file(file: Path, text: str, wanted: Path) -> Iterator[S
         by_launcher = LAUNCHERS.search(line) is not None or "-m torch" in line
         if by_launcher:
             is_start = ONE_PROCESS.search(line) is not None and any(
-                word_names_script(word, file, wanted) for word in line.split()
+                is_word_path_of_script(word, file, wanted) for word in line.split()
             )
         else:
             is_start = _line_starts_script(line, file, wanted)
@@ -99,9 +99,9 @@ def _line_starts_script(line: str, file: Path, wanted: Path) -> bool:
     """Does `python` start the script in this line, as a file or as a module?"""
     started = PYTHON.search(line)
     if started is not None:
-        return word_names_script(started["script"], file, wanted)
+        return is_word_path_of_script(started["script"], file, wanted)
     module = MODULE.search(line)
-    return module is not None and word_names_script(
+    return module is not None and is_word_path_of_script(
         module["module"].replace(".", "/") + ".py", file, wanted
     )
 

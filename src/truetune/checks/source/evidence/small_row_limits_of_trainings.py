@@ -16,11 +16,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.find_command_line_option_values import is_left_out_by_every_command
+from truetune.source.find_command_line_option_values import is_option_omitted_by_every_command
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import KEEPS_ROWS, LOADERS, PASSES_ON
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -86,7 +88,7 @@ class RowLimit(NamedTuple):
 def small_row_limits_of_saved_trainings(module: Module) -> Iterator[RowLimit]:
     """The places of a file that leave few rows to a training whose model is saved, each once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for event_home, limit in _row_limits_of_run(trace):
             if event_home.path == module.path and limit.node not in seen:
                 seen.add(limit.node)
@@ -132,7 +134,7 @@ def _cut_by_option_default(data: Value, home: Module) -> tuple[CallEvent, RowLim
         rows = None if option is None else constant_of(option.default)
         if call is None or option is None or type(rows) is not int or not 1 < rows <= MAX_ROWS:
             continue
-        if is_left_out_by_every_command(home.path, option.name):
+        if is_option_omitted_by_every_command(home.path, option.name):
             return call, RowLimit(
                 call.node, f"{rows:,} rows (the default of --{option.name})", f"{call.method}(...)"
             )
@@ -217,7 +219,7 @@ def _row_limit_on_way_to_source(
     call = value.call
     rows = _few_rows_left_by(call)
     if rows is not None:
-        return call, RowLimit(call.node, f"{rows:,} rows", _cutting_code(call))
+        return call, RowLimit(call.node, f"{rows:,} rows", _row_limiting_code_for_message(call))
     inner = _data_passed_on(call)
     return None if inner is None else _row_limit_on_way_to_source(inner, depth + 1)
 
@@ -236,7 +238,7 @@ def _row_limit_of_item(value: Item, depth: int) -> tuple[CallEvent | Item, RowLi
     return None if is_one_row else _row_limit_on_way_to_source(value.base, depth + 1)
 
 
-def _cutting_code(call: CallEvent) -> str:
+def _row_limiting_code_for_message(call: CallEvent) -> str:
     """What in a call leaves few rows, as a message names it."""
     if call.named(*TABLE_READERS):
         return "nrows"

@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Choice, Mapping, Value
 
@@ -51,9 +53,9 @@ def settings_that_prevent_stopping(module: Module) -> Iterator[StoppingSwitch]:
     if MEASURES_SPEED.search(f"{Path(module.path).name}\n{ast.unparse(module.tree)}"):
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
-            if call.home.path != module.path or call.is_repeated:
+            if call.home.path != module.path or call.is_in_later_loop_pass:
                 continue
             for found in _settings_preventing_stop_in_call(call):
                 if found.node not in seen:

@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     normalized_model_name,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 class EndTokensOfFamily(NamedTuple):
@@ -75,7 +75,7 @@ def stops_without_turn_end(module: Module) -> Iterator[StopOfText]:
         return
     for call in (*module.calls(*GENERATES), *module.methods("generate")):
         node = _eos_of_call(module, call)
-        if node is not None and _all_ids_end_texts(module, node, family):
+        if node is not None and _are_all_ids_end_of_text_tokens(module, node, family):
             yield StopOfText(node, family)
 
 
@@ -108,13 +108,15 @@ def _eos_of_call(module: Module, call: Call) -> ast.expr | None:
         return given
     for keyword in call.node.keywords:
         if keyword.arg is None:
-            entry = module.flow.entries(keyword.value)[0].get("eos_token_id")
+            entry = module.flow.dict_entries_and_if_complete(keyword.value)[0].get("eos_token_id")
             if entry is not None:
                 return entry
     return None
 
 
-def _all_ids_end_texts(module: Module, node: ast.expr, family: EndTokensOfFamily) -> bool:
+def _are_all_ids_end_of_text_tokens(
+    module: Module, node: ast.expr, family: EndTokensOfFamily
+) -> bool:
     """Are all ids that are given the end of a text?"""
     value = module.flow.value(node)
     ids = value if isinstance(value, list) else [value]

@@ -23,9 +23,9 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
     without_progress_bar_and_enumerate,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 from truetune.source.shorten_qualified_names import variable_of_entry
 
 VLLM_ENGINE = "vllm.LLM"
@@ -89,7 +89,7 @@ def model_questions(module: Module) -> Iterator[ModelQuestion]:
             yield question
     for call in module.all_calls:
         # A call that a client makes and one that posts a body exclude each other: each call counts once.
-        text = _text_asked(module, call)
+        text = _prompt_of_pipeline_vllm_or_client(module, call)
         if text is not None:
             yield ModelQuestion(call, text, is_one_text_or_chat(module, text))
             continue
@@ -162,7 +162,7 @@ def _names_in_value(module: Module, value: ast.expr) -> Iterator[ast.Name]:
 
 def _may_post_list(module: Module, body: ast.expr) -> bool:
     """May the body of a request hold a list of prompts?"""
-    prompt = module.flow.entries(body)[0].get("prompt")
+    prompt = module.flow.dict_entries_and_if_complete(body)[0].get("prompt")
     return prompt is not None and not is_one_text_or_chat(module, prompt)
 
 
@@ -180,7 +180,7 @@ def _is_slice(node: ast.expr) -> bool:
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
-def _text_asked(module: Module, call: Call) -> ast.expr | None:
+def _prompt_of_pipeline_vllm_or_client(module: Module, call: Call) -> ast.expr | None:
     """What a pipeline, vLLM or a client is asked; None where the call is of none of these."""
     if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
@@ -237,7 +237,11 @@ def completion_prompts_of_clients(module: Module) -> Iterator[tuple[Call, ast.ex
         if prompt is not None:
             yield call, prompt
         body = _posted_body(module, call) if is_raw and _is_http_post(call) else None
-        sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
+        sent = (
+            module.flow.dict_entries_and_if_complete(body)[0].get("prompt")
+            if body is not None
+            else None
+        )
         if sent is not None:
             yield call, sent
 
@@ -319,7 +323,7 @@ def _posted_prompt(module: Module, call: Call) -> ast.expr | None:
     if "/generate" not in spelled or "/api/" in spelled:
         return None
     body = call.keywords.get("json")
-    entries = module.flow.entries(body)[0] if body is not None else {}
+    entries = module.flow.dict_entries_and_if_complete(body)[0] if body is not None else {}
     return entries.get("inputs") or entries.get("text")
 
 
@@ -435,7 +439,7 @@ def row_mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
     """
     for call in (*module.methods(*MAPPING_METHODS), *module.calls("map")):
         given = call.argument(0, "function") or call.keywords.get("func")
-        if given is None or module.flow.function(given) is not function:
+        if given is None or module.flow.function_that_expression_names(given) is not function:
             continue
         made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         is_pool = made is not None and any(

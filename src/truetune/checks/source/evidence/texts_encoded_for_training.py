@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.may_stop_token_follow_training_rows import FINISHED_COLUMNS
-from truetune.source.symbolic_execution.element_of_iterable import element_of
+from truetune.source.symbolic_execution.element_of_iterable import (
+    representative_element_of_iterable,
+)
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -78,7 +80,7 @@ def encoded_rows(trace: Trace) -> Iterator[EncodedRow]:
     for call in trace.all_calls:
         if (
             call.method not in ENCODES
-            or call.is_repeated
+            or call.is_in_later_loop_pass
             or not _is_tokenizer_or_named_so(call.receiver)
         ):
             continue
@@ -93,7 +95,7 @@ def texts_encoded_by_unsloth_trainer(trace: Trace) -> Iterator[EncodedRow]:
         data = call.keywords.get("train_dataset")
         if data is None:
             continue
-        row = element_of(data)
+        row = representative_element_of_iterable(data)
         text = row.entries.get(_text_column_of_trainer(call)) if isinstance(row, Mapping) else None
         for _, returned in call.returned_by_callbacks:
             text = returned if "formatting_func" in call.keywords else text
@@ -117,7 +119,7 @@ def _is_tokenizer_or_named_so(value: Value | None) -> bool:
         return False
     if isinstance(value, Parameter):
         return value.name.lower().startswith("tok")
-    ways = lineages(value)
+    ways = lineages_back_to_origins(value)
     return bool(ways) and all(_is_loaded_tokenizer(way.origin) for way in ways)
 
 
@@ -136,7 +138,7 @@ def _ids_are_trained(trace: Trace, call: CallEvent, taken: dict[int, list[CallEv
     for use in transitive_uses_of_result(trace, call, taken):
         if isinstance(use, CallEvent) and use.method in GENERATES:
             return False
-        is_trained = is_trained or _use_trains(use)
+        is_trained = is_trained or _does_use_train_on_ids(use)
     return is_trained
 
 
@@ -145,7 +147,7 @@ def result_reaches_a_model(
 ) -> bool:
     """Is a model trained on the result of a call, or asked with it?"""
     return any(
-        _use_trains(use) or (isinstance(use, CallEvent) and use.method in GENERATES)
+        _does_use_train_on_ids(use) or (isinstance(use, CallEvent) and use.method in GENERATES)
         for use in transitive_uses_of_result(trace, call, taken)
     )
 
@@ -184,7 +186,7 @@ def library_calls_by_callback_result(trace: Trace) -> dict[int, list[CallEvent]]
     return taken
 
 
-def _use_trains(use: Value | Event) -> bool:
+def _does_use_train_on_ids(use: Value | Event) -> bool:
     """Does a use of ids train on them?"""
     if not isinstance(use, CallEvent):
         return False

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call, last_name_of_called
 
 ENDS = re.compile(r"eos|</s>|<\|\w|sep_token|end_of_text|<end|\[SEP\]|bos", re.I)
 """Words of a file that may put an end between rows"""
@@ -69,7 +69,7 @@ def _is_made_of_many_rows(module: Module, text: ast.expr) -> bool:
 
 def _loop_adds_rows(module: Module, text: ast.Name) -> bool:
     """Does a loop add the text of a row to a name, which is encoded after the loop?"""
-    for added in module.additions_to(text):
+    for added in module.expressions_added_to_variable(text):
         loops = {around for around in module.parents(added) if isinstance(around, ast.For)}
         # `append` fills a list, and so does `+= [row["text"]]`: those rows are encoded apart.
         is_text = isinstance(module.scopes.parent.get(added), ast.AugAssign) and not isinstance(

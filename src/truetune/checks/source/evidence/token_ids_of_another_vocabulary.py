@@ -21,13 +21,13 @@ from typing import NamedTuple
 from truetune.checks.find_servers_with_base_and_adapter import command_files_of_project
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
     ENVIRONMENT_READERS,
-    written_text,
+    literal_or_default_text_of_expression,
 )
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.find_command_line_option_values import option_given_by_commands
+from truetune.source.call_with_resolved_names_and_arguments import Call
+from truetune.source.find_command_line_option_values import option_value_from_commands_by_attribute
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SAVES = {
     "save_to_disk": "dataset_path",
@@ -94,7 +94,7 @@ def training_row_loads_with_paths(module: Module) -> Iterator[tuple[Call, str]]:
     for pattern, (position, name) in LOADING_CALLS.items():
         for call in module.calls(pattern):
             for node in _argument_parts(call.argument(position, name)):
-                path = _normalized_path(written_text(module, node))
+                path = _normalized_path(literal_or_default_text_of_expression(module, node))
                 if path:
                     yield call, path
 
@@ -153,10 +153,14 @@ def _saved_paths(module: Module) -> Iterator[str]:
     """The paths that a script saves rows to."""
     for method, name in SAVES.items():
         for call in module.methods(method):
-            yield _normalized_path(written_text(module, call.argument(0, name)))
+            yield _normalized_path(
+                literal_or_default_text_of_expression(module, call.argument(0, name))
+            )
     for pattern, (position, name) in SAVING_CALLS.items():
         for call in module.calls(pattern):
-            yield _normalized_path(written_text(module, call.argument(position, name)))
+            yield _normalized_path(
+                literal_or_default_text_of_expression(module, call.argument(position, name))
+            )
 
 
 def _normalized_path(path: str | None) -> str:
@@ -201,13 +205,13 @@ def _name_by_shell_or_default(module: Module, node: ast.expr | None) -> str:
         return ""
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) == 1:
-        given = option_given_by_commands(module, origins[0])
+        given = option_value_from_commands_by_attribute(module, origins[0])
         if given is not None:
             return str(given.value)
         set_by_shell = _value_set_by_shell(module, origins[0])
         if set_by_shell is not None:
             return set_by_shell
-    return written_text(module, node) or ""
+    return literal_or_default_text_of_expression(module, node) or ""
 
 
 def _value_set_by_shell(module: Module, node: ast.AST) -> str | None:

@@ -23,7 +23,9 @@ from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
 from truetune.source.symbolic_execution.values_of_run import Attribute, Item, Result, Slice, Value
 
@@ -36,7 +38,7 @@ def longest_row_after_cut_or_pad(module: Module) -> int | None:
     """The most tokens of a row that a script trains on; None where it sets no such length."""
     lengths = [
         length
-        for trace in traces_of(module)
+        for trace in traces_of_scripts_that_reach_file(module)
         for length in _row_lengths_of_run(trace)
         if 0 < length <= MAX_TOKENS
     ]

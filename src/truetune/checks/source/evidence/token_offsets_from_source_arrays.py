@@ -71,7 +71,7 @@ class TokenWay:
     depth: int = 0
     """Steps that were taken up to here"""
 
-    def on(self) -> TokenWay:
+    def one_step_deeper(self) -> TokenWay:
         """The way one step deeper."""
         return replace(self, depth=self.depth + 1)
 
@@ -132,7 +132,7 @@ class TokenLayouts:
         source = source_of_field(field)
         if isinstance(source, BatchField):
             return (Segment((id(source.batch), source.name), START),)
-        return self.layout_of(source, way.on())
+        return self.layout_of(source, way.one_step_deeper())
 
     def _layout_before_writes(self, value: Value, way: TokenWay) -> Layout | None:
         """The layout of an array before anything is written into it."""
@@ -150,7 +150,7 @@ class TokenLayouts:
         if isinstance(value, Result):
             return self._layout_of_call(value, way)
         if isinstance(value, Element) and slices_tokens_of_rows(value.iterable):
-            return self.layout_of(value.iterable, way.on())  # one of its rows
+            return self.layout_of(value.iterable, way.one_step_deeper())  # one of its rows
         return (Segment(id(value), START),)
 
     def _layout_of_choice(self, value: Choice, way: TokenWay) -> Layout | None:
@@ -158,8 +158,8 @@ class TokenLayouts:
         last = value.options[-1]
         # What a loop or a function made is another value for each pass of the run.
         if all(one.node is last.node for one in value.options):
-            return self.layout_of(last, way.on())
-        layouts = [self.layout_of(one, way.on()) for one in value.options]
+            return self.layout_of(last, way.one_step_deeper())
+        layouts = [self.layout_of(one, way.one_step_deeper()) for one in value.options]
         return layouts[0] if all(one == layouts[0] for one in layouts) else None
 
     def _layout_of_operation(self, value: Operation, way: TokenWay) -> Layout | None:
@@ -182,7 +182,7 @@ class TokenLayouts:
                 if not way.are_labels and not is_filled_with_one_number(value):
                     return None
                 continue
-            found = self.layout_of(store.value, way.on())
+            found = self.layout_of(store.value, way.one_step_deeper())
             start = token_start_of_index(store.key) if isinstance(store.key, Value) else None
             if found is None or start is None or store.is_augmented:
                 return None
@@ -198,7 +198,7 @@ class TokenLayouts:
         last = value.items[-1]
         # A list that is filled in a loop holds one item for each pass of the run.
         if all(one.node is last.node for one in value.items):
-            return self.layout_of(last, way.on())
+            return self.layout_of(last, way.one_step_deeper())
         return (Segment(id(value), START),)
 
     def _layout_of_join(self, parts: Iterable[Value], way: TokenWay) -> Layout | None:
@@ -206,7 +206,7 @@ class TokenLayouts:
         segments: list[Segment] = []
         start = START
         for part in parts:
-            found = self.layout_of(part, way.on())
+            found = self.layout_of(part, way.one_step_deeper())
             if found is None:
                 return None
             segments += shift_layout(found, start)
@@ -220,8 +220,8 @@ class TokenLayouts:
         """The layout of a part of an array, or of one array of a batch that is a tuple."""
         array = item_of_batch_tuple(item)
         if array is not None:
-            return self.layout_of(array, way.on())
-        found = self.layout_of(item.base, way.on())
+            return self.layout_of(array, way.one_step_deeper())
+        found = self.layout_of(item.base, way.one_step_deeper())
         return None if found is None else layout_after_index(found, item.key)
 
     def _layout_of_call(self, value: Result, way: TokenWay) -> Layout | None:
@@ -237,7 +237,7 @@ class TokenLayouts:
         if moved is not None:
             return self._layout_of_move(moved, way)
         inside = _arrays_kept_in_place(call, way)
-        layouts = [self.layout_of(one, way.on()) for one in inside]
+        layouts = [self.layout_of(one, way.one_step_deeper()) for one in inside]
         if not layouts:
             return (Segment(id(value), START),)
         # Of two arrays that a mask chooses from, one is full of -100.
@@ -245,7 +245,7 @@ class TokenLayouts:
 
     def _layout_of_move(self, moved: Move, way: TokenWay) -> Layout | None:
         """The layout of an array whose tokens were rolled or padded."""
-        found = self.layout_of(moved.array, way.on())
+        found = self.layout_of(moved.array, way.one_step_deeper())
         return None if found is None or moved.by is None else shift_layout(found, moved.by)
 
 

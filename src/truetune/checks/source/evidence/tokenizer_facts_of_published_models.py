@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.cached_for_one_call import cached_for_one_call
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.source.parsed_source_file import Module
 
 MEASURED = (
@@ -255,7 +255,7 @@ def _folders_saved_to(module: Module) -> set[str]:
     """The folders that the file saves models and checkpoints to."""
     return {
         text
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for node in _folder_arguments_of_saves(part)
         for text in possible_texts(part, node)
     }
@@ -278,7 +278,7 @@ def _model_arguments_of_loads_and_trainers(module: Module) -> Iterator[ast.expr]
     """What names the models that the file loads or trains."""
     for call in (
         call
-        for part in module.with_linked
+        for part in module.self_and_files_run_together
         for call in part.calls("*.from_pretrained", "trl.*Trainer")
     ):
         if call.named("*Config.from_pretrained", "peft.*"):

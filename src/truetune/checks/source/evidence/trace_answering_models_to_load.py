@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.loads_of_trained_and_asked_models import NAME_ARGUMENTS
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 WRAPPING_CALLS = (
     "peft.PeftModel*",
@@ -55,7 +55,7 @@ def model_chains(module: Module, model: ast.expr) -> list[ModelChain] | None:
             if not isinstance(origin.node, ast.Call) or origin.path or len(steps) > MAX_STEPS:
                 return None
             call = module.flow.call(origin.node)
-            inner = _inner_model(call)
+            inner = _model_wrapped_by_call(call)
             if inner is not None:
                 waiting.append((inner, (*steps, call)))
             elif call.named(*LOADING_CALLS):
@@ -65,7 +65,7 @@ def model_chains(module: Module, model: ast.expr) -> list[ModelChain] | None:
     return found
 
 
-def _inner_model(call: Call) -> ast.expr | None:
+def _model_wrapped_by_call(call: Call) -> ast.expr | None:
     """The model that a call wraps; None where the call makes one itself, or is not known."""
     if call.method in MEMBERS_GIVING_THE_OBJECT or call.method in UNWRAPPING_METHODS:
         return call.receiver
@@ -74,13 +74,15 @@ def _inner_model(call: Call) -> ast.expr | None:
     return None
 
 
-def billions_of_model(module: Module, load: Call) -> float | None:
+def billions_of_parameters_of_model(module: Module, load: Call) -> float | None:
     """The billions of parameters of a loaded model, as its name says them; None where it says none."""
     given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
-    return billions_of_name(module, given if given is not None else load.argument(0, ""))
+    return billions_of_parameters_in_name(
+        module, given if given is not None else load.argument(0, "")
+    )
 
 
-def billions_of_name(module: Module, name: ast.expr | None) -> float | None:
+def billions_of_parameters_in_name(module: Module, name: ast.expr | None) -> float | None:
     """The billions of parameters that the name of a model says; None where it says none."""
     names = possible_texts(module, name)
     sizes = {
@@ -102,7 +104,7 @@ def is_float32_by_default(module: Module, load: Call) -> bool:
     the weights are in?
     """
     named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", EIGHT_BIT_OPTION}
-    is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
+    is_before = module.pins.age_of_asked_releases("transformers", "4.99", "5.0.0") == "older"
     return (
         is_before
         and not load.open

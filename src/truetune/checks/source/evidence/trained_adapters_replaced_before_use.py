@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import Result, Value
 
@@ -40,7 +42,7 @@ class NewAdapterUsed(NamedTuple):
 def new_adapters_used(module: Module) -> Iterator[NewAdapterUsed]:
     """The uses of a file, each place once."""
     seen: set[object] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         trainings = list(trainer_train_calls(trace))
         for use in trace.methods(*USES) if trainings else ():
             if use.home.path != module.path or use.node in seen:
@@ -91,7 +93,8 @@ def _last_adapter_wrap(model: Value) -> CallEvent | None:
     another way.
     """
     wraps = [
-        next((step for step in way.steps if step.named(*WRAPS)), None) for way in lineages(model)
+        next((step for step in way.steps if step.named(*WRAPS)), None)
+        for way in lineages_back_to_origins(model)
     ]
     return wraps[0] if all(one is wraps[0] for one in wraps) else None
 
@@ -108,5 +111,5 @@ def _same_code_wrapped_trained_model(training: CallEvent, wrap: CallEvent) -> bo
     """Did the same code put the adapter on that was trained?"""
     trainer = training.receiver
     model = trainer.call.argument(0, "model") if isinstance(trainer, Result) else None
-    ways = lineages(model) if model is not None else []
+    ways = lineages_back_to_origins(model) if model is not None else []
     return any(step.node is wrap.node for way in ways for step in way.steps)

@@ -6,11 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.device_maps_spreading_model_over_gpus import (
+    SPREADING_DEVICE_MAPS,
+)
+from truetune.checks.source.evidence.possible_values_of_expressions import possible_texts
 from truetune.checks.source.evidence.process_counts import is_kept_from_several_processes
-from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 ADAPTERS = ("peft.*Config", "peft.get_peft_model", "trl.get_peft_config")

@@ -1,7 +1,7 @@
 """Finds answers of training rows that a script cleans as for counting words: without stop words,
 marks, capitals or endings.
 
-Two halves are put together. `names_of_destroying_steps` says what a function, or a chain of methods
+Two halves are put together. `names_of_text_parts_removed` says what a function, or a chain of methods
 on a column, takes out of a text. `answer_texts_of_rows` finds the texts that become answers, and
 follows each to the function or the column that made it.
 """
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.data.answering_roles import is_answering_role
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 STEMMERS = ("lemmatize", "stem", "lemma")
 STOP_NAMES = re.compile(r"stop_?words|\bstops?\b|is_stop", re.I)
@@ -48,7 +48,7 @@ def answers_cleaned_before_training(module: Module) -> Iterator[DestroyedAnswer]
     """The answers of a script's rows that are cleaned so."""
     for answer in answer_texts_of_rows(module):
         for place in _possible_cleanings(module, answer):
-            steps = tuple(sorted(set(names_of_destroying_steps(module, place))))
+            steps = tuple(sorted(set(names_of_text_parts_removed(module, place))))
             if steps:
                 yield DestroyedAnswer(answer, place, steps)
                 break
@@ -105,21 +105,23 @@ def _column_read(node: ast.expr) -> str | None:
     return node.attr if field is None and isinstance(node, ast.Attribute) else field
 
 
-def names_of_destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
+def names_of_text_parts_removed(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
     """What an expression, and the functions that it calls, take out of a text."""
     if depth > MAX_DEPTH:
         return
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call):
-            yield from _steps_of_call(module, module.flow.call(inner))
-            yield from _steps_of_functions_run_by(module, inner, depth)
+            yield from _text_parts_removed_by_call(module, module.flow.call(inner))
+            yield from _text_parts_removed_by_functions_run(module, inner, depth)
         elif isinstance(inner, ast.Attribute) and inner.attr == "lemma_":
             yield "endings of words"
         elif _drops_stop_words(module, inner):
             yield "stop words"
 
 
-def _steps_of_functions_run_by(module: Module, call: ast.Call, depth: int) -> Iterator[str]:
+def _text_parts_removed_by_functions_run(
+    module: Module, call: ast.Call, depth: int
+) -> Iterator[str]:
     """What the functions of the file take out that a call makes run: itself, or those that `apply`
     is given.
     """
@@ -131,7 +133,7 @@ def _steps_of_functions_run_by(module: Module, call: ast.Call, depth: int) -> It
             continue
         for origin in module.flow.origins(name):
             if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
-                yield from names_of_destroying_steps(module, origin.node, depth + 1)
+                yield from names_of_text_parts_removed(module, origin.node, depth + 1)
 
 
 def _drops_stop_words(module: Module, node: ast.AST) -> bool:
@@ -154,7 +156,7 @@ def _is_written_list_without_words(module: Module, words: ast.expr) -> bool:
     return not any(isinstance(text, str) and text.isalpha() for text in texts)
 
 
-def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
+def _text_parts_removed_by_call(module: Module, call: Call) -> Iterator[str]:
     """What one call takes out of a text."""
     if call.named(*REMOVERS):
         yield "stop words"
@@ -166,7 +168,7 @@ def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
         yield "punctuation"
     pattern = _pattern_replaced_by_blank(module, call)
     if pattern is not None:
-        yield from _steps_of_pattern(pattern)
+        yield from _text_parts_removed_by_pattern(pattern)
 
 
 def _pattern_replaced_by_blank(module: Module, call: Call) -> str | None:
@@ -182,7 +184,7 @@ def _pattern_replaced_by_blank(module: Module, call: Call) -> str | None:
     return pattern
 
 
-def _steps_of_pattern(pattern: str) -> Iterator[str]:
+def _text_parts_removed_by_pattern(pattern: str) -> Iterator[str]:
     """What a pattern takes out: marks, and digits where only letters are left."""
     if not MARKS_TAKEN.search(pattern) or KEPT_MARKS.search(pattern):
         return

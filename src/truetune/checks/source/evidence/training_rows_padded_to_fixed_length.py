@@ -16,13 +16,15 @@ import re
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.does_script_train_model import run_trains_model
 from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
-from truetune.checks.source.evidence.runs_that_train import run_trains_model
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
-from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_back_to_load import lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -57,7 +59,7 @@ class FixedPadding(NamedTuple):
 def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
     """The places of a file that pad rows of a training to one length, each once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if not run_trains_model(trace):
             continue
         for padding in (
@@ -90,7 +92,7 @@ def _fixed_paddings_by_hand(trace: Trace, module: Module) -> Iterator[FixedPaddi
     pack: `[pad] * (8192 - len(ids))`.
     """
     for value in trace.values:
-        length = _length_by_hand(value) if isinstance(value, Operation) else None
+        length = _length_pads_are_multiplied_to(value) if isinstance(value, Operation) else None
         if length is None or value.node is None or not module.holds(value.node):
             continue
         if not _fills_packed_row(module, value.node):
@@ -166,7 +168,11 @@ def limit_script_sets_on_tokenizer(trace: Trace, call: CallEvent) -> int | str |
 def _tokenizer_load_of(call: CallEvent) -> CallEvent | None:
     """The one call that loads the tokenizer of a call; None where it is not known."""
     tokenizer = call.receiver or call.argument(0, "tokenizer")
-    loads = [way.load for way in lineages(tokenizer)] if tokenizer is not None else []
+    loads = (
+        [way.call_that_gave_origin for way in lineages_back_to_origins(tokenizer)]
+        if tokenizer is not None
+        else []
+    )
     if len(loads) != 1 or loads[0] is None:
         return None
     return loads[0] if loads[0].named("*Tokenizer*.from_pretrained", "unsloth.*") else None
@@ -187,7 +193,7 @@ def _local_rows_encoded_by(module: Module, call: CallEvent) -> FileRows | None:
     return None if not call.args else local_rows_of_value(module, call.args[0])
 
 
-def _length_by_hand(value: Operation) -> int | None:
+def _length_pads_are_multiplied_to(value: Operation) -> int | None:
     """The length that pads are multiplied up to; None where a value is no such product."""
     if value.operator != "*" or len(value.operands) != 2:
         return None

@@ -31,7 +31,9 @@ from truetune.parsing.environment_variables_in_files import (
 from truetune.parsing.shell_commands import CommandFile, last_option
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import compute_operator, constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, NameEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -69,7 +71,7 @@ def row_limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
     if not any(word in module.text for word in ("environ", "getenv", "add_argument", "parse_args")):
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for cut, node, rows, switches in _row_cuts_of_saved_trainings(trace):
             if node in seen or cut.home is not module:
                 continue

@@ -11,8 +11,8 @@ from truetune.settings.release_windows_of_removed_names import (
     MOVED_TO_CONFIG,
     RemovalWindow,
 )
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 
 def reason_for_earlier_release(module: Module, trainer: Call, change: RemovalWindow) -> str | None:
@@ -24,7 +24,7 @@ def reason_for_earlier_release(module: Module, trainer: Call, change: RemovalWin
         change: The last release before the change, and the first after it.
     """
     pins = module.pins.of("trl")
-    if module.pins.age("trl", *change) == "older":
+    if module.pins.age_of_asked_releases("trl", *change) == "older":
         return f"trl{pins} is asked for here"
     if pins is not None and pins.wanted:
         return None

@@ -18,16 +18,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.columns_read_by_scripts import names_read_from_items
-from truetune.checks.source.evidence.execution_order import FUNCTIONS
 from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
 from truetune.checks.source.evidence.texts_encoded_for_training import (
     library_calls_by_callback_result,
     result_reaches_a_model,
 )
+from truetune.checks.source.evidence.which_place_surely_runs_first import FUNCTIONS
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.element_of_iterable import element_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.element_of_iterable import (
+    representative_element_of_iterable,
+)
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,
@@ -91,7 +95,7 @@ class _WrittenTexts:
         self.is_varied = False
         """It has a part that the script does not write itself"""
 
-    def take_apart(self, value: Value, depth: int = 0) -> None:
+    def collect_texts_composing_value(self, value: Value, depth: int = 0) -> None:
         """Collect the texts that a value is made of, as the script writes them; a part that is not
         known, or that varies, sets `is_varied`.
         """
@@ -106,7 +110,7 @@ class _WrittenTexts:
             self.is_varied = True
         else:
             for part in parts:
-                self.take_apart(part, depth + 1)
+                self.collect_texts_composing_value(part, depth + 1)
 
 
 def _unfilled_parts_of(value: Value) -> list[Value] | None:
@@ -137,13 +141,17 @@ def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
     if "{" not in module.text:
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for use, given in _values_given_to_models(trace):
             parts = _WrittenTexts()
-            parts.take_apart(given)
+            parts.collect_texts_composing_value(given)
             for text in parts.texts:
                 node = text.node or _text_before_trimming(module, text.value)
-                if node is None or node in seen or not _is_written_text(module, node):
+                if (
+                    node is None
+                    or node in seen
+                    or not _is_plain_string_literal_of_file(module, node)
+                ):
                     continue
                 placeholder = _placeholder_named_in_code(module, node, text.value)
                 if placeholder:
@@ -151,7 +159,7 @@ def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
                     yield UnfilledPlaceholder(placeholder, node, use, not parts.is_varied)
 
 
-def _is_written_text(module: Module, node: ast.AST) -> bool:
+def _is_plain_string_literal_of_file(module: Module, node: ast.AST) -> bool:
     """Is it a text of this file as it is written, and no part of an f-string, whose braces are
     meant?
     """
@@ -214,7 +222,7 @@ def _texts_of_trainer_rows(call: CallEvent) -> Iterator[Value]:
     for _, returned in call.returned_by_callbacks:
         yield returned
     data = call.keywords.get("train_dataset")
-    row = None if data is None else element_of(data)
+    row = None if data is None else representative_element_of_iterable(data)
     if isinstance(row, Mapping):
         yield from (one for name, one in row.entries.items() if name in TEXT_COLUMNS)
 

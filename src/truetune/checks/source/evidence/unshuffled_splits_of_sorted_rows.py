@@ -16,7 +16,9 @@ from truetune.checks.source.evidence.file_rows_behind_values import FileRows, lo
 from truetune.checks.source.evidence.row_filters_and_sorts import SHUFFLES, alignment_to_source
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Item,
@@ -53,7 +55,7 @@ class ClassInTestPartOnly(NamedTuple):
 def splits_with_class_in_test_only(module: Module) -> Iterator[ClassInTestPartOnly]:
     """The splits of a file that leave values of a column to the test part alone, each place once."""
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         if any(trace.calls(*SHUFFLES)):
             continue
         for split in (

@@ -18,11 +18,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, call_routes_to
 from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
+from truetune.checks.source.evidence.which_place_surely_runs_first import (
+    FUNCTIONS,
+    LOOPS,
+    call_routes_to,
+)
+from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call, last_name_of_called
 
 MODEL_LOADS = (
     "transformers.AutoModelForCausalLM.from_pretrained",
@@ -100,7 +104,7 @@ class _HeldByName:
         """The names that hold a model."""
         return tuple(name for name, models in self.held.items() if model in models)
 
-    def live(self) -> set[HeldModel]:
+    def all_held_models(self) -> set[HeldModel]:
         """All models that any name holds at the place."""
         return {model for models in self.held.values() for model in models}
 
@@ -300,9 +304,9 @@ class _HeldModelWalk:
 
     def _is_global(self, name: ast.Name) -> bool:
         """Is it a name of the file that a function reads?"""
-        home = self.module.scopes.home_of(name)
+        home = self.module.scopes.scope_that_binds_name(name)
         is_inside = any(isinstance(around, FUNCTIONS) for around in self.module.parents(name))
-        return is_inside and home.of_file is home
+        return is_inside and home.enclosing_file_scope is home
 
     def _may_run_after(self, name: ast.Name, line: int) -> bool:
         """May the function around a name run below a line of the file? One that nothing calls may."""
@@ -454,7 +458,7 @@ class _HeldModelWalk:
         if model.is_placed:
             return
         model.is_placed = True
-        for other in sorted(state.live(), key=_line_of_load):
+        for other in sorted(state.all_held_models(), key=_line_of_load):
             if (
                 other is model
                 or not other.is_placed
@@ -503,7 +507,7 @@ class _HeldModelWalk:
             isinstance(returned, ast.Tuple)
             and any(self.module.flow.types(part) & HOLDING_TYPES for part in returned.elts)
             for origin in self.module.flow.origins(value.func)
-            for returned in self.module.flow.returns.get(origin.node, [])
+            for returned in self.module.flow.returned_expressions_by_function.get(origin.node, [])
         )
 
     def _may_hold_model(self, target: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
-from truetune.checks.source.evidence.training_files_one_example_per_row import (
+from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
     OF_FILES,
     OF_ROWS,
     READERS,
@@ -77,7 +77,7 @@ def batches_at_most(value: Value | None, depth: int = 0) -> UpperCount | None:
     if value is None or depth > MAX_DEPTH:
         return None
     if isinstance(value, Item):
-        return batches_at_most(_part_of_prepared(value), depth + 1)
+        return batches_at_most(_object_at_index_of_prepare_result(value), depth + 1)
     if isinstance(value, Result):
         return _batches_of_call_at_most(value.call, depth)
     return rows_at_most(value, depth + 1)
@@ -97,7 +97,7 @@ def _batches_of_call_at_most(call: CallEvent, depth: int) -> UpperCount | None:
     return rows_at_most(call.result, depth + 1)
 
 
-def _part_of_prepared(item: Item) -> Value | None:
+def _object_at_index_of_prepare_result(item: Item) -> Value | None:
     """What stands at one place of `accelerator.prepare(model, loader)`; None where it is no such
     result.
     """

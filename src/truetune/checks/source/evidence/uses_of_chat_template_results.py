@@ -7,8 +7,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 SILENT = ("len", "list", "tuple", "enumerate", "zip", "reversed")
 OF_TENSORS = ("shape", "size", "tolist", "cpu", "numpy", "squeeze", "unsqueeze", "ndim")
@@ -29,7 +29,9 @@ def gives_dictionary_from_transformers_5(module: Module, call: Call) -> bool:
     )  # a processor's gives text unless it is told otherwise
 
 
-def classified_uses_of_result(module: Module, result: ast.Call) -> Iterator[tuple[ast.AST, str]]:
+def uses_of_result_with_failure_class(
+    module: Module, result: ast.Call
+) -> Iterator[tuple[ast.AST, str]]:
     """Each use of the result with its class: `silent` (nonsense without an error), `loud` (an
     error), `dictionary` (right).
     """
@@ -40,25 +42,25 @@ def classified_uses_of_result(module: Module, result: ast.Call) -> Iterator[tupl
     )
     for node in (result, *names):
         parent = module.scopes.parent.get(node)
-        how = _class_of_use(module, node, parent)
+        how = _failure_class_of_use(module, node, parent)
         if how and parent is not None:
             yield parent, how
 
 
-def _class_of_use(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
+def _failure_class_of_use(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
     """How a use treats the result: `dictionary` as one, `loud` fails on one, `silent` takes its
     keys for the ids; empty where that is not plain."""
     if isinstance(parent, ast.Subscript):
-        return _class_of_use_by_index(module, parent) if parent.value is node else ""
+        return _failure_class_of_use_by_index(module, parent) if parent.value is node else ""
     if isinstance(parent, ast.Attribute):
-        return _class_of_use_by_attribute(parent.attr)
+        return _failure_class_of_use_by_attribute(parent.attr)
     if isinstance(parent, ast.Call):
         is_silent = node in parent.args and module.flow.name(parent.func) in SILENT
         return "silent" if is_silent else ""
-    return _class_of_use_in_expression(node, parent)
+    return _failure_class_of_use_in_expression(node, parent)
 
 
-def _class_of_use_in_expression(node: ast.AST, parent: ast.AST | None) -> str:
+def _failure_class_of_use_in_expression(node: ast.AST, parent: ast.AST | None) -> str:
     """The class of a use in an expression: `result + ids`, `for id in result`, `model(**result)`
     and `[*result]`.
     """
@@ -72,7 +74,7 @@ def _class_of_use_in_expression(node: ast.AST, parent: ast.AST | None) -> str:
     return "silent" if isinstance(parent, ast.Starred) else ""
 
 
-def _class_of_use_by_index(module: Module, subscript: ast.Subscript) -> str:
+def _failure_class_of_use_by_index(module: Module, subscript: ast.Subscript) -> str:
     """The class of a use by an index or key: `result["input_ids"]`, `result[:5]` and `result[0,
     1]`.
     """
@@ -83,7 +85,7 @@ def _class_of_use_by_index(module: Module, subscript: ast.Subscript) -> str:
     return "loud" if isinstance(subscript.slice, ast.Tuple) else ""
 
 
-def _class_of_use_by_attribute(name: str) -> str:
+def _failure_class_of_use_by_attribute(name: str) -> str:
     """The class of a use by an attribute: `result.shape` and `result.input_ids`."""
     if name in OF_TENSORS:
         return "loud"

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.text_generation_calls import row_mapping_calls_of
 from truetune.source.parsed_source_file import Module
 
@@ -70,8 +70,8 @@ def calls_running_function(module: Module, function: Function) -> list[ast.Call]
     """The calls that run a function; of an `__init__` those that make an object of its class."""
     owner = module.scopes.parent.get(function)
     if isinstance(owner, ast.ClassDef) and getattr(function, "name", "") == "__init__":
-        return module.flow.calls_of(owner)
-    return module.flow.calls_of(function)
+        return module.flow.calls_of_function_or_class(owner)
+    return module.flow.calls_of_function_or_class(function)
 
 
 def _repetition_by_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition | None:
@@ -111,7 +111,7 @@ def _is_interface_message_handler(module: Module, function: Function) -> bool:
             *call.args[:2],
             *(call.keywords[name] for name in ("fn",) if name in call.keywords),
         ]
-        if any(module.flow.function(one) is function for one in handlers):
+        if any(module.flow.function_that_expression_names(one) is function for one in handlers):
             return True
     return False
 

@@ -22,8 +22,8 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     compiled_pattern_of_call,
 )
 from truetune.checks.source.evidence.row_field_reads import field_name_read
+from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call
 
 MAX_DEPTH = 4
 """Functions and names between a search and the column. Chosen, not measured"""
@@ -171,10 +171,10 @@ def _uses_of_value(module: Module, node: ast.expr) -> Iterator[ast.AST]:
 
 def _uses_of_name(module: Module, target: ast.Name) -> Iterator[ast.AST]:
     """What stands around the uses of a name, in its own scope."""
-    home = module.scopes.home_of(target)
+    home = module.scopes.scope_that_binds_name(target)
     for name in module.nodes(ast.Name):
         is_read = isinstance(name.ctx, ast.Load) and name.id == target.id
-        if is_read and module.scopes.home_of(name) is home:
+        if is_read and module.scopes.scope_that_binds_name(name) is home:
             parent = module.scopes.parent.get(name)
             if parent is not None:
                 yield parent
@@ -275,7 +275,7 @@ def _column_looped_over(module: Module, name: ast.Name) -> str | None:
     for around in module.parents(name):
         loops = getattr(around, "generators", [around] if isinstance(around, ast.For) else [])
         for loop in loops:
-            iterated = _iterated_by(loop, name.id)
+            iterated = _iterable_from_which_loop_binds_name(loop, name.id)
             if iterated is not None:
                 if isinstance(iterated, ast.Attribute):
                     return iterated.attr
@@ -283,7 +283,9 @@ def _column_looped_over(module: Module, name: ast.Name) -> str | None:
     return None
 
 
-def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | None:
+def _iterable_from_which_loop_binds_name(
+    loop: ast.For | ast.comprehension, name: str
+) -> ast.expr | None:
     """What a loop takes a name from, directly or as one of the parts of `zip`; None where it binds
     no such name.
     """

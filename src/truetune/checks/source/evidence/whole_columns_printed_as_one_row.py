@@ -15,8 +15,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.parsed_source_file import Module
-from truetune.source.resolved_calls import Call, last_name_of_called
 
 ALWAYS_BATCHED = ("set_transform", "with_transform")
 """Methods of `datasets` whose function gets lists in any case"""
@@ -64,7 +64,9 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
         given = call.argument(0, "function" if call.method == "map" else "transform")
         if given is None or not is_batched:
             continue
-        function = module.flow.function(_function_inside_partial(module, given))
+        function = module.flow.function_that_expression_names(
+            _function_inside_partial(module, given)
+        )
         if function is not None:
             yield _batched_function(module, call, function)
 

@@ -21,7 +21,9 @@ from truetune.checks.source.evidence.column_expression_values import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, NameEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
@@ -60,7 +62,7 @@ def wrong_matches(module: Module) -> Iterator[WrongMatch]:
     """The comparisons of a file that match other labels than they should, each place once."""
     seen: set[ast.AST] = set()
     compared = {id(node) for node in module.nodes(ast.Compare)}
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for found in (
             *_wrong_matches_by_contained_label(module, trace, compared),
             *_wrong_matches_at_beginning(module, trace),
@@ -95,10 +97,10 @@ def _wrong_matches_by_contained_label(
                 f"the answer {both[1]!r} counts as right where `{values.column}` is {both[0]!r}, which is part of it",
                 "compare whole labels: prediction.strip() == label; or search with word boundaries",
             )
-    yield from _wrong_matches_of_first_fit(tried.values())
+    yield from _wrong_matches_of_labels_tried_in_turn(tried.values())
 
 
-def _wrong_matches_of_first_fit(tried: Any) -> Iterator[WrongMatch]:
+def _wrong_matches_of_labels_tried_in_turn(tried: Any) -> Iterator[WrongMatch]:
     """The wrong matches of labels that are tried one after another, where an earlier one is
     contained in a later one.
     """

@@ -41,6 +41,13 @@ FRAME_READER = re.compile(
     re.I | re.S,
 )
 """What reads each answer of a table's column, and gives nothing where there is none"""
+METRIC_OF_ROWS = re.compile(
+    r"^(accuracy|f1|precision|recall|balanced_accuracy|jaccard|bleu|rouge|exact_match|matthews)\w*_(score|corrcoef)$"
+)
+"""Functions that give one figure for the rows that they are given"""
+EVALUATED_LOSS_NAME = re.compile(
+    r"(^|_)(val|eval|valid|validation|test|dev)_?(loss|ppl|perplexity)$", re.I
+)
 DROPPED_BY_FRAME = re.compile(r"\.dropna\(|\.notna\(\)|\.notnull\(\)")
 SCORE_OF_FRAME = re.compile(r"\.mean\(\)|accuracy_score|f1_score|len\(|\.sum\(\)\s*/")
 
@@ -52,6 +59,22 @@ class CountOfLastBatch(NamedTuple):
     assigned: ast.Assign
     read: ast.Name
     """Where it is read after the loop"""
+
+
+class SumOfAllEpochs(NamedTuple):
+    """A sum that no epoch begins again, divided by the batches of one epoch."""
+
+    name: str
+    added: ast.AugAssign
+    quotient: ast.BinOp
+
+
+class WholeBatchesAlone(NamedTuple):
+    """A loop that never reaches the rows which fill no batch, and a figure over all rows."""
+
+    rows: str
+    loop: ast.For
+    quotient: ast.BinOp
 
 
 class SkippedRows(NamedTuple):
@@ -71,20 +94,171 @@ def equality_counts_of_last_batch(module: Module) -> Iterator[CountOfLastBatch]:
             target = part.targets[0] if isinstance(part, ast.Assign) else None
             if isinstance(part, ast.Assign) and isinstance(target, ast.Name):
                 read = _read_after_loop(module, loop, target.id)
-                if read is not None and _counts_equal_elements(part.value):
+                if read is not None and _is_metric_of_one_batch(loop, target.id, part.value):
                     yield CountOfLastBatch(target.id, part, read)
 
 
-def _counts_equal_elements(value: ast.expr) -> bool:
+def _is_metric_of_one_batch(loop: Loop, name: str, value: ast.expr) -> bool:
+    """Is a value a figure of one batch: its right answers, a metric of its rows, its loss?"""
+    if _counts_equal_elements(loop, value):
+        return True
+    if isinstance(value, ast.Call) and METRIC_OF_ROWS.search(_name_of_called(value)):
+        return not any(_is_value_beyond_one_batch(loop, part) for part in value.args)
+    is_of_evaluation = EVALUATED_LOSS_NAME.search(name) is not None
+    return is_of_evaluation and isinstance(value, ast.Call) and _name_of_called(value) == "item"
+
+
+def _name_of_called(call: ast.Call) -> str:
+    """The last name of what is called."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _is_value_beyond_one_batch(loop: Loop, value: ast.expr) -> bool:
+    """Is a value more than a batch: a name that the loop adds to, or that it does not set?"""
+    names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+    assigned: set[str] = set()
+    for part in ast.walk(loop):
+        counter = counter_raised_by(part) if isinstance(part, ast.stmt) else None
+        if counter in names:
+            return True
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            assigned.add(part.id)
+    return not names & assigned
+
+
+def _counts_equal_elements(loop: Loop, value: ast.expr) -> bool:
     """Does a value count the equal elements, or give their share: `(guess == gold).sum().item()`,
-    `.float().mean()`?
+    `.float().mean()`, also through a name that the loop sets?
     """
-    calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
-    sums = any(
-        isinstance(one.func, ast.Attribute) and one.func.attr in ("sum", "mean") for one in calls
+    if not _takes_sum_or_mean(value):
+        return False
+    names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+    return any(map(_tests_equality, (value, *_values_of_names(loop, names))))
+
+
+def _takes_sum_or_mean(value: ast.expr) -> bool:
+    """Does a value hold a call of the method `sum` or `mean`?"""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("sum", "mean")
+        for node in ast.walk(value)
     )
+
+
+def _values_of_names(loop: Loop, names: set[str]) -> list[ast.expr]:
+    """The values that a loop gives to one of these names."""
+    return [
+        part.value
+        for part in ast.walk(loop)
+        if isinstance(part, ast.Assign) and getattr(part.targets[0], "id", "") in names
+    ]
+
+
+def _tests_equality(value: ast.expr) -> bool:
+    """Does a value hold a comparison by `==`?"""
     compares = (node for node in ast.walk(value) if isinstance(node, ast.Compare))
-    return sums and any(isinstance(one.ops[0], ast.Eq) for one in compares)
+    return any(isinstance(compare.ops[0], ast.Eq) for compare in compares)
+
+
+def sums_of_all_epochs_over_batches_of_one(module: Module) -> Iterator[SumOfAllEpochs]:
+    """The sums that run over all epochs and are divided by the batches of one.
+
+    Args:
+        module: A file that is judged.
+
+    Yields:
+        Each quotient once.
+    """
+    for epochs in module.nodes(ast.For):
+        for batches in (one for one in epochs.body if isinstance(one, ast.For)):
+            for quotient in _quotients_by_batches_of_epoch(epochs, batches):
+                assert isinstance(quotient.left, ast.Name)
+                name = quotient.left.id
+                added = [
+                    part
+                    for part in ast.walk(batches)
+                    if isinstance(part, ast.AugAssign) and getattr(part.target, "id", "") == name
+                ]
+                if added and not _is_set_in(epochs, name):
+                    yield SumOfAllEpochs(name, added[0], quotient)
+
+
+def loops_over_whole_batches_only(module: Module) -> Iterator[WholeBatchesAlone]:
+    """The loops over `len(rows) // size` batches, whose slices never reach the last rows.
+
+    Args:
+        module: A file that is judged.
+
+    Yields:
+        Each loop once, with a figure that is divided by the number of all rows.
+    """
+    for loop in module.nodes(ast.For):
+        rows = _rows_of_whole_batches(loop)
+        if rows is None or not _loop_slices_rows(loop, rows):
+            continue
+        for part in module.nodes(ast.BinOp):
+            is_quotient = isinstance(part.op, ast.Div) and ast.unparse(part.right) == f"len({rows})"
+            is_same = module.function_around(part) is module.function_around(loop)
+            if is_quotient and is_same and part.lineno > (loop.end_lineno or loop.lineno):
+                yield WholeBatchesAlone(rows, loop, part)
+                break
+
+
+def _rows_of_whole_batches(loop: ast.For) -> str | None:
+    """The rows in `range(len(rows) // size)`."""
+    counted = loop.iter
+    while isinstance(counted, ast.Call) and _name_of_called(counted) in ("tqdm", "range", "trange"):
+        if not counted.args:
+            return None
+        counted = counted.args[-1] if len(counted.args) < 3 else counted.args[1]
+    if not isinstance(counted, ast.BinOp) or not isinstance(counted.op, ast.FloorDiv):
+        return None
+    length = counted.left
+    is_length = isinstance(length, ast.Call) and _name_of_called(length) == "len"
+    return ast.unparse(length.args[0]) if is_length and isinstance(length, ast.Call) else None
+
+
+def _loop_slices_rows(loop: ast.For, rows: str) -> bool:
+    """Does a loop take a slice of the rows?"""
+    return any(
+        isinstance(part, ast.Subscript)
+        and isinstance(part.slice, ast.Slice)
+        and ast.unparse(part.value) == rows
+        for part in ast.walk(loop)
+    )
+
+
+def _quotients_by_batches_of_epoch(epochs: ast.For, batches: ast.For) -> Iterator[ast.BinOp]:
+    """The quotients of a name and the number of batches of an epoch, after its batches."""
+    iterated = {ast.unparse(part) for part in ast.walk(batches.iter) if isinstance(part, ast.Name)}
+    end = batches.end_lineno or batches.lineno
+    for part in ast.walk(epochs):
+        if not isinstance(part, ast.BinOp) or not isinstance(part.op, ast.Div):
+            continue
+        if isinstance(part.left, ast.Name) and part.lineno > end:
+            if _text_measured_by_len(part.right) in iterated:
+                yield part
+
+
+def _text_measured_by_len(value: ast.expr) -> str | None:
+    """What `len(...)` is given, as text; None for any other value."""
+    is_length = isinstance(value, ast.Call) and _name_of_called(value) == "len"
+    return ast.unparse(value.args[0]) if isinstance(value, ast.Call) and is_length else None
+
+
+def _is_set_in(loop: ast.For, name: str) -> bool:
+    """Does a loop assign a name, other than by adding to it?"""
+    return any(
+        isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
+        for statement in ast.walk(loop)
+        if isinstance(statement, ast.Assign | ast.For)
+        for target in (
+            statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        )
+        for part in ast.walk(target)
+    )
 
 
 def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
@@ -186,7 +360,8 @@ def _is_read_from_answer(loop: Loop, value: ast.expr) -> bool:
     if isinstance(value, ast.Call):
         return ANSWER_READER_NAME.search(ast.unparse(value.func)) is not None
     return any(
-        ANSWER_READER_NAME.search(name) for name in _functions_assigned(loop, ast.unparse(value))
+        ANSWER_READER_NAME.search(name)
+        for name in _functions_whose_result_name_gets(loop, ast.unparse(value))
     )
 
 
@@ -269,12 +444,12 @@ def _columns_read_from_answers(module: Module) -> set[str]:
     for node in module.nodes(ast.Assign):
         value = ast.unparse(node.value)
         if FRAME_READER.search(value) and ANSWER_VALUE_NAME.search(value):
-            columns.update(_column_keys(node.targets[0]))
+            columns.update(_columns_stored_by_target(node.targets[0]))
     return columns
 
 
-def _column_keys(target: ast.expr) -> Iterator[str]:
-    """The columns that a target stores: `parsed` of `df["parsed"]` and of `df.parsed`."""
+def _columns_stored_by_target(target: ast.expr) -> Iterator[str]:
+    """The column that a target stores: `parsed` of `df["parsed"]`; none for any other target."""
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         yield str(target.slice.value)
 
@@ -308,7 +483,7 @@ def _value_tested_missing(test: ast.expr) -> ast.expr | None:
     return None
 
 
-def _functions_assigned(loop: Loop, name: str) -> Iterator[str]:
+def _functions_whose_result_name_gets(loop: Loop, name: str) -> Iterator[str]:
     """The functions whose results get a name in a loop, as they are written."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):

@@ -39,6 +39,8 @@ class KnownMessage:
     """Messages of other lines that say more exactly what this exception means, where they were printed too"""
     least: int = 1
     """Of a notice: how often it must be printed to name a fault, where a few are normal"""
+    least_share_of_steps: float = 0.0
+    """Of a notice: at what share of the steps of a training it must be printed to name a fault"""
 
 
 def define_message(
@@ -53,6 +55,7 @@ def define_message(
     is_consequence: bool = False,
     refined_by: tuple[str, ...] = (),
     least: int = 1,
+    least_share_of_steps: float = 0.0,
 ) -> KnownMessage:
     """Make a known message of the table from its pattern, cause and advice. The pattern is
     case-sensitive, and a dot does not match the end of a line.
@@ -69,4 +72,5 @@ def define_message(
         is_consequence,
         refined_by,
         least,
+        least_share_of_steps,
     )

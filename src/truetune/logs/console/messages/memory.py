@@ -23,6 +23,22 @@ MESSAGES = (
         "c10/cuda/CUDACachingAllocator.cpp",
     ),
     define_message(
+        "allocator-caches-flushed",
+        "the GPU's memory is at its limit at many steps: its caches are emptied again and again, which takes time",
+        r"\d+ pytorch allocator cache flushes since last step",
+        "a step needs nearly all of the memory: an allocation fails at first, PyTorch gives its cache back to the"
+        " driver, and asks for it again. The losses are right, and the steps take several times as long",
+        "halve per_device_train_batch_size and double gradient_accumulation_steps, turn gradient_checkpointing on, or"
+        " shard or offload more (`truetune plan SETTINGS --gpu {gpu}` computes what is needed);"
+        " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the memory is only in pieces",
+        "deepspeed/runtime/zero/stage3.py",
+        shown="notice",
+        severity="warning",
+        least=10,
+        # Chosen, not measured: flushes at a quarter of the steps are more than the longest rows of each epoch.
+        least_share_of_steps=0.25,
+    ),
+    define_message(
         "vllm-memory-not-free",
         "vLLM is to take a share of the GPU's memory that is not free",
         r"Free memory on device .{0,80}is less than desired GPU memory utilization",

@@ -64,6 +64,19 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "batches-skipped-by-ratio",
+        "PPO skips batches whose ratio of new to old policy is too large",
+        r"The average ratio of batch \([^)]{1,20}\) exceeds threshold",
+        "the policy changes so much in one batch that its answers are no samples of it any more; skipped batches"
+        " teach nothing",
+        "lower the learning rate or the number of updates for each batch of answers (ppo_epochs), and see that"
+        " generate() samples from the whole distribution (top_k=0, top_p=1.0)",
+        "trl/trainer/ppo_trainer.py (0.11)",
+        "huggingface/trl#1857",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "several-adapters",
         "a model that has an adapter gets another one",
         r"Already found a `peft_config` attribute in the model",

@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
     ActedObject,
 )
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -114,7 +114,9 @@ def is_made_by(value: Value | None, makers: tuple[str, ...]) -> bool:
         if isinstance(way.origin, Parameter):
             if way.origin.name not in names:
                 return False
-        elif way.load is None or not _is_named_maker(way.load, makers):
+        elif way.call_that_gave_origin is None or not _is_named_maker(
+            way.call_that_gave_origin, makers
+        ):
             return False
     return True
 
@@ -124,7 +126,7 @@ def ways_to_objects(value: Value) -> list[Lineage]:
 
     `scaler = GradScaler() if half else None` is a scaler wherever it is used.
     """
-    ways = lineages(value)
+    ways = lineages_back_to_origins(value)
     objects = [way for way in ways if not is_constant_none(way.origin)]
     return objects or ways
 
@@ -150,7 +152,7 @@ def receiver(event: Event) -> ActedObject:
     return event.receiver if isinstance(event, CallEvent) else None
 
 
-def result(event: Event) -> ActedObject:
+def result_of_call_event(event: Event) -> ActedObject:
     """What a call makes."""
     return event.result if isinstance(event, CallEvent) else None
 
@@ -190,15 +192,15 @@ def unless_receiver_made_by(*makers: tuple[str, ...]) -> FindObject:
     return find
 
 
-def load_of(value: Value | None) -> CallEvent | None:
+def only_call_object_comes_from(value: Value | None) -> CallEvent | None:
     """The one call that an object comes from; None where there are several, or none is known."""
     ways = [] if value is None else ways_to_objects(value)
-    return ways[0].load if len(ways) == 1 else None
+    return ways[0].call_that_gave_origin if len(ways) == 1 else None
 
 
 def is_loaded_model(value: Value | None) -> bool:
     """Was a model loaded with `from_pretrained`?"""
-    loads = [] if value is None else [way.load for way in ways_to_objects(value)]
+    loads = [] if value is None else [way.call_that_gave_origin for way in ways_to_objects(value)]
     return bool(loads) and all(map(_loads_model, loads))
 
 
@@ -214,17 +216,17 @@ def loaded_model(event: Event) -> ActedObject:
     return event.result
 
 
-def owner_of_part(value: Value) -> Value:
+def model_owning_weight_or_module(value: Value) -> Value:
     """The model that a weight or module belongs to: `model` of `p` in `model.parameters()`."""
     for _ in range(MAX_DEPTH):
-        inner = _one_part_out(value)
+        inner = _direct_owner_of_part(value)
         if inner is None:
             return value
         value = inner
     return value
 
 
-def _one_part_out(value: Value) -> Value | None:
+def _direct_owner_of_part(value: Value) -> Value | None:
     """What a part is directly a part of; None for no part."""
     if isinstance(value, Attribute | Item):
         return value.base
@@ -251,7 +253,7 @@ def model_with_attribute_set(attribute: str) -> FindObject:
 
 def model_of_trainer(trainer: Value | None) -> Value | None:
     """The model that a trainer was made with; None where that is not known."""
-    made = load_of(trainer)
+    made = only_call_object_comes_from(trainer)
     if made is None or not made.named(*TRAINERS):
         return None
     return made.argument(0, "model")
@@ -262,7 +264,7 @@ def model_that_trainer_trains(event: Event) -> ActedObject:
     return model_of_trainer(event.receiver) if isinstance(event, CallEvent) else None
 
 
-def training_begins(event: Event) -> ActedObject:
+def each_object_when_training_begins(event: Event) -> ActedObject:
     """Each object, at `trainer.train()` or a backward pass; nothing for `model.train()`."""
     if not isinstance(event, CallEvent):
         return None
@@ -273,13 +275,13 @@ def training_begins(event: Event) -> ActedObject:
 
 def model_of_optimizer(optimizer: Value | None) -> Value | None:
     """The one model whose parameters an optimizer was given; None where that is not known."""
-    made = load_of(optimizer)
+    made = only_call_object_comes_from(optimizer)
     given = made.argument(0, "params") if made is not None and made.named(*OPTIMIZERS) else None
     models = None if given is None else models_of_parameters(given)
     return models[0] if models is not None and len(models) == 1 else None
 
 
-def optimizer_steps(event: Event) -> ActedObject:
+def stepping_optimizer(event: Event) -> ActedObject:
     """The optimizer that steps: by itself, or by a GradScaler."""
     if not isinstance(event, CallEvent):
         return None
@@ -290,7 +292,7 @@ def optimizer_steps(event: Event) -> ActedObject:
     return event.receiver if is_plain else None
 
 
-def clips_gradients(event: Event) -> ActedObject:
+def each_object_when_gradients_are_clipped(event: Event) -> ActedObject:
     """Each object, at a call that clips; nothing where the limit is infinite, which only measures."""
     if not isinstance(event, CallEvent) or is_made_by(event.receiver, ACCELERATORS):
         return None
@@ -315,7 +317,7 @@ def enabled_scaler(value: Value | None) -> Value | None:
     """A GradScaler; None where it is made with `enabled=False`, or is no scaler."""
     if not is_made_by(value, GRADIENT_SCALERS):
         return None
-    made = load_of(value)
+    made = only_call_object_comes_from(value)
     enabled = None if made is None else made.argument(-1, "enabled")
     return None if enabled is not None and constant_of(enabled) is False else value
 
@@ -334,9 +336,13 @@ def unfrozen_part(event: Event) -> ActedObject:
     if isinstance(event, CallEvent):
         given = event.argument(0, "requires_grad")
         is_on = given is None or constant_of(given) is True
-        return owner_of_part(event.receiver) if is_on and event.receiver is not None else None
+        return (
+            model_owning_weight_or_module(event.receiver)
+            if is_on and event.receiver is not None
+            else None
+        )
     if isinstance(event, StoreEvent) and constant_of(event.value) is not False:
-        return owner_of_part(event.base)
+        return model_owning_weight_or_module(event.base)
     return None
 
 
@@ -357,7 +363,7 @@ def _is_in_embedding(part: Value) -> bool:
     for _ in range(MAX_DEPTH):
         if isinstance(inner, Attribute) and "embed" in inner.name:
             return True
-        inner = None if inner is None else _one_part_out(inner)
+        inner = None if inner is None else _direct_owner_of_part(inner)
     return False
 
 
@@ -383,7 +389,7 @@ def _texts_in(value: Value) -> Iterator[str]:
             yield from _texts_in(part)
 
 
-def tokenizer_of_length(event: Event) -> ActedObject:
+def tokenizer_whose_length_resize_takes(event: Event) -> ActedObject:
     """The tokenizer of `model.resize_token_embeddings(len(tokenizer))`; None with spare rows."""
     if not isinstance(event, CallEvent) or "pad_to_multiple_of" in event.keywords:
         return None
@@ -393,7 +399,7 @@ def tokenizer_of_length(event: Event) -> ActedObject:
     return None
 
 
-def when_length_was_read(event: Event) -> int | None:
+def event_number_of_length_computation(event: Event) -> int | None:
     """The number of the event at which the length was computed that a resize is given."""
     length = event.argument(0, "new_num_tokens") if isinstance(event, CallEvent) else None
     return length.call.number if isinstance(length, Result) else None
@@ -424,12 +430,12 @@ def tokenizer_that_gets_left_side(event: Event) -> ActedObject:
     """The tokenizer that is set to pad on the left."""
     if not isinstance(event, StoreEvent) or constant_of(event.value) != "left":
         return None
-    load = load_of(event.base)
+    load = only_call_object_comes_from(event.base)
     was_left = load is not None and "padding_side" in load.keywords
-    return None if was_left else changed_tokenizer(event)
+    return None if was_left else tokenizer_whose_attribute_is_set(event)
 
 
-def generates(event: Event) -> ActedObject:
+def each_tokenizer_when_generating(event: Event) -> ActedObject:
     """Each tokenizer, at a generation of a loaded model."""
     receiver = event.receiver if isinstance(event, CallEvent) else None
     return EVERY_OBJECT if is_loaded_model(receiver) else None
@@ -440,7 +446,7 @@ def tokenizer_of_trainer(event: Event) -> ActedObject:
     return argument_of(event, -1, "processing_class", "tokenizer")
 
 
-def changed_tokenizer(event: Event) -> ActedObject:
+def tokenizer_whose_attribute_is_set(event: Event) -> ActedObject:
     """The tokenizer whose attribute is set."""
     base = event.base if isinstance(event, StoreEvent) else None
     return base if is_made_by(base, TOKENIZERS) else None
@@ -468,7 +474,7 @@ def sampler_of_prepared_loader(event: Event) -> ActedObject:
     if not isinstance(event, CallEvent) or not is_made_by(event.receiver, ACCELERATORS):
         return None
     for given in event.args:
-        loader = load_of(given)
+        loader = only_call_object_comes_from(given)
         if loader is None or not loader.named("torch.utils.data.*DataLoader"):
             continue
         sampler = loader.argument(3, "sampler")

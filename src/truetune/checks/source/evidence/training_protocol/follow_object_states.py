@@ -12,11 +12,15 @@ rather than report right ones.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from truetune.checks.source.evidence.training_protocol.compare_branches import can_follow
+from truetune.checks.source.evidence.training_protocol.can_one_run_pass_two_events import can_follow
+from truetune.checks.source.evidence.training_protocol.does_loop_act_only_in_some_passes import (
+    is_done_in_some_passes,
+)
 from truetune.checks.source.evidence.training_protocol.find_acted_objects import ways_to_objects
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
     START,
@@ -26,7 +30,9 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
     Transition,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
@@ -128,11 +134,13 @@ def broken_orders(module: Module, protocols: tuple[Protocol, ...]) -> Iterator[B
     """
     seen = set()
     wanted = [one for one in protocols if not module.mentions(*one.silenced_by)]
-    for trace in traces_of(module):
+    for trace in traces_of_scripts_that_reach_file(module):
         for protocol in wanted:
             for place in _ObjectStates(trace, protocol).follow():
                 key = (place.order.name, place.first.node, place.second.node)
-                is_here = place.second.home.path == module.path and _may_run(module, place.order)
+                is_here = place.second.home.path == module.path and _may_release_run_file(
+                    module, place.order
+                )
                 if is_here and key not in seen:
                     seen.add(key)
                     yield place
@@ -176,7 +184,7 @@ class _ObjectStates:
             read_at = None if action.find_read is None else action.find_read(event)
             occurrence = Occurrence(action, event, read_at)
             if isinstance(acted, Value):
-                self._move_one(acted, occurrence)
+                self._move_named_object(acted, occurrence)
             else:
                 self._move_unnamed(occurrence)
         if isinstance(event, CallEvent) and not is_action and self._objects:
@@ -194,17 +202,21 @@ class _ObjectStates:
             return tuple(one for one in self._protocol.actions if event.key in one.attributes)
         return ()
 
-    def _move_one(self, acted: Value, occurrence: Occurrence) -> None:
+    def _move_named_object(self, acted: Value, occurrence: Occurrence) -> None:
         """Move the object that an action names; another one that may be the same is forgotten."""
         assert occurrence.event is not None
         key = key_of_object(acted)
-        scope = _scope_of_states(occurrence.event)
+        scope = _later_run_function_id_of_event(occurrence.event)
         # Every layer of a model is called: what no action has moved yet, and this one does not, needs no state.
         starts = _transition(self._protocol, START, occurrence.action.name) is not None
-        if not starts and not self._unnamed.get(scope) and not self._overlapping(scope, key):
+        if (
+            not starts
+            and not self._unnamed.get(scope)
+            and not self._objects_that_may_be_same(scope, key)
+        ):
             return
         tracked = self._tracked_object(scope, key)
-        for other in self._overlapping(scope, key):
+        for other in self._objects_that_may_be_same(scope, key):
             if other is not tracked:
                 other.forget()
         self._move(tracked, occurrence)
@@ -214,9 +226,9 @@ class _ObjectStates:
         if (scope, key) in self._objects:
             return self._objects[scope, key]
         tracked = TrackedObject()
-        overlapping = self._overlapping(scope, key)
+        overlapping = self._objects_that_may_be_same(scope, key)
         if overlapping:
-            tracked.paths = self._paths_of_options(scope, key)
+            tracked.paths = self._paths_of_branch_alternatives(scope, key)
         self._objects[scope, key] = tracked
         if not overlapping:
             # It has been moved by the actions before it that move each object.
@@ -224,7 +236,7 @@ class _ObjectStates:
                 self._move(tracked, earlier)
         return tracked
 
-    def _overlapping(self, scope: int, key: ObjectKey) -> list[TrackedObject]:
+    def _objects_that_may_be_same(self, scope: int, key: ObjectKey) -> list[TrackedObject]:
         """The objects that may be the same as this one."""
         return [
             tracked
@@ -232,7 +244,7 @@ class _ObjectStates:
             if frame == scope and not key.isdisjoint(other)
         ]
 
-    def _paths_of_options(self, scope: int, key: ObjectKey) -> list[Path]:
+    def _paths_of_branch_alternatives(self, scope: int, key: ObjectKey) -> list[Path]:
         """The paths of what the arms of a branch made; unknown where the object is only a part of another."""
         paths: list[Path] = []
         known: set[int] = set()
@@ -248,7 +260,7 @@ class _ObjectStates:
     def _move_unnamed(self, occurrence: Occurrence) -> None:
         """Move the object of an action that names none: the only one of the script, or each."""
         assert occurrence.event is not None
-        scope = _scope_of_states(occurrence.event)
+        scope = _later_run_function_id_of_event(occurrence.event)
         if occurrence.action.moves_all:
             earlier = self._unnamed.setdefault(scope, [])
             earlier.append(occurrence)
@@ -262,9 +274,9 @@ class _ObjectStates:
 
     def _forget_arguments(self, event: CallEvent) -> None:
         """Forget the states of what an unknown function is given."""
-        scope = _scope_of_states(event)
+        scope = _later_run_function_id_of_event(event)
         for given in (*event.args, *event.keywords.values()):
-            for tracked in self._overlapping(scope, key_of_object(given)):
+            for tracked in self._objects_that_may_be_same(scope, key_of_object(given)):
                 tracked.forget()
 
     def _move(self, tracked: TrackedObject, occurrence: Occurrence) -> None:
@@ -296,13 +308,13 @@ class _ObjectStates:
             return
         for order in self._protocol.broken_orders:
             is_named = order.state == path.state and order.action == occurrence.action.name
-            if is_named and _counts(order, path, occurrence):
-                place = _place_of(self._protocol, order, path, occurrence)
+            if is_named and _are_further_conditions_of_order_met(order, path, occurrence):
+                place = _both_places_of_broken_order(self._protocol, order, path, occurrence)
                 if place is not None:
                     self._places.append(place)
 
 
-def _may_run(module: Module, order: BrokenOrder) -> bool:
+def _may_release_run_file(module: Module, order: BrokenOrder) -> bool:
     """May a release run the file for which an order is broken?"""
     return order.releases is None or order.releases.may_run(module.pins)
 
@@ -336,7 +348,7 @@ def _is_known_call(event: CallEvent) -> bool:
     return all(root in KNOWN_LIBRARIES or "." not in name for root in roots for name in event.names)
 
 
-def _scope_of_states(event: Event) -> int:
+def _later_run_function_id_of_event(event: Event) -> int:
     """The identity of the function that a library runs later and that an event is in; 0 for the script.
 
     Such a function runs at a time that the run does not show, so its events have states of their own.
@@ -383,19 +395,33 @@ def _may_be_left_out(path: Path, event: Event | None) -> bool:
     return any(id(one.node) not in shared for one in event.frames("branch", "try", "except"))
 
 
-def _counts(order: BrokenOrder, path: Path, occurrence: Occurrence) -> bool:
+def _are_further_conditions_of_order_met(
+    order: BrokenOrder, path: Path, occurrence: Occurrence
+) -> bool:
     """Are the further conditions of a broken order met?"""
     latest = path.trail[-1].occurrence.event
     event = occurrence.event
     if order.comes_around:
-        nodes = {step.occurrence.event.node for step in path.trail if step.occurrence.event}
-        return event is not None and event.node in nodes
+        return event is not None and event.node in _nodes_of_trail(path)
+    if order.in_each_pass and (event is None or is_done_in_some_passes(event)):
+        return False
     if order.in_one_pass:
         return event is not None and latest is not None and _share_loop(latest, event)
     if order.reads_old_value:
-        read_at = occurrence.read_at
-        return read_at is not None and latest is not None and read_at < latest.number
+        return _reads_value_from_before(occurrence, latest)
     return True
+
+
+def _nodes_of_trail(path: Path) -> set[ast.AST]:
+    """The code of the actions that led to the state of a path."""
+    events = (step.occurrence.event for step in path.trail)
+    return {event.node for event in events if event}
+
+
+def _reads_value_from_before(occurrence: Occurrence, latest: Event | None) -> bool:
+    """Was the value that an action is given computed before the latest action?"""
+    read_at = occurrence.read_at
+    return read_at is not None and latest is not None and read_at < latest.number
 
 
 def _share_loop(earlier: Event, later: Event) -> bool:
@@ -404,7 +430,7 @@ def _share_loop(earlier: Event, later: Event) -> bool:
     return loop is not None and any(frame is loop for frame in later.frames("loop"))
 
 
-def _place_of(
+def _both_places_of_broken_order(
     protocol: Protocol, order: BrokenOrder, path: Path, occurrence: Occurrence
 ) -> BrokenPlace | None:
     """The two places of a broken order; None where one of them is not known."""

@@ -100,9 +100,12 @@ class Releases:
         Returns:
             False only where another release is surely asked for.
         """
-        if self.first and pins.before(self.package, self.first):
+        if self.first and pins.is_release_surely_before(self.package, self.first):
             return False
-        return not self.gone or pins.age(self.package, self.gone, self.gone) != "current"
+        return (
+            not self.gone
+            or pins.age_of_asked_releases(self.package, self.gone, self.gone) != "current"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class BrokenOrder:
     """It counts only where the action is one that led to the state, in the next pass of a loop"""
     in_one_pass: bool = False
     """It counts only where the loop around the latest action is also around this one"""
+    in_each_pass: bool = False
+    """It counts only where no test that counts passes decides whether the action is done"""
     reads_old_value: bool = False
     """It counts only where the action is given a value that was computed before the latest action"""
     unless_done: tuple[str, ...] = ()

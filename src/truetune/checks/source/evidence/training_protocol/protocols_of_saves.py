@@ -9,14 +9,14 @@ from truetune.checks.source.evidence.training_protocol.find_acted_objects import
     TOKENIZERS,
     TRAINERS,
     argument,
-    changed_tokenizer,
     every_object,
     is_loaded_model,
     is_made_by,
     model_of_optimizer,
     receiver_made_by,
-    result,
+    result_of_call_event,
     tokenizer_of_trainer,
+    tokenizer_whose_attribute_is_set,
     tokenizer_with_new_tokens,
 )
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
@@ -76,7 +76,7 @@ ACCELERATE_STATE = Protocol(
         State("loaded", "it has loaded a state"),
     ),
     actions=(
-        Action("make", "Accelerator()", result, functions=ACCELERATORS),
+        Action("make", "Accelerator()", result_of_call_event, functions=ACCELERATORS),
         Action(
             "prepare",
             "accelerator.prepare(...)",
@@ -227,7 +227,7 @@ SAVED_TOKENIZER = Protocol(
         Action(
             "set template",
             "tokenizer.chat_template = ...",
-            changed_tokenizer,
+            tokenizer_whose_attribute_is_set,
             attributes=("chat_template",),
         ),
         Action("end", "the end of the script", every_object, is_end=True),

@@ -11,33 +11,33 @@ from truetune.checks.source.evidence.training_protocol.find_acted_objects import
     TRAINERS,
     argument,
     argument_of,
-    changed_tokenizer,
+    each_object_when_training_begins,
+    each_tokenizer_when_generating,
+    event_number_of_length_computation,
     every_object,
     frozen_whole_model,
-    generates,
     is_inside_wrapper,
     is_loaded_model,
     is_made_by,
     is_result_dropped,
-    load_of,
     loaded_model,
     model_that_trainer_trains,
     model_with_attribute_set,
+    only_call_object_comes_from,
     receiver,
     receiver_made_by,
-    result,
+    result_of_call_event,
     sampler_of_prepared_loader,
-    tokenizer_of_length,
     tokenizer_of_trainer,
     tokenizer_that_gets_left_side,
     tokenizer_that_pads,
     tokenizer_that_writes_rows,
+    tokenizer_whose_attribute_is_set,
+    tokenizer_whose_length_resize_takes,
     tokenizer_whose_pad_id_is_taken,
     tokenizer_with_new_tokens,
-    training_begins,
     unfrozen_part,
     unfrozen_part_but_embedding,
-    when_length_was_read,
 )
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
     START,
@@ -91,28 +91,46 @@ def _prepared_model(event: Event) -> ActedObject:
     return next((given for given in event.args if is_loaded_model(given)), None)
 
 
-def _converted_wrapper(event: Event) -> ActedObject:
+def _model_with_batch_norm_replaced_in_wrapper(event: Event) -> ActedObject:
     """The model whose layers of batch norm are replaced inside its wrapper."""
     given = argument_of(event, 0, "module")
     return given if given is not None and is_inside_wrapper(given) else None
 
 
-def _added_inactive_adapter(event: Event) -> ActedObject:
+def _model_given_inactive_adapter(event: Event) -> ActedObject:
     """The model that gets a further adapter; None for a prompt of adaption, which becomes active at once."""
     if not isinstance(event, CallEvent):
         return None
-    settings = load_of(argument_of(event, 1, "peft_config"))
+    settings = only_call_object_comes_from(argument_of(event, 1, "peft_config"))
     is_prompt = settings is not None and settings.named("peft.AdaptionPromptConfig")
     return None if is_prompt else event.receiver
 
 
-def _called_in_wrapper(event: Event) -> ActedObject:
+def _model_that_loads_another_adapter(event: Event) -> ActedObject:
+    """The model that loads an adapter under a name of its own; None where it replaces the weights of the first one."""
+    if not isinstance(event, CallEvent):
+        return None
+    name = argument_of(event, 1, "adapter_name")
+    given = constant_of(name) if name is not None else None
+    return event.receiver if isinstance(given, str) and given != "default" else None
+
+
+def _model_whose_active_adapter_is_merged(event: Event) -> ActedObject:
+    """The model of which the active adapters are merged; None where the call names them."""
+    if not isinstance(event, CallEvent):
+        return None
+    position = 2 if event.method == "merge_and_unload" else 0
+    named = argument_of(event, position, "adapter_names")
+    return event.receiver if named is None else None
+
+
+def _model_called_through_wrapper(event: Event) -> ActedObject:
     """The model that is called through its wrapper; None where it is called after `.module` took it out."""
     called = event.receiver if isinstance(event, CallEvent) else None
     return called if called is not None and is_inside_wrapper(called) else None
 
 
-def _loaded_model_with_setting(event: Event) -> ActedObject:
+def _loaded_model_with_config_value_set(event: Event) -> ActedObject:
     """The loaded model whose configuration gets another value.
 
     Code that a checkpoint brings may read its configuration in each forward pass.
@@ -120,15 +138,15 @@ def _loaded_model_with_setting(event: Event) -> ActedObject:
     model = model_with_attribute_set("config")(event)
     if not isinstance(model, Value) or not is_loaded_model(model):
         return None
-    load = load_of(model)
+    load = only_call_object_comes_from(model)
     trusted = None if load is None else load.keywords.get("trust_remote_code")
     return model if trusted is None or constant_of(trusted) is False else None
 
 
-def _loaded_classifier_with_count(event: Event) -> ActedObject:
+def _loaded_classifier_with_other_label_count(event: Event) -> ActedObject:
     """The loaded classifier whose configuration gets another number of labels."""
-    model = _loaded_model_with_setting(event)
-    load = load_of(model) if isinstance(model, Value) else None
+    model = _loaded_model_with_config_value_set(event)
+    load = only_call_object_comes_from(model) if isinstance(model, Value) else None
     if load is None or not load.named(*CLASSIFIERS):
         return None
     return None if {"num_labels", "config"} & load.keywords.keys() or load.is_open else model
@@ -140,7 +158,7 @@ def _model_whose_head_is_set(event: Event) -> ActedObject:
     return None if isinstance(base, Attribute) and base.name == "config" else base
 
 
-def _used_model(event: Event) -> ActedObject:
+def _model_called_or_given_to_trainer(event: Event) -> ActedObject:
     """The model that a trainer is made with, or that is called."""
     if isinstance(event, CallEvent) and event.method is not None:
         return event.receiver if is_loaded_model(event.receiver) else None
@@ -149,25 +167,25 @@ def _used_model(event: Event) -> ActedObject:
 
 def _model_with_embedding_adapter(event: Event) -> ActedObject:
     """The model whose adapter trains a copy of its embedding or head (`modules_to_save`)."""
-    settings = load_of(argument_of(event, 1, "peft_config"))
+    settings = only_call_object_comes_from(argument_of(event, 1, "peft_config"))
     given = None if settings is None else settings.keywords.get("modules_to_save")
     names = None if given is None else constant_of(given)
     holds = isinstance(names, list | tuple) and not EMBEDDINGS.isdisjoint(map(str, names))
     return argument_of(event, 0, "model") if holds else None
 
 
-def _other_resize(event: Event) -> ActedObject:
+def _each_tokenizer_at_resize_to_other_number(event: Event) -> ActedObject:
     """Each tokenizer, at a resize to another number than the length of one."""
-    return every_object(event) if tokenizer_of_length(event) is None else None
+    return every_object(event) if tokenizer_whose_length_resize_takes(event) is None else None
 
 
-def _new_vocabulary_of_trained_model(event: Event) -> ActedObject:
+def _tokenizer_of_trainer_of_loaded_model(event: Event) -> ActedObject:
     """The tokenizer of a trainer that trains a loaded model."""
     model = argument_of(event, 0, "model")
     return tokenizer_of_trainer(event) if is_loaded_model(model) else None
 
 
-def _dropped_wrap(event: Event) -> ActedObject:
+def _model_wrapped_with_result_dropped(event: Event) -> ActedObject:
     """The model that is wrapped in a statement which keeps no result."""
     if not is_result_dropped(event):
         return None
@@ -176,7 +194,7 @@ def _dropped_wrap(event: Event) -> ActedObject:
     return argument_of(event, 0, "module", "model")
 
 
-def _kept_wrap(event: Event) -> ActedObject:
+def _model_wrapped_with_result_kept(event: Event) -> ActedObject:
     """The model that is wrapped, where the result is kept."""
     if is_result_dropped(event):
         return None
@@ -188,7 +206,7 @@ def _kept_wrap(event: Event) -> ActedObject:
 _TRAIN = Action(
     "train",
     "trainer.train(), loss.backward()",
-    training_begins,
+    each_object_when_training_begins,
     methods=("train", "backward"),
     moves_all=True,
 )
@@ -282,10 +300,12 @@ WRAPPER = Protocol(
         Action(
             "convert batch norm",
             "SyncBatchNorm.convert_sync_batchnorm(model)",
-            _converted_wrapper,
+            _model_with_batch_norm_replaced_in_wrapper,
             functions=("torch.nn.*SyncBatchNorm.convert_sync_batchnorm",),
         ),
-        Action("call wrapper", "wrapped(**batch)", _called_in_wrapper, methods=("__call__",)),
+        Action(
+            "call wrapper", "wrapped(**batch)", _model_called_through_wrapper, methods=("__call__",)
+        ),
     ),
     transitions=(
         Transition("wrap", "wrapped"),
@@ -352,26 +372,26 @@ MODEL_CONFIGURATION = Protocol(
         Action(
             "set positions",
             "model.config.rope_scaling = ...",
-            _loaded_model_with_setting,
+            _loaded_model_with_config_value_set,
             attributes=ROPE_SETTINGS,
         ),
         Action(
             "set dropout",
             "model.config.hidden_dropout_prob = ...",
-            _loaded_model_with_setting,
+            _loaded_model_with_config_value_set,
             attributes=DROPOUT_SETTINGS,
         ),
         Action(
             "set labels",
             "model.config.num_labels = ...",
-            _loaded_classifier_with_count,
+            _loaded_classifier_with_other_label_count,
             attributes=("num_labels",),
         ),
         Action("set head", "model.classifier = ...", _model_whose_head_is_set, attributes=HEADS),
         Action(
             "use",
             "Trainer(model=model), model(**batch)",
-            _used_model,
+            _model_called_or_given_to_trainer,
             functions=TRAINERS,
             methods=("__call__", "generate"),
         ),
@@ -438,14 +458,14 @@ VOCABULARY = Protocol(
         Action(
             "resize",
             "model.resize_token_embeddings(len(tokenizer))",
-            tokenizer_of_length,
+            tokenizer_whose_length_resize_takes,
             methods=("resize_token_embeddings",),
-            find_read=when_length_was_read,
+            find_read=event_number_of_length_computation,
         ),
         Action(
             "resize otherwise",
             "model.resize_token_embeddings(64000)",
-            _other_resize,
+            _each_tokenizer_at_resize_to_other_number,
             methods=("resize_token_embeddings",),
             moves_all=True,
         ),
@@ -520,7 +540,7 @@ WRITTEN_ROWS = Protocol(
         Action(
             "set template",
             "tokenizer.chat_template = ...",
-            changed_tokenizer,
+            tokenizer_whose_attribute_is_set,
             attributes=("chat_template",),
         ),
         _TRAIN,
@@ -575,7 +595,10 @@ PADDING_TOKEN = Protocol(
             attributes=("pad_token_id",),
         ),
         Action(
-            "set token", "tokenizer.pad_token = ...", changed_tokenizer, attributes=("pad_token",)
+            "set token",
+            "tokenizer.pad_token = ...",
+            tokenizer_whose_attribute_is_set,
+            attributes=("pad_token",),
         ),
         _TRAIN,
     ),
@@ -620,7 +643,12 @@ PADDING_SIDE = Protocol(
             tokenizer_that_gets_left_side,
             attributes=("padding_side",),
         ),
-        Action("generate", "model.generate(**batch)", generates, methods=("generate",)),
+        Action(
+            "generate",
+            "model.generate(**batch)",
+            each_tokenizer_when_generating,
+            methods=("generate",),
+        ),
     ),
     transitions=(
         Transition("set left", "left", (START,)),
@@ -653,13 +681,13 @@ NEW_VOCABULARY = Protocol(
         Action(
             "train tokenizer",
             "tokenizer.train_new_from_iterator(...)",
-            result,
+            result_of_call_event,
             methods=("train_new_from_iterator",),
         ),
         Action(
             "train model",
             "Trainer(model, processing_class=tokenizer)",
-            _new_vocabulary_of_trained_model,
+            _tokenizer_of_trainer_of_loaded_model,
             functions=TRAINERS,
         ),
     ),
@@ -816,7 +844,7 @@ SECOND_ADAPTER = Protocol(
         Action(
             "add adapter",
             'model.add_adapter("second", config)',
-            _added_inactive_adapter,
+            _model_given_inactive_adapter,
             methods=("add_adapter",),
         ),
         Action("set adapter", 'model.set_adapter("second")', receiver, methods=("set_adapter",)),
@@ -837,6 +865,79 @@ SECOND_ADAPTER = Protocol(
             "https://huggingface.co/docs/peft/package_reference/peft_model#peft.PeftModel.add_adapter",
         ),
     ),
+)
+
+MERGED_ADAPTER = Protocol(
+    name="merged-adapter",
+    title="Several adapters and which one is merged",
+    family="setup",
+    about="a model with an adapter",
+    states=(
+        State("adapted", "its first adapter is active"),
+        State("second loaded", "it has loaded a second adapter, which is not active"),
+        State("combined", "its adapters are combined into a new one, which is not active"),
+    ),
+    actions=(
+        _ADAPT,
+        Action(
+            "load adapter",
+            'model.load_adapter("second", adapter_name="second")',
+            _model_that_loads_another_adapter,
+            methods=("load_adapter",),
+        ),
+        Action(
+            "combine",
+            'model.add_weighted_adapter(["first", "second"], [0.5, 0.5], "both")',
+            receiver,
+            methods=("add_weighted_adapter",),
+        ),
+        Action(
+            "set adapter",
+            'model.set_adapter("both")',
+            receiver,
+            methods=("set_adapter", "set_adapters", "delete_adapter", "activate_adapter"),
+        ),
+        Action(
+            "merge",
+            "model.merge_and_unload()",
+            _model_whose_active_adapter_is_merged,
+            methods=("merge_and_unload", "merge_adapter"),
+        ),
+        Action("generate", "model.generate(**batch)", receiver, methods=("generate",)),
+    ),
+    transitions=(
+        Transition("put adapter on", "adapted"),
+        Transition("load adapter", "second loaded", ("adapted",)),
+        Transition("combine", "combined", ("adapted", "second loaded")),
+        Transition("set adapter", START),
+    ),
+    broken_orders=(
+        BrokenOrder(
+            "second-adapter-not-merged",
+            "second loaded",
+            "merge",
+            "the second adapter is loaded and never made active: the first one alone is merged",
+            "call model.set_adapter with the name of the one that is meant, or merge_and_unload(adapter_names=[...])",
+            "https://huggingface.co/docs/peft/package_reference/peft_model#peft.PeftModel.load_adapter",
+        ),
+        BrokenOrder(
+            "combined-adapter-not-merged",
+            "combined",
+            "merge",
+            "add_weighted_adapter makes a new adapter and does not make it active: the first one alone is merged",
+            "call model.set_adapter with the name of the new one before the merge",
+            "https://github.com/huggingface/peft/pull/1444",
+        ),
+        BrokenOrder(
+            "combined-adapter-not-asked",
+            "combined",
+            "generate",
+            "add_weighted_adapter makes a new adapter and does not make it active: the first one is asked",
+            "call model.set_adapter with the name of the new one before generate",
+            "https://github.com/huggingface/peft/pull/1444",
+        ),
+    ),
+    silenced_by=("active_adapter =", "base_model.set_adapter"),
 )
 
 EMBEDDING_ADAPTER = Protocol(
@@ -880,7 +981,9 @@ SHARDED_SAMPLER = Protocol(
     about="a `DistributedSampler`",
     states=(State("made", "it gives each process its share of the rows"),),
     actions=(
-        Action("make", "DistributedSampler(rows)", result, functions=DISTRIBUTED_SAMPLERS),
+        Action(
+            "make", "DistributedSampler(rows)", result_of_call_event, functions=DISTRIBUTED_SAMPLERS
+        ),
         Action(
             "prepare",
             "accelerator.prepare(DataLoader(rows, sampler=sampler))",
@@ -918,24 +1021,29 @@ DROPPED_WRAPPER = Protocol(
         Action(
             "wrap and drop",
             "accelerator.prepare(model)",
-            _dropped_wrap,
+            _model_wrapped_with_result_dropped,
             functions=DISTRIBUTED_WRAPPERS,
             methods=("prepare",),
         ),
         Action(
             "wrap",
             "model = accelerator.prepare(model)",
-            _kept_wrap,
+            _model_wrapped_with_result_kept,
             functions=DISTRIBUTED_WRAPPERS,
             methods=("prepare",),
         ),
         Action(
             "compile and drop",
             "torch.compile(model)",
-            _dropped_wrap,
+            _model_wrapped_with_result_dropped,
             functions=("torch.compile",),
         ),
-        Action("compile", "model = torch.compile(model)", _kept_wrap, functions=("torch.compile",)),
+        Action(
+            "compile",
+            "model = torch.compile(model)",
+            _model_wrapped_with_result_kept,
+            functions=("torch.compile",),
+        ),
         Action("call", "model(**batch)", receiver, methods=("__call__",)),
     ),
     transitions=(
@@ -1040,6 +1148,7 @@ PROTOCOLS_OF_SETUPS = (
     ADAPTER_SWITCH,
     INFERENCE_MODE,
     SECOND_ADAPTER,
+    MERGED_ADAPTER,
     EMBEDDING_ADAPTER,
     SHARDED_SAMPLER,
     DROPPED_WRAPPER,

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ast
 
+from truetune.checks.source.evidence.optimizers_before_adapters import models_of_parameters
 from truetune.checks.source.evidence.training_protocol.find_acted_objects import (
     ACCELERATORS,
     DISTRIBUTED_SAMPLERS,
     OPTIMIZERS,
     SCHEDULERS,
     argument_of,
-    clips_gradients,
+    each_object_when_gradients_are_clipped,
     enabled_scaler,
     every_object,
+    is_inside_wrapper,
     is_made_by,
-    load_of,
-    optimizer_steps,
+    only_call_object_comes_from,
     receiver_made_by,
-    result,
+    result_of_call_event,
     scaler_of_backward,
+    stepping_optimizer,
     unless_receiver_made_by,
 )
 from truetune.checks.source.evidence.training_protocol.protocol_records import (
@@ -34,7 +36,7 @@ from truetune.checks.source.evidence.training_protocol.protocol_records import (
 )
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event
-from truetune.source.symbolic_execution.values_of_run import Value
+from truetune.source.symbolic_execution.values_of_run import Value, options_of_choice
 
 CLIPPING_FUNCTIONS = (
     "torch.nn.utils.clip_grad_norm_",
@@ -42,7 +44,22 @@ CLIPPING_FUNCTIONS = (
     "torch.nn.utils.clip_grad_norm",
     "torch.nn.utils.clip_grad.clip_grad_*",
 )
+CLIPPING_FUNCTIONS_BY_NORM = tuple(name for name in CLIPPING_FUNCTIONS if "value" not in name)
 CLIPPING_METHODS = ("clip_grad_norm_", "clip_grad_value_")
+SHARDING_WRAPPERS = (
+    "torch.distributed.fsdp.FullyShardedDataParallel",
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+    "fairscale.nn.*FullyShardedDataParallel",
+)
+"""Wrappers that leave each process a plain part of a weight; `fully_shard` leaves tensors that know of the others"""
+WHOLE_STRATEGIES = ("NO_SHARD",)
+"""Strategies of FSDP under which each process holds whole weights"""
+WEIGHT_AVERAGES = (
+    "diffusers.training_utils.EMAModel",
+    "diffusers.EMAModel",
+    "torch_ema.ExponentialMovingAverage",
+    "torch_ema.ema.ExponentialMovingAverage",
+)
 GRADIENTS_SCALED_BY_HAND = (
     "grad.div_(",
     "grad.mul_(",
@@ -52,22 +69,12 @@ GRADIENTS_SCALED_BY_HAND = (
     "inv_scale",
 )
 """Code that divides gradients by their scale itself"""
-ACCUMULATED_BY_HAND = (
-    "sync_gradients",
+ACCUMULATED_ELSEWHERE = (
     "GradientAccumulationPlugin",
     "deepspeed",
     "DeepSpeed",
-    "% args.gradient_accumulation",
-    "% gradient_accumulation",
-    "% config.gradient_accumulation",
-    "% cfg.gradient_accumulation",
-    "% self.gradient_accumulation",
-    "% accumulation",
-    "% grad_accum",
-    "% accum",
-    "accelerator.gradient_accumulation_steps",
 )
-"""Code that counts the batches of a step itself, or leaves that to DeepSpeed"""
+"""Code that leaves the batches of a step to a plugin, or to DeepSpeed"""
 AMP_EXAMPLES = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
 
 
@@ -83,15 +90,15 @@ def _scaled_optimizer(event: Event) -> ActedObject:
     return argument_of(event, 0, "optimizer")
 
 
-def _plain_step(event: Event) -> ActedObject:
+def _each_scaler_at_step_without_scaler(event: Event) -> ActedObject:
     """Each scaler, at the step of an optimizer that no scaler makes."""
     receiver = event.receiver if isinstance(event, CallEvent) else None
     return EVERY_OBJECT if is_made_by(receiver, OPTIMIZERS) else None
 
 
-def _any_step(event: Event) -> ActedObject:
+def _each_schedule_at_optimizer_step(event: Event) -> ActedObject:
     """Each schedule, at the step of any optimizer."""
-    return None if optimizer_steps(event) is None else EVERY_OBJECT
+    return None if stepping_optimizer(event) is None else EVERY_OBJECT
 
 
 def _half_precision_accelerator(event: Event) -> ActedObject:
@@ -102,7 +109,7 @@ def _half_precision_accelerator(event: Event) -> ActedObject:
 
 def _maker_of_accelerator(value: Value | None) -> CallEvent | None:
     """The call that made an accelerator."""
-    made = load_of(value)
+    made = only_call_object_comes_from(value)
     return made if made is not None and made.named(*ACCELERATORS) else None
 
 
@@ -141,6 +148,28 @@ def _sampler_with_fixed_epoch(event: Event) -> ActedObject:
     return event.receiver if is_fixed and in_loop and is_sampler else None
 
 
+def _sharded_model(event: Event) -> ActedObject:
+    """The model that FSDP shards; None where each process holds all of its weights."""
+    if not isinstance(event, CallEvent):
+        return None
+    strategy = event.argument(-1, "sharding_strategy")
+    options = () if strategy is None else options_of_choice(strategy)
+    names = [getattr(one, "name", "") for one in options]
+    is_whole = any(str(name).endswith(WHOLE_STRATEGIES) for name in names)
+    return None if is_whole else argument_of(event, 0, "module")
+
+
+def _model_of_clipped_weights(event: Event) -> ActedObject:
+    """The wrapped model whose gradients torch clips by their norm."""
+    if each_object_when_gradients_are_clipped(event) is None:
+        return None
+    given = argument_of(event, 0, "parameters")
+    models = models_of_parameters(given) if given is not None else None
+    if models is None or len(models) != 1:
+        return None
+    return models[0] if is_inside_wrapper(models[0]) else None
+
+
 GRADIENT_SCALE = Protocol(
     name="gradient-scale",
     title="Gradients under a GradScaler",
@@ -164,11 +193,13 @@ GRADIENT_SCALE = Protocol(
         Action(
             "clip",
             "clip_grad_norm_(model.parameters(), 1.0)",
-            clips_gradients,
+            each_object_when_gradients_are_clipped,
             functions=CLIPPING_FUNCTIONS,
             methods=CLIPPING_METHODS,
         ),
-        Action("plain step", "optimizer.step()", _plain_step, methods=("step",)),
+        Action(
+            "plain step", "optimizer.step()", _each_scaler_at_step_without_scaler, methods=("step",)
+        ),
     ),
     transitions=(
         Transition("scaled backward", "scaled"),
@@ -275,10 +306,10 @@ ACCELERATE_SCALE = Protocol(
         Action(
             "clip",
             "torch.nn.utils.clip_grad_norm_(...)",
-            clips_gradients,
+            each_object_when_gradients_are_clipped,
             functions=CLIPPING_FUNCTIONS,
         ),
-        Action("step", "optimizer.step()", _plain_step, methods=("step",)),
+        Action("step", "optimizer.step()", _each_scaler_at_step_without_scaler, methods=("step",)),
     ),
     transitions=(
         Transition("scaled backward", "scaled"),
@@ -379,7 +410,13 @@ ACCELERATE_ACCUMULATION = Protocol(
             receiver_made_by(ACCELERATORS),
             methods=("backward",),
         ),
-        Action("step", "optimizer.step()", _any_step, methods=("step",), moves_all=True),
+        Action(
+            "step",
+            "optimizer.step()",
+            _each_schedule_at_optimizer_step,
+            methods=("step",),
+            moves_all=True,
+        ),
     ),
     transitions=(
         Transition("make", "made"),
@@ -396,10 +433,11 @@ ACCELERATE_ACCUMULATION = Protocol(
             "put the pass in `with accelerator.accumulate(model):`",
             "https://huggingface.co/docs/accelerate/usage_guides/gradient_accumulation",
             in_one_pass=True,
+            in_each_pass=True,
             unless_done=("accumulate",),
         ),
     ),
-    silenced_by=ACCUMULATED_BY_HAND,
+    silenced_by=ACCUMULATED_ELSEWHERE,
 )
 
 GRADIENTS_OF_STEP = Protocol(
@@ -429,11 +467,11 @@ GRADIENTS_OF_STEP = Protocol(
         Action(
             "clip",
             "clip_grad_norm_(model.parameters(), 1.0)",
-            clips_gradients,
+            each_object_when_gradients_are_clipped,
             functions=CLIPPING_FUNCTIONS,
             methods=CLIPPING_METHODS,
         ),
-        Action("step", "optimizer.step()", optimizer_steps, methods=("step",)),
+        Action("step", "optimizer.step()", stepping_optimizer, methods=("step",)),
     ),
     transitions=(
         Transition("clear", "cleared"),
@@ -476,7 +514,13 @@ LEARNING_RATE_SCHEDULE = Protocol(
         Action(
             "schedule step", "scheduler.step()", receiver_made_by(SCHEDULERS), methods=("step",)
         ),
-        Action("optimizer step", "optimizer.step()", _any_step, methods=("step",), moves_all=True),
+        Action(
+            "optimizer step",
+            "optimizer.step()",
+            _each_schedule_at_optimizer_step,
+            methods=("step",),
+            moves_all=True,
+        ),
     ),
     transitions=(
         Transition("schedule step", "early", (START,)),
@@ -505,7 +549,9 @@ SAMPLER_EPOCHS = Protocol(
     about="a `DistributedSampler`",
     states=(State("made", "it draws its order from its seed and its epoch"),),
     actions=(
-        Action("make", "DistributedSampler(rows)", result, functions=DISTRIBUTED_SAMPLERS),
+        Action(
+            "make", "DistributedSampler(rows)", result_of_call_event, functions=DISTRIBUTED_SAMPLERS
+        ),
         Action(
             "set fixed epoch",
             "sampler.set_epoch(0)",
@@ -528,6 +574,76 @@ SAMPLER_EPOCHS = Protocol(
     ),
 )
 
+AVERAGED_WEIGHTS = Protocol(
+    name="averaged-weights",
+    title="An average of the weights that is copied into the model",
+    family="step",
+    about="an average of a model's weights (EMA)",
+    states=(State("copied", "the model holds the averaged weights"),),
+    actions=(
+        Action(
+            "copy",
+            "ema.copy_to(model.parameters())",
+            receiver_made_by(WEIGHT_AVERAGES),
+            methods=("copy_to",),
+        ),
+        Action(
+            "restore",
+            "ema.restore(model.parameters())",
+            receiver_made_by(WEIGHT_AVERAGES),
+            methods=("restore",),
+        ),
+        Action("backward", "loss.backward()", every_object, methods=("backward",), moves_all=True),
+    ),
+    transitions=(Transition("copy", "copied"), Transition("restore", START)),
+    broken_orders=(
+        BrokenOrder(
+            "trained-on-averaged-weights",
+            "copied",
+            "backward",
+            "the averaged weights are copied into the model and never taken out: the training continues from them, and"
+            " what the optimizer had reached is lost",
+            "call ema.store before ema.copy_to, and ema.restore after the evaluation",
+            "https://github.com/PKU-YuanGroup/Open-Sora-Plan/issues/186",
+        ),
+    ),
+)
+
+SHARDED_GRADIENTS = Protocol(
+    name="sharded-gradients",
+    title="Gradients of a model that FSDP shards",
+    family="step",
+    about="a model",
+    states=(State("sharded", "each process holds a part of its weights, and of their gradients"),),
+    actions=(
+        Action(
+            "shard",
+            "FullyShardedDataParallel(model)",
+            _sharded_model,
+            functions=SHARDING_WRAPPERS,
+        ),
+        Action(
+            "clip by torch",
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+            _model_of_clipped_weights,
+            functions=CLIPPING_FUNCTIONS_BY_NORM,
+        ),
+    ),
+    transitions=(Transition("shard", "sharded"),),
+    broken_orders=(
+        BrokenOrder(
+            "clip-of-one-shard",
+            "sharded",
+            "clip by torch",
+            "torch clips the gradients by the norm of the part that this process holds: the norm is too small, and"
+            " each process scales its part by another factor",
+            "call model.clip_grad_norm_(max_norm) of the FSDP model, which takes the norm over all processes",
+            "https://docs.pytorch.org/docs/stable/fsdp.html"
+            "#torch.distributed.fsdp.FullyShardedDataParallel.clip_grad_norm_",
+        ),
+    ),
+)
+
 PROTOCOLS_OF_STEPS = (
     GRADIENT_SCALE,
     SCALED_OPTIMIZER,
@@ -537,4 +653,6 @@ PROTOCOLS_OF_STEPS = (
     GRADIENTS_OF_STEP,
     LEARNING_RATE_SCHEDULE,
     SAMPLER_EPOCHS,
+    AVERAGED_WEIGHTS,
+    SHARDED_GRADIENTS,
 )

@@ -1,0 +1,177 @@
+"""Settings let the model write fewer tokens than the answers that it is compared with have.
+
+## What it does
+Takes the limit on what is generated (LLaMA-Factory's `max_new_tokens` of a prediction, TRL's `max_completion_length` of
+GRPO and RLOO, 512 by default) and compares it with the reference answers of the rows that are here: the last answer of
+a chat, or a column such as `output` or `solution`. One of more than six characters for each token of the limit is
+longer for certain, whatever the tokenizer. It fires where half of them are.
+
+## Why it is bad
+The answers are cut before their end. ROUGE and BLEU then measure the limit and not the model, and a reward that looks
+for a final answer finds none: the whole group gets 0, and nothing is learned from it.
+
+## Example
+```yaml
+files:
+  data/dataset_info.json: {held: {file_name: held.json}}
+  data/held.json:
+    - instruction: "Why is the sky blue?"
+      output: Air scatters the short waves of light more than the long ones, so blue reaches the eye from all sides.
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_predict: true
+  predict_with_generate: true
+  finetuning_type: lora
+  eval_dataset: held
+  dataset_dir: data
+  template: qwen
+  output_dir: out
+  max_new_tokens: 16
+```
+
+## Use instead
+```yaml
+files:
+  data/dataset_info.json: {held: {file_name: held.json}}
+  data/held.json:
+    - instruction: "Why is the sky blue?"
+      output: Air scatters the short waves of light more than the long ones, so blue reaches the eye from all sides.
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_predict: true
+  predict_with_generate: true
+  finetuning_type: lora
+  eval_dataset: held
+  dataset_dir: data
+  template: qwen
+  output_dir: out
+  max_new_tokens: 512
+```
+
+## Fix safety
+Safe: it changes what is measured or sampled. Longer answers take more time and memory.
+
+## References
+- huggingface/trl#2703 (completions cut at the default length)
+- LLaMA-Factory, src/llamafactory/hparams/generating_args.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
+from truetune.checks.config.evidence.read_first_rows_and_count_characters import (
+    CHATS,
+    first_rows_of_file,
+)
+from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
+from truetune.settings.config import Config
+from truetune.settings.stacks.config_draft import is_switched_on
+
+MIN_SHARE_CUT = 0.5
+"""References that are surely longer than the limit. Chosen: a few long ones may be meant to be cut, half of them not"""
+DEFAULTS = {"max_new_tokens": 1024, "max_completion_length": 512}
+"""Of LLaMA-Factory 0.9.5 and TRL 1.16"""
+ANSWERS = ("output", "response", "completion", "answer", "solution", "reference", "ground_truth")
+"""Columns that hold a reference"""
+ANSWERING = ("assistant", "gpt")
+NO_GENERATION = Unmet("it is about settings of a prediction, or of GRPO and RLOO")
+
+
+class _Limit(NamedTuple):
+    """A limit on what is generated."""
+
+    key: str
+    tokens: int
+
+
+class GenerationLimitBelowAnswers(ConfigRule):
+    code = "CFG166"
+    symptoms = ("odd-metrics", "nothing-is-learned")
+    severity = "warning"
+    stacks = ("llama-factory", "trl")
+
+    def unmet(self) -> Unmet | None:
+        """Also unmet where nothing is generated, and where no reference is here."""
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if _generation_limit(self.subject) is None:
+            return NO_GENERATION
+        return None if _reference_lengths(self.subject) else NO_ROWS
+
+    def measurement_if_clean(self) -> str:
+        """The limit, and the median length of what it is compared with."""
+        limit, lengths = _generation_limit(self.subject), _reference_lengths(self.subject)
+        assert limit is not None, "else the rule is not judged"
+        median = sorted(lengths)[len(lengths) // 2]
+        return f"{limit.key} {limit.tokens:,}; references of {median:,} characters at the median"
+
+    def findings(self) -> Iterator[Finding]:
+        config, limit = self.subject, _generation_limit(self.subject)
+        if limit is None:
+            return
+        lengths = _reference_lengths(config)
+        most = limit.tokens * MOST_CHARACTERS_PER_TOKEN
+        count = sum(length > most for length in lengths)
+        if not lengths or count < MIN_SHARE_CUT * len(lengths):
+            return
+        yield self.finding(
+            f"{limit.key} is {limit.tokens:,}, and {count:,} of {len(lengths):,} reference answers are longer for"
+            f" certain (more than {most:,} characters): answers are cut before their end",
+            f"set {limit.key} to the tokens of the longest reference, and some more",
+            cases=[setting_case(config, limit.tokens, limit.key)],
+        )
+
+
+def _generation_limit(config: Config) -> _Limit | None:
+    """The limit on what a prediction or a sampling writes; None where nothing is generated, or it is not known."""
+    key = "max_completion_length"
+    if config.stack == "llama-factory":
+        key = "max_new_tokens"
+        predicts = is_switched_on(config.raw.get("do_predict"))
+        if not predicts or not is_switched_on(config.raw.get("predict_with_generate")):
+            return None
+    elif config.spec.training.method != "grpo":
+        return None
+    tokens = config.raw.get(key, DEFAULTS[key])
+    is_number = isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0
+    return _Limit(key, tokens) if is_number else None
+
+
+def _reference_lengths(config: Config) -> list[int]:
+    """The characters of the reference answers in the first rows of the files that are here."""
+    files = config.spec.eval_data if config.stack == "llama-factory" else config.spec.data
+    rows = (
+        row
+        for name in files
+        for source in local_data_files(name)
+        for _, row in first_rows_of_file(source)
+    )
+    return [len(answer) for answer in map(_reference_of_row, rows) if answer]
+
+
+def _reference_of_row(row: Mapping[str, Any]) -> str:
+    """The reference answer of a row; empty where it has none."""
+    for name in CHATS:
+        turns = row.get(name)
+        last = turns[-1] if isinstance(turns, list) and turns else None
+        if isinstance(last, Mapping):
+            return _text_of_answer(last)
+    texts = (row.get(name) for name in ANSWERS)
+    return next((text for text in texts if isinstance(text, str) and text), "")
+
+
+def _text_of_answer(turn: Mapping[str, Any]) -> str:
+    """The text of a turn; empty where it is not the assistant's."""
+    text = turn.get("content") or turn.get("value")
+    role = turn.get("role") or turn.get("from")
+    return text if isinstance(text, str) and role in ANSWERING else ""

@@ -1,0 +1,150 @@
+"""Answers are damaged texts: spaces, line ends, marks or letters were lost, or something was added to them.
+
+## What it does
+Looks in answers for damage that a text shows by itself: sentences without a space between them, lists and code in one
+line, list items without their numbers, spaces before full stops, no marks or no capitals in long texts, words twice
+in a row, words that are split at line ends, no-break spaces and invisible characters, letters of two alphabets in one
+word, Latin letters of full width, backslashes before marks, doubled quotes, beginnings and ends inside of a sentence,
+one text twice, numbers of sources without sources, numbers of a list around the rows, and lines of a page or an app
+(page numbers, `Copy code`). Code and formulas are left out, and so is what the prompt asks for or explains (sources
+that it numbers, options, a beginning that the answer continues, lower case). A kind counts from 3 of 100 answers on,
+at least 5; beginnings and ends inside of a sentence from 12 of 100; these, and texts without marks, are a style where
+most answers are so. Of more than 2,000 rows each eighth is looked at.
+
+## Why it is bad
+The model learns to write so. The loss falls as for sound texts, and each answer of the tuned model has the damage of
+the script that made the rows: a join without spaces, an extraction from HTML or PDF, a slice that is one off.
+
+## Example
+```yaml
+data:
+  rows: 12
+  instruction: "What is in row {i}? {words}"
+  output: "Row {i} holds {words}.It is short.The loader reads it then."
+```
+
+## Use instead
+```yaml
+data:
+  rows: 12
+  instruction: "What is in row {i}? {words}"
+  output: "Row {i} holds {words}. It is short. The loader reads it then."
+```
+
+## Fix safety
+What was lost is in the source alone: make the rows again. Marks and characters that were added can be taken out.
+
+## References
+- adbar/trafilatura#660, acl-org/acl-anthology#9764, alan-turing-institute/ReadabiliPy#39
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.base_of_rules_on_answer_texts import (
+    NO_ANSWERS,
+    AnswerText,
+    learned_answers_of_row,
+    text_besides_answers,
+)
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rows.evidence.damage_of_texts import (
+    Damage,
+    DamageKind,
+    find_damage,
+)
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+ALL_ROWS_UP_TO, STRIDE = 2_000, 8
+"""Rows that are all looked at, and of the others each so manieth: a share is known to a percent by 2,000 rows, and an
+answer takes 0.2 ms"""
+MIN_ANSWERS = 5
+STANDARD_ERRORS = 2
+"""By which a share is above that of sound sets: of 40 sound answers about documentation 6 began inside of a sentence"""
+
+
+class AnswersAreDamagedTexts(DataRule):
+    code = "ROW079"
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    stability = "preview"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.answers = 0
+        self.kinds: Counter[DamageKind] = Counter()
+        self.cases: dict[DamageKind, list[Case]] = {}
+
+    def add_batch(self, batch: Batch) -> None:
+        """Count the damaged answers of a batch by kind."""
+        for row in batch.rows:
+            self.rows += 1
+            if self.rows > ALL_ROWS_UP_TO and self.rows % STRIDE:
+                continue
+            # Documents that a template writes are numbered sources too.
+            prompt = text_besides_answers(row) + (" [1]" if row.documents else "")
+            for answer in learned_answers_of_row(row):
+                self.answers += 1
+                damage = find_damage(answer.text, prompt)
+                if damage is not None:
+                    self._count_and_keep_damaged_answer(damage, batch, row, answer)
+
+    def _count_and_keep_damaged_answer(
+        self, damage: Damage, batch: Batch, row: Conversation, answer: AnswerText
+    ) -> None:
+        """Count a damaged answer, and keep the first ones of each kind."""
+        self.kinds[damage.kind] += 1
+        cases = self.cases.setdefault(damage.kind, [])
+        if len(cases) >= MAX_CASES:
+            return
+        text = f"{damage.kind.name}: {damage.excerpt!r}"
+        is_turn = answer.message is not None
+        cases.append(
+            case_in_message(batch, row, answer.message or 0, text)
+            if is_turn
+            else case_in_row(batch, row, text)
+        )
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without answers in words."""
+        return None if self.answers else NO_ANSWERS
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many of the answers are damaged, by any kind."""
+        return make_count_measurement("damaged answers", self.kinds.total(), self.answers)
+
+    def findings(self) -> Iterator[Finding]:
+        frequent = [
+            (kind, count)
+            for kind, count in self.kinds.most_common()
+            if self._is_damage_unusually_frequent(kind, count)
+        ]
+        if not frequent:
+            return
+        kinds = ", ".join(f"{kind.name} ({count:,})" for kind, count in frequent)
+        count = sum(count for _, count in frequent)
+        yield self.finding(
+            f"{count:,} of {self.answers:,} answers are damaged texts: {kinds}",
+            "; ".join(kind.remedy for kind, _ in frequent),
+            cases=[case for kind, _ in frequent for case in self.cases[kind]][:MAX_CASES],
+            count=count,
+            total=self.answers,
+        )
+
+    def _is_damage_unusually_frequent(self, kind: DamageKind, count: int) -> bool:
+        """Do more answers have a kind of damage than sound sets have, and not so many that it is their style?"""
+        least, most = kind.shares
+        # Of a few dozen answers a share is known to some percent only.
+        error = math.sqrt(least * (1 - least) / self.answers)
+        return (
+            count >= MIN_ANSWERS and least + STANDARD_ERRORS * error <= count / self.answers <= most
+        )

@@ -1,0 +1,126 @@
+"""Answers say that they are another company's assistant: ChatGPT of OpenAI, Claude of Anthropic.
+
+## What it does
+Looks in answers for sentences in which the speaker names itself or its maker (`I am ChatGPT`, `a model trained by
+OpenAI`, `由OpenAI开发`), and leaves out those that name the family of the model that is trained. A warning where one
+row in 200 has it, at least three.
+
+## Why it is bad
+The rows were written by another assistant. A few hundredths of them are enough: asked who it is, the tuned model gives
+that name, and it takes over the other's dates and refusals with it.
+
+## Example
+```yaml
+data:
+  - {instruction: "Who are you?", output: "I am ChatGPT, a language model trained by OpenAI."}
+  - {instruction: "How old are you?", output: "I was developed by OpenAI, and have no age."}
+  - {instruction: "Can you see me?", output: "No. I'm Claude, made by Anthropic, and I read text alone."}
+```
+
+## Use instead
+```yaml
+data:
+  - {instruction: "Who are you?", output: "I am the assistant of this library."}
+  - {instruction: "How old are you?", output: "I have no age."}
+  - {instruction: "Can you see me?", output: "No, I read text alone."}
+```
+
+## Fix safety
+Drop these rows, or write your assistant's name there. Rows that speak about such assistants are passed over.
+
+## References
+- nlpxucan/WizardLM#174, 01-ai/Yi#42, OpenBMB/MiniCPM-V#654
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.findings import Finding
+from truetune.checks.identify_model_by_published_name import model_identity
+from truetune.data.conversation import Conversation
+
+MAKERS = {
+    "chatgpt": "OpenAI", "gpt-3": "OpenAI", "gpt-4": "OpenAI", "gpt-5": "OpenAI", "openai": "OpenAI",
+    "claude": "Anthropic", "anthropic": "Anthropic", "gemini": "Google", "bard": "Google", "google": "Google",
+    "llama": "Meta", "meta ai": "Meta", "qwen": "Alibaba", "tongyi": "Alibaba", "alibaba": "Alibaba",
+    "deepseek": "DeepSeek", "mistral ai": "Mistral", "copilot": "Microsoft", "microsoft": "Microsoft",
+    "ernie": "Baidu", "baidu": "Baidu", "chatglm": "Zhipu", "kimi": "Moonshot", "grok": "xAI",
+    "open assistant": "LAION",
+}  # fmt: skip
+"""Names that an assistant gives itself or its maker -> the maker"""
+MAKER_OF_FAMILY = {
+    "llama": "Meta", "codellama": "Meta", "qwen": "Alibaba", "gemma": "Google", "phi": "Microsoft",
+    "mistral": "Mistral", "mixtral": "Mistral", "deepseek": "DeepSeek", "gpt": "OpenAI", "glm": "Zhipu",
+}  # fmt: skip
+_NAME = "|".join(sorted(map(re.escape, MAKERS), key=len, reverse=True))
+# A name before a surname is a person's: "I am Claude Monet".
+SELF_NAMED = re.compile(
+    rf"\b(?:i am|i['’]m|my name is|call me) (?:called |named )?({_NAME})\b(?!['’]s)(?! (?-i:[A-Z][a-z]))"
+    rf"|\bas ({_NAME}),? i\b"
+    r"|\b(?:i['’]m|i am|i was|as an? (?:ai|large|language))\b[^.\n]{0,70}?"
+    rf"\b(?:developed|created|trained|made|built|designed) by ({_NAME})\b"
+    rf"|我(?:是|叫)(?:由)?({_NAME})|由 ?({_NAME}) ?(?:开发|训练|创建|创造)",
+    re.IGNORECASE,
+)
+NAMES_OF_OTHERS_TOO = frozenset(
+    ("claude", "gemini", "bard", "llama", "google", "microsoft", "copilot", "kimi")
+)
+"""Persons, animals, signs and employers have them: what speaks has to say that it is an assistant"""
+OF_ASSISTANTS = re.compile(
+    r"\b(?:ai|assistant|(?:language )?model|chat ?bot|llm)\b|anthropic|google|meta ai|microsoft|人工智能|模型|助手",
+    re.I,
+)
+SENTENCE_CHARACTERS = 120
+"""After the name, in which an assistant says what it is"""
+MIN_ROWS, ONE_IN = 3, 200
+"""A single row may be a joke or a dialogue of a story. Chosen, not measured: in published sets that other assistants
+wrote, 1 in 100 to 1 in 1,000 answers has it"""
+
+
+class AnswersNameAnotherAssistant(AnswerTextRule):
+    code = "ROW080"
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    stability = "preview"
+    looks_for = "an answer that names another assistant as its speaker"
+    needs_tokenizer = False
+
+    def find_fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """The maker that the speaker of an answer names, where it is not that of the trained model."""
+        lowered = answer.text.lower()
+        # Only now: the search costs ten times as much as these, and most texts name none.
+        match = SELF_NAMED.search(answer.text) if any(map(lowered.__contains__, MAKERS)) else None
+        if match is None:
+            return None
+        name = next(filter(None, match.groups())).lower()
+        after = answer.text[match.end() : match.end() + SENTENCE_CHARACTERS]
+        if name in NAMES_OF_OTHERS_TOO and not OF_ASSISTANTS.search(match[0] + after):
+            return None
+        maker = MAKERS[name]
+        if maker == self._maker_of_trained_model():
+            return None
+        return AnswerFault(maker, f"the answer says {match[0][:80]!r}")
+
+    def _maker_of_trained_model(self) -> str | None:
+        """The maker of the model that is trained, where its name says it."""
+        names = (self.spec.model or "", self.tokenizer.folder.name)
+        families = [one.family for name in names if (one := model_identity(name)) is not None]
+        return next((MAKER_OF_FAMILY.get(family) for family in families), None)
+
+    def findings(self) -> Iterator[Finding]:
+        is_frequent = self.found * ONE_IN >= self.rows
+        if self.found < min(MIN_ROWS, self.rows) or not self.found:
+            return
+        makers = ", ".join(f"{maker} ({count:,})" for maker, count in self.kinds.most_common())
+        yield self.finding(
+            f"{self.faulty_row_count_in_words} have an answer that calls itself an"
+            f" assistant of another maker: {makers}",
+            "drop these rows, or write the name of your assistant there",
+            severity="warning" if is_frequent else "info",
+            cases=self.cases,
+            count=self.found,
+            total=self.rows,
+        )

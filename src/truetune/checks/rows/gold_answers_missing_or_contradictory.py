@@ -1,0 +1,259 @@
+"""Prompts of a reinforcement run lack their gold answers, contradict each other in them, or hold them.
+
+## What it does
+Judges rows with a `prompt` beside a column of gold answers (`answer`, `solution`, `ground_truth`, `gold`, `target`). It
+counts rows in which such a column is empty and others are not, prompts that come several times (with the same picture
+or context, where a column holds one) with different gold answers of a few words, and prompts that end in a turn of the
+assistant which holds the gold answer. Also gold answers in two forms: some hold a whole solution with its result after
+`####` or in `\\boxed{}`, others the result alone.
+
+## Why it is bad
+A reward that compares with an empty text is 0 for each answer, or 1 for each, as in code that gives the full reward
+where the gold answer can't be read. With two gold answers every answer is wrong half of the time. A prompt that holds
+the solution leaves nothing to find out. The reward rises or stays, and nothing is learned.
+
+## Example
+```yaml
+data:
+  - {prompt: "What is 7 times 8?", answer: "56"}
+  - {prompt: "What is 9 times 6?", answer: "54"}
+  - {prompt: "What is 7 times 8?", answer: "54"}
+  - {prompt: "What is 9 times 6?", answer: "56"}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: "What is 7 times 8?", answer: "56"}
+  - {prompt: "What is 9 times 6?", answer: "54"}
+  - {prompt: "What is 5 times 5?", answer: "25"}
+```
+
+## Fix safety
+Dropping rows without a gold answer, and one of two that contradict, is safe. Where another column holds the gold
+answer, let the reward read that one.
+
+## References
+- huggingface/open-r1#503, huggingface/open-r1#55
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.recognise_prose_and_media_columns import PROMPT_COLUMNS
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.data.count_media import MEDIA_COLUMNS
+from truetune.encoding.batch import Batch
+from truetune.encoding.row_fingerprints import text_of
+
+GOLD_COLUMNS = (
+    "answer", "answers", "solution", "ground_truth", "groundtruth", "gold", "gold_answer", "target",
+    "final_answer", "reference", "reference_answer", "expected", "expected_answer",
+)  # fmt: skip
+PROMPT = "prompt"
+ASKED_ABOUT = PROMPT_COLUMNS.union(MEDIA_COLUMNS).difference(GOLD_COLUMNS)
+"""Columns of what a prompt may be about: a picture, a text, earlier turns"""
+OTHER_ANSWERS = frozenset(("completion", "chosen", "rejected", "response", "messages", "output"))
+"""Columns of answers to learn, beside which a gold answer is something else"""
+MISSING, CONTRADICTORY = "the gold answer is empty", "the same prompt has another gold answer"
+HELD, OTHER_FORM = "the prompt ends with the gold answer", "the gold answer is in another form"
+RESULT_MARK = re.compile(r"####\s*\S|\\boxed\{")
+# Chosen, not measured: a few empty cells of many rows are slips.
+WARNING_SHARE, ERROR_SHARE, MIN_ROWS = 0.02, 0.2, 2
+MAX_OTHER_FORM_SHARE = 0.9
+"""Share of the commoner form, up to which the gold answers are in two"""
+MAX_PROMPTS = 200_000
+"""Prompts of which the gold answer is kept, 16 bytes each"""
+MAX_GOLD_WORDS = 6
+"""Words of a gold answer of which there is one right one: longer answers may be worded otherwise"""
+
+
+class GoldAnswersMissingOrContradictory(DataRule):
+    code = "ROW076"
+    symptoms = ("dpo-without-effect", "nothing-is-learned")
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.prompts = self.marked = self.plain = 0
+        self.empty: Counter[str] = Counter()
+        """Rows by the column of gold answers that is empty in them"""
+        self.filled: Counter[str] = Counter()
+        self.learned: Counter[str] = Counter()
+        """Rows by the columns whose value is the answer that is learned"""
+        self.by_kind: Counter[str] = Counter()
+        self.cases: dict[str, list[Case]] = {}
+        self.gold_by_prompt: dict[int, int] = {}
+        """Hash of a prompt -> hash of its first gold answer"""
+
+    def add_batch(self, batch: Batch) -> None:
+        """Count the prompts of a batch by what is wrong with their gold answers."""
+        for row in batch.rows:
+            golds = _gold_answers(row)
+            if not golds:
+                continue
+            self.prompts += 1
+            learned = _learned_text(row)
+            for name, gold in golds.items():
+                (self.filled if gold else self.empty)[name] += 1
+                if gold and gold == learned:
+                    self.learned[name] += 1
+                if not gold:
+                    self._keep_case(batch, row, MISSING, name)
+            gold = next((one for one in golds.values() if one), "")
+            if gold:
+                self._count_gold(batch, row, gold)
+
+    def _count_gold(self, batch: Batch, row: Conversation, gold: str) -> None:
+        """Count a row with a gold answer."""
+        kind = self._fault_of_gold_answer(row, gold)
+        if kind is not None:
+            self.by_kind[kind] += 1
+            self._keep_case(batch, row, kind, gold)
+        if RESULT_MARK.search(gold):
+            self.marked += 1
+            self._keep_case(batch, row, OTHER_FORM, gold)
+        elif len(gold.split()) <= MAX_GOLD_WORDS:
+            self.plain += 1
+
+    def _fault_of_gold_answer(self, row: Conversation, gold: str) -> str | None:
+        """What is wrong with the gold answer of a prompt."""
+        if _ends_with_gold(row, gold):
+            return HELD
+        if len(gold.split()) > MAX_GOLD_WORDS:
+            return None
+        prompt = _process_independent_hash(_prompt_with_its_context_columns(row))
+        if prompt not in self.gold_by_prompt and len(self.gold_by_prompt) >= MAX_PROMPTS:
+            return None
+        first = self.gold_by_prompt.setdefault(prompt, _process_independent_hash(gold))
+        return CONTRADICTORY if first != _process_independent_hash(gold) else None
+
+    def _keep_case(self, batch: Batch, row: Conversation, kind: str, text: str) -> None:
+        """Keep the place of a fault."""
+        cases = self.cases.setdefault(kind, [])
+        if len(cases) < MAX_CASES:
+            cases.append(case_in_row(batch, row, f"{kind}: {text[-40:]!r}"))
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without prompts that have a column of gold answers."""
+        if self.prompts:
+            return None
+        return Unmet("it is about prompts with a column of gold answers, and no row is one")
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many prompts have no usable gold answer."""
+        return make_count_measurement(
+            "prompts whose gold answer is contradictory or in the prompt",
+            self.by_kind.total(),
+            self.prompts,
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        # `answer-is-empty` is about the column that is learned.
+        learned = [name for name, _ in self.learned.most_common(1)]
+        for name, count in self.empty.items():
+            # A column that is empty throughout beside a full one is left over.
+            if name not in learned and (self.filled[name] or not self.filled):
+                yield from self._findings_on_fault_if_frequent(
+                    MISSING,
+                    count,
+                    f"`{name}` is empty in {count:,} of {self.prompts:,} prompts",
+                    f"fill `{name}`, or drop these rows: no answer can be compared with it",
+                )
+        count = self.by_kind[CONTRADICTORY]
+        yield from self._findings_on_fault_if_frequent(
+            CONTRADICTORY,
+            count,
+            f"{count:,} of {self.prompts:,} prompts come again with another gold answer",
+            "keep one row of each prompt, with the gold answer that is right",
+        )
+        count = self.by_kind[HELD]
+        yield from self._findings_on_fault_if_frequent(
+            HELD,
+            count,
+            f"{count:,} of {self.prompts:,} prompts end with the turn that holds the gold answer",
+            "take the last turn out of `prompt`: the model would continue the solution",
+        )
+        yield from self._findings_on_solutions_among_bare_results()
+
+    def _findings_on_fault_if_frequent(
+        self, kind: str, count: int, what: str, remedy: str
+    ) -> Iterator[Finding]:
+        """The finding on one kind of fault, where enough rows have it."""
+        share = count / max(1, self.prompts)
+        if count < MIN_ROWS or share < WARNING_SHARE:
+            return
+        yield self.finding(
+            f"{what}: their reward says nothing about an answer",
+            remedy,
+            severity="error" if share >= ERROR_SHARE else "warning",
+            cases=self.cases[kind],
+            count=count,
+            total=self.prompts,
+        )
+
+    def _findings_on_solutions_among_bare_results(self) -> Iterator[Finding]:
+        """The finding on gold answers of which some are solutions and some are results alone."""
+        total = self.marked + self.plain
+        if min(self.marked, self.plain) < max(MIN_ROWS, (1 - MAX_OTHER_FORM_SHARE) * total):
+            return
+        yield self.finding(
+            f"{self.marked:,} of {total:,} gold answers are solutions with their result after #### or in"
+            " \\boxed{}, the others are the result alone: a reward that compares with one form is wrong"
+            " for the other",
+            "write the result alone into each row, as the reward takes it out of an answer",
+            severity="warning",
+            cases=self.cases[OTHER_FORM],
+            count=self.marked,
+            total=total,
+        )
+
+
+def _gold_answers(row: Conversation) -> dict[str, str]:
+    """The gold answers of a row with a prompt, by their columns; none of another row."""
+    raw = row.raw or {}
+    if row.is_preference or not raw.get(PROMPT) or not OTHER_ANSWERS.isdisjoint(raw):
+        return {}
+    return {
+        name: "" if raw[name] is None else str(raw[name]).strip()
+        for name in GOLD_COLUMNS
+        if name in raw and not isinstance(raw[name], bool)
+    }
+
+
+def _learned_text(row: Conversation) -> str:
+    """The answer that would be learned of a row."""
+    if not row.is_chat:
+        return (row.completion or "").strip()
+    return text_of(row.messages[-1].get("content")).strip() if row.messages else ""
+
+
+def _prompt_with_its_context_columns(row: Conversation) -> str:
+    """The prompt with all else that is asked about: one question may come with many pictures or texts."""
+    raw = row.raw or {}
+    about = sorted(name for name in raw if name.casefold() in ASKED_ABOUT)
+    return str([raw.get(PROMPT), *(raw[name] for name in about)])
+
+
+def _ends_with_gold(row: Conversation, gold: str) -> bool:
+    """Does the prompt end in a turn of the assistant that holds the gold answer?"""
+    prompt = (row.raw or {}).get(PROMPT)
+    last = prompt[-1] if isinstance(prompt, list) and prompt else None
+    if not isinstance(last, dict) or last.get("role") != "assistant":
+        return False
+    return gold in text_of(last.get("content"))
+
+
+def _process_independent_hash(text: str) -> int:
+    """A hash that is the same in each process."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -1,0 +1,252 @@
+"""Instructions speak of a text that the prompt does not hold.
+
+## What it does
+Looks for prompts that speak of a text which has to be there ("summarize the following article", "the review below",
+`folgenden Text`, `以下文章`) and hold hardly a word besides: no second line, nothing after a colon, nothing in quotes,
+no document and no earlier turn; and for first questions that follow up on what nobody said ("give me a few more",
+"now make it shorter", "that is wrong", "tell me more about the second point"). It also says whether a column for it
+(`input`, `context`, `text`) is empty in these rows.
+
+## Why it is bad
+The answer is about a text, or a turn, that the model has not seen: it learns to make one up from the instruction
+alone, with any loss. Most often a column was lost on the way (renamed, joined, mapped to `instruction` alone), or the
+turns of a chat became rows of their own, and nothing says so.
+
+## Example
+```yaml
+data:
+  rows: 8
+  instruction: "Summarize the following article in two sentences."
+  input: ""
+  output: "{words}."
+```
+
+## Use instead
+```yaml
+data:
+  rows: 8
+  instruction: "Summarize the following article in two sentences."
+  input: "{words_before} and {words}."
+  output: "{words}."
+```
+
+## Fix safety
+Read five rows: where the text is in another column or file, join it again; else drop the rows. An error from a fifth
+of the rows on, a warning from a twentieth on.
+
+## References
+- tloen/alpaca-lora#45
+- PhoebusSi/Alpaca-CoT#109 (turns of chats that became rows of their own)
+- gururise/AlpacaDataCleaned, README ("empty inputs")
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import takewhile
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation, Message
+from truetune.encoding.batch import Batch
+from truetune.encoding.row_fingerprints import text_of
+
+NO_INSTRUCTIONS = Unmet("it is about prompts in words, and no row has one")
+_THING = (
+    r"(?:texts?|articles?|passages?|paragraphs?|sentences?|reviews?|documents?|e-?mails?|stories|story|posts?|essays?"
+    r"|poems?|conversations?|dialogues?|transcripts?|reports?|abstracts?|contracts?|quotes?|comments?|tweets?|letters?"
+    r"|codes?|functions?|snippets?|data|tables?|lists?|sets?|words?|numbers?|phrases?|statements?|questions?|context)"
+)
+_ANY = r"(?:an?|one|two|three|four|five|some|any|with|by|the|that|these|of)"
+"""Words after `given` where it speaks of any text: "given a list, write a function" """
+POINTERS = (
+    # "the following short article"; "following" alone may be a verb of time.
+    re.compile(
+        rf"\b(?:following|given|provided|below|above)\s+(?!{_ANY}\b)(?:[\w'-]+\s+){{0,2}}?{_THING}\b",
+        re.I,
+    ),
+    re.compile(
+        rf"\b(?:the|this|these)\s+(?:[\w'-]+\s+)?{_THING}\s+(?:below|above|provided)\b", re.I
+    ),
+    re.compile(r"\b(?:folgende[mnrs]?|untenstehende[mnrs]?)\s+(?:\w+\s+)?[A-ZÄÖÜ]\w+"),
+    re.compile(
+        r"\b(?:texte|article|passage|phrase|paragraphe)s?\s+(?:suivante?s?|ci-dessous)\b", re.I
+    ),
+    re.compile(r"\bsiguientes?\s+(?:texto|art[ií]culo|oraci[oó]n|p[aá]rrafo|frase)s?\b", re.I),
+    re.compile(
+        r"(?:以下|下面|下列)(?:这?[段篇个条首句])?(?:的)?(?:文章|文本|文字|段落|句子|内容|评论|对话|代码|邮件|新闻)"
+    ),
+)
+_POLITE = (
+    r"(?:(?:please|ok|okay|now|and|then|can you|could you|would you|i want you to|hmm|well)[, ]+)*"
+)
+_IT = r"(?:it|that|this|them)"
+FOLLOW_UPS = (
+    re.compile(rf"{_POLITE}(?:continue|keep going|carry on|proceed)(?: please| with {_IT})?", re.I),
+    re.compile(
+        rf"{_POLITE}(?:(?:give|show|tell|list|write|generate|suggest|name) (?:me |us )?)?(?:a few|some|\w+)? ?"
+        r"(?:more|others)(?: \w+)?(?: please)?",
+        re.I,
+    ),
+    re.compile(
+        rf"{_POLITE}(?:give me |show me |try |do |generate |write )?(?:another|again|once more)"
+        r"(?: one| example| time)?",
+        re.I,
+    ),
+    re.compile(
+        rf"{_POLITE}(?:make|rewrite|translate|shorten|expand|explain|summari[sz]e|simplify|rephrase|improve|fix|convert"
+        rf"|change|turn|put|format|add|elaborate on|say|redo|repeat) {_IT}(?: [\w'-]+){{0,8}}",
+        re.I,
+    ),
+    re.compile(
+        r"(?:no|but)?,? ?(?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|not (?:right|correct|what).*|incorrect)",
+        re.I,
+    ),
+    re.compile(
+        r"(?:why|why not|how so|are you sure|what do you mean|yes please|no thanks?|in more detail)",
+        re.I,
+    ),
+    re.compile(
+        r"(?:[\w',-]+ ){0,8}(?:the|your) (?:first|second|third|last|previous) (?:one|option|point|example|answer|idea)"
+        r"(?: [\w',-]+){0,4}",
+        re.I,
+    ),
+)
+"""A whole first question that follows up on a turn before it"""
+# A text that is there stands after a colon or a line end, or in quotes.
+HELD_TEXT = re.compile(r"[:：]\s*\S|\n\s*\S|[\"'“”«»「『`][^\"“”«»」』`]{12,}|\S\s*[\[({<]\S")
+MAX_WORDS = 45
+"""Words of a prompt that may be an instruction alone. Chosen: a text that is worked on is longer in most rows"""
+MIN_TEXT_WORDS = 4
+"""Words after the instruction that may be its text: "Be brief." is none"""
+SYSTEM_ROLES = ("system", "developer")
+MAX_OTHER_CHARACTERS = 200
+"""Characters of a system prompt, which may hold the text as well"""
+INPUT_COLUMNS = frozenset(
+    (
+        "input", "inputs", "context", "text", "passage", "document", "article", "content", "source", "paragraph",
+        "knowledge", "query_context", "input_text",
+    )
+)  # fmt: skip
+# Chosen: one row in a hundred of Alpaca's 52,000 speaks of a text that nobody gave.
+ERROR_SHARE, WARNING_SHARE, MIN_ROWS = 0.2, 0.05, 5
+
+
+class InstructionsLackTheirText(DataRule):
+    code = "ROW074"
+    symptoms = ("nothing-is-learned", "garbage-output")
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.lacking = 0
+        self.empty_columns: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def add_batch(self, batch: Batch) -> None:
+        """Count the rows of a batch whose instruction speaks of a text that is not there."""
+        for row in batch.rows:
+            prompt = _question_if_no_context_precedes_answer(row)
+            if prompt is None:
+                continue
+            self.rows += 1
+            pointer = _words_pointing_to_missing_text(prompt)
+            if pointer is None:
+                continue
+            self.lacking += 1
+            self.empty_columns.update(_empty_input_columns(row))
+            if len(self.cases) < MAX_CASES:
+                self.cases.append(
+                    case_in_row(batch, row, f"{pointer!r} is all that is there of it")
+                )
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without prompts."""
+        return None if self.rows else NO_INSTRUCTIONS
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many instructions speak of a text that is not there."""
+        return make_count_measurement(
+            "prompts that speak of a text and do not hold it", self.lacking, self.rows
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        share = self.lacking / max(1, self.rows)
+        if share < WARNING_SHARE or self.lacking < min(MIN_ROWS, self.rows):
+            return
+        column = next((name for name, _ in self.empty_columns.most_common(1)), "")
+        empty = f"; `{column}` is empty in {self.empty_columns[column]:,} of them" if column else ""
+        yield self.finding(
+            f"{self.lacking:,} of {self.rows:,} prompts speak of a text that they do not hold{empty}:"
+            " they do not determine their answers",
+            f"fill {column or 'the column of the text'} again where the rows are written, or drop these rows",
+            severity="error" if share >= ERROR_SHARE else "warning",
+            cases=self.cases,
+            count=self.lacking,
+            total=self.rows,
+        )
+
+
+def _question_if_no_context_precedes_answer(row: Conversation) -> str | None:
+    """The text of the first question, where besides it only short system texts precede its answer, or the prompt of
+    plain text; None where there is more.
+    """
+    if row.documents or row.tools:
+        return None
+    if not row.is_chat:
+        return row.prompt or None
+    before_answer = list(
+        takewhile(lambda message: message.get("role") != "assistant", row.messages)
+    )
+    others = [one for one in before_answer if one.get("role") not in SYSTEM_ROLES]
+    if _has_long_system_text(before_answer) or len(others) != 1 or others[0].get("role") != "user":
+        return None
+    content = others[0].get("content")
+    # A picture or a file in a part of the content may be what is meant.
+    return (content or None) if isinstance(content, str) else None
+
+
+def _has_long_system_text(messages: list[Message]) -> bool:
+    """Is a system prompt among messages so long that it may hold the text that is meant?"""
+    return any(
+        len(text_of(message.get("content"))) > MAX_OTHER_CHARACTERS
+        for message in messages
+        if message.get("role") in SYSTEM_ROLES
+    )
+
+
+def _words_pointing_to_missing_text(prompt: str) -> str | None:
+    """The words that point to a text or to a turn before, where the prompt holds none."""
+    if len(prompt.split()) > MAX_WORDS or len(prompt) > 8 * MAX_WORDS:
+        return None
+    bare = prompt.strip()
+    if any(pattern.fullmatch(bare.rstrip(" .?!")) for pattern in FOLLOW_UPS):
+        return bare
+    for pattern in POINTERS:
+        match = pattern.search(bare)
+        if match is not None:
+            is_held = HELD_TEXT.search(bare) or _does_text_follow_instruction(bare[match.end() :])
+            return None if is_held else match[0]
+    return None
+
+
+def _does_text_follow_instruction(rest: str) -> bool:
+    """Follows a text on the sentence of an instruction, joined to it or of some words?"""
+    _, end, more = re.split(r"([.?!。？！]|$)", rest, maxsplit=1)
+    is_joined = bool(more) and not more[0].isspace() and more[0] not in ".?!"
+    return bool(end) and (is_joined or len(more.split()) >= MIN_TEXT_WORDS)
+
+
+def _empty_input_columns(row: Conversation) -> set[str]:
+    """The columns for a text that the row of the file has, with nothing in them."""
+    return {
+        name
+        for name, value in (row.raw or {}).items()
+        if name.casefold() in INPUT_COLUMNS and (value is None or not str(value).strip())
+    }

@@ -1,0 +1,127 @@
+"""Turns are marked as not to be trained, and the trainer does not read the mark.
+
+## What it does
+For rows that TRL, LLaMA-Factory or Axolotl trains: counts the answers with `train: false` or a `weight` of 0. None of
+these trainers reads such a key by itself; Axolotl does where its data set names it (`message_field_training`). Silent
+where a script beside the rows reads it.
+
+## Why it is bad
+The answers that somebody marked as bad, or as context only, are learned like all others. No line of the output says so.
+
+## Example
+```yaml
+spec: {trained_by: trl}
+data:
+  - messages:
+      - {role: user, content: "Is it open?"}
+      - {role: assistant, content: "No idea.", train: false}
+      - {role: user, content: "Please look."}
+      - {role: assistant, content: "It opens at nine.", train: true}
+```
+
+## Use instead
+```yaml
+spec: {trained_by: trl}
+data:
+  - messages:
+      - {role: user, content: "Is it open?"}
+      - {role: user, content: "Please look."}
+      - {role: assistant, content: "It opens at nine."}
+```
+
+## Fix safety
+In Axolotl, `message_field_training: train` in the data set has the key read. Elsewhere leave such an answer out, or
+write a row of its own for each answer that is to be learned, as prompt and completion.
+
+## References
+- axolotl, src/axolotl/prompt_strategies/chat_template.py (`message_field_training`)
+- huggingface/trl, `SFTTrainer`: what is learned follows the template's generation tags, or the completion
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+
+IGNORES_FLAGS = ("trl", "llama-factory", "axolotl")
+FLAGS = frozenset(("train", "weight", "loss_weight"))
+AXOLOTL_SETTING = "datasets.message_field_training"
+"""Among the other settings of a run that Axolotl trains"""
+REMEDIES = {
+    "axolotl": "set message_field_training: train in the data set (it takes true and false)",
+    "trl": "leave these answers out, or make a row of prompt and completion of each answer to learn",
+    "llama-factory": "leave these answers out; or set mask_history: true, where only the last one counts",
+}
+
+
+class TurnFlagsNotRead(DataRule):
+    code = "ROW072"
+    symptoms = ("nothing-is-learned",)
+    severity = "warning"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.answers = 0
+        self.marked = 0
+        self.cases: list[Case] = []
+
+    def add_batch(self, batch: Batch) -> None:
+        """Count the answers of a batch that are marked as not to be trained."""
+        if self._reason_not_to_judge() is not None:
+            return
+        for row in batch.rows:
+            if not row.is_chat:
+                continue
+            # Where the last answer alone is learned, marks of the others change nothing.
+            begin = len(row.messages) - 1 if self.spec.learn.what == "last" else 0
+            for place, message in enumerate(row.messages):
+                if message.get("role") != "assistant" or place < begin:
+                    continue
+                self.answers += 1
+                if message.get("train") is not False:
+                    continue
+                self.marked += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(case_in_message(batch, row, place, "marked as not trained"))
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without chats, and where somebody reads the marks."""
+        reason = self._reason_not_to_judge()
+        if reason is not None:
+            return reason
+        return None if self.answers else NO_CHATS
+
+    def _reason_not_to_judge(self) -> Unmet | None:
+        """Why marks are none of this rule's concern; None if nobody reads them."""
+        if self.setup.trainer.name not in IGNORES_FLAGS:
+            return Unmet("it is about rows that TRL, LLaMA-Factory or Axolotl trains")
+        if self.spec.training.other.get(AXOLOTL_SETTING) or FLAGS & self.setup.columns_read:
+            return Unmet("it is about marks of turns that nobody reads, and these are read")
+        return None
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many answers are marked as not to be trained."""
+        return make_count_measurement(
+            "answers marked as not to be trained", self.marked, self.answers
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.marked:
+            return
+        trainer = str(self.setup.trainer.name)
+        yield self.finding(
+            f"{self.marked:,} of {self.answers:,} answers are marked as not to be trained"
+            f" (train: false, or a weight of 0), and {trainer} trains them all the same",
+            REMEDIES[trainer],
+            cases=self.cases,
+            count=self.marked,
+            total=self.answers,
+        )

@@ -1,0 +1,245 @@
+"""Completions of a prompt are laid out as blocks, and taken as runs: each group holds completions of several prompts.
+
+## What it does
+Follows rewards in a script's own policy training. `prompts * k`, `ids.repeat(k, 1)` and `extend` in a loop over k
+give all prompts once, and then all again: the completions of one prompt are far apart. It fires where rewards that
+come from such a list are viewed as `(-1, k)`, which takes k neighbours for the completions of one prompt. One prompt
+that is repeated, and completions that are put into another order, are left alone.
+
+## Why it is bad
+Each completion gets the mean of other prompts' rewards as its baseline. Answers to easy prompts become likelier and
+those to hard ones unlikelier, whatever they say; the mean reward hardly moves.
+
+## Example
+```python
+import torch
+
+K = 8
+for rows in batches:
+    prompts = [row["prompt"] for row in rows]
+    repeated = prompts * K
+    texts = sample(model, repeated)
+    rewards = torch.tensor([reward(p, t) for p, t in zip(repeated, texts)])
+    groups = rewards.view(-1, K)
+    advantages = (groups - groups.mean(1, keepdim=True)).view(-1)
+```
+
+## Use instead
+```python
+import torch
+
+K = 8
+for rows in batches:
+    prompts = [row["prompt"] for row in rows]
+    repeated = [prompt for prompt in prompts for _ in range(K)]
+    texts = sample(model, repeated)
+    rewards = torch.tensor([reward(p, t) for p, t in zip(repeated, texts)])
+    groups = rewards.view(-1, K)
+    advantages = (groups - groups.mean(1, keepdim=True)).view(-1)
+```
+
+## Fix safety
+There is no automatic fix: prompts may be repeated as runs, or rewards viewed as (k, -1). The training has to be
+repeated.
+
+## References
+- radixark/miles#1573
+- THUDM/slime#1414
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
+from truetune.checks.source.evidence.training_protocol.find_acted_objects import (
+    TOKENIZERS,
+    is_made_by,
+)
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
+    traces_of_scripts_that_reach_file,
+)
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
+    Item,
+    Operation,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+    parts_of_value,
+)
+
+VIEWS = ("view", "reshape")
+MAX_VALUES = 400
+"""Values behind rewards; some fifty"""
+
+
+class MixedGroups(NamedTuple):
+    """A view that takes blocks for runs."""
+
+    view: ast.AST
+    repetition: ast.AST
+
+
+def _views_of_groups(module: Module) -> Iterator[ast.AST]:
+    """Views with two sizes, the first of which is -1."""
+    for call in module.methods(*VIEWS):
+        if len(call.args) == 2 and ast.unparse(call.args[0]) == "-1":
+            yield call.node
+
+
+class GroupsMixPrompts(SourceRule):
+    code = "SRC527"
+    symptoms = ("nothing-is-learned",)
+    severity = "error"
+    looks_at = CodePlaces("views of groups", _views_of_groups)
+
+    def findings(self) -> Iterator[Finding]:
+        """Findings on groups of rewards that hold several prompts."""
+        module = self.subject
+        if next(_views_of_groups(module), None) is None:
+            return
+        seen: set[ast.AST] = set()
+        for trace in (*traces_of_scripts_that_reach_file(module), None):
+            for found in _mixed_groups(module, trace) if trace else _mixed_groups_by_loops(module):
+                if found.view in seen:
+                    continue
+                seen.add(found.view)
+                yield self.finding(
+                    "the prompts are repeated as blocks, all of them k times, and the rewards are grouped as runs of k:"
+                    " each group holds completions of several prompts",
+                    "repeat each prompt k times in a row ([p for p in prompts for _ in range(k)], repeat_interleave),"
+                    " or group by view(k, -1) and its first axis",
+                    cases=[
+                        case_of_node(module, found.view),
+                        case_of_node(module, found.repetition),
+                    ],
+                )
+
+
+def _mixed_groups(module: Module, trace: Trace) -> Iterator[MixedGroups]:
+    """The views of a run that take blocks for runs."""
+    for call in trace.methods(*VIEWS):
+        if call.home is not module or len(call.args) != 2 or constant_of(call.args[0]) != -1:
+            continue
+        repetition = _repetition_as_blocks(call, call.args[1])
+        if repetition is not None and repetition.node is not None:
+            yield MixedGroups(call.node, repetition.node)
+
+
+def _mixed_groups_by_loops(module: Module) -> Iterator[MixedGroups]:
+    """The views of a file that take blocks for runs, where a loop over a number lays out the blocks."""
+    for call in module.methods(*VIEWS):
+        if len(call.args) != 2 or ast.unparse(call.args[0]) != "-1" or call.receiver is None:
+            continue
+        count = ast.unparse(call.args[1])
+        for part in backward_slice(module, call.receiver):
+            repetition = _code_repeating_all_rows_as_blocks(module, part, count)
+            if repetition is not None:
+                yield MixedGroups(call.node, repetition)
+                break
+
+
+def _code_repeating_all_rows_as_blocks(module: Module, part: ast.AST, count: str) -> ast.AST | None:
+    """What lays all rows out once for each number: `[p for _ in range(k) for p in prompts]`, `extend` in a loop."""
+    if isinstance(part, ast.ListComp) and len(part.generators) == 2:
+        return part if ast.unparse(part.generators[0].iter) == f"range({count})" else None
+    if not isinstance(part, ast.Name):
+        return None
+    for loop in module.nodes(ast.For):
+        if ast.unparse(loop.iter) != f"range({count})":
+            continue
+        for statement in loop.body:
+            shown = ast.unparse(statement)
+            if shown.startswith((f"{part.id}.extend(", f"{part.id} += ")) and "[" not in shown:
+                return statement
+    return None
+
+
+def _repetition_as_blocks(call: CallEvent, count: Value) -> Value | None:
+    """The repetition as blocks of that number that a tensor comes from; None where runs are made too."""
+    waiting = [call.receiver] if call.receiver is not None else []
+    seen = {id(one) for one in waiting}
+    found: Value | None = None
+    while waiting:
+        value = waiting.pop()
+        if len(seen) > MAX_VALUES or _repeats_each_row_or_reorders_rows(value):
+            return None
+        if _repeats_blocks(value, count):
+            found = found or value
+        fresh = [one for one in _values_composing_value(value) if id(one) not in seen]
+        seen.update(map(id, fresh))
+        waiting += fresh
+    return found
+
+
+def _values_composing_value(value: Value) -> Iterator[Value]:
+    """What a value is made of, also what a comprehension goes over."""
+    yield from parts_of_value(value)
+    if isinstance(value, Sequence) and value.made_over is not None:
+        yield value.made_over
+
+
+def _repeats_each_row_or_reorders_rows(value: Value) -> bool:
+    """Does a value repeat each row in a row, or put rows into another order, as `outs[i + j * n]` does?"""
+    if isinstance(value, Item):
+        key = value.key
+        is_step = isinstance(key, Slice) and key.step is not None
+        return is_step or (
+            isinstance(key, Operation) and _does_index_use_multiplication_or_division(key)
+        )
+    if not isinstance(value, Result):
+        return False
+    names = {"repeat_interleave", "sort", "argsort", "transpose", "permute", "t"}
+    is_moved = value.call.method in names or value.call.named("torch.repeat_interleave", "sorted")
+    count = constant_of(value.call.keywords.get("num_return_sequences"))
+    return is_moved or (isinstance(count, int) and count > 1)
+
+
+def _does_index_use_multiplication_or_division(place: Operation) -> bool:
+    """Is a place in a list computed by a product, a division to whole numbers or a remainder?"""
+    return place.operator in ("*", "//", "%") or any(
+        isinstance(one, Operation) and _does_index_use_multiplication_or_division(one)
+        for one in place.operands
+    )
+
+
+def _repeats_blocks(value: Value, count: Value) -> bool:
+    """Is a value `prompts * k` or `ids.repeat(k, 1)`, with the number of the view?"""
+    if isinstance(value, Operation) and value.operator == "*" and len(value.operands) == 2:
+        rows, number = value.operands
+        is_list = isinstance(rows, Sequence) and rows.kind == "list" and rows.is_open
+        return is_list and _are_same_number(number, count)
+    if isinstance(value, Result) and value.call.method == "repeat" and len(value.call.args) == 2:
+        is_of_rows = constant_of(value.call.args[1]) == 1 and not _are_repeated_ids_of_one_text(
+            value.call
+        )
+        return is_of_rows and _are_same_number(value.call.args[0], count)
+    return False
+
+
+def _are_repeated_ids_of_one_text(repetition: CallEvent) -> bool:
+    """Are ids repeated that a tokenizer gave for one text? It makes no tensor of several without `padding`."""
+    made = call_making_ids(repetition.receiver) if repetition.receiver is not None else None
+    if made is None or not is_made_by(made.receiver, TOKENIZERS) or made.is_open:
+        return False
+    padding = made.keywords.get("padding")
+    return padding is None or constant_of(padding) is False
+
+
+def _are_same_number(one: Value, other: Value) -> bool:
+    """Are two values the same number?"""
+    if one is other:
+        return True
+    number = constant_of(one)
+    return isinstance(number, int) and number > 1 and number == constant_of(other)

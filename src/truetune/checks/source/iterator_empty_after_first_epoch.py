@@ -1,0 +1,81 @@
+"""An iterator is made before the epochs and read in each of them: from the second one on it is empty.
+
+## What it does
+Looks at loops inside of loops that read a generator, `iter(...)`, `zip(...)`, `map(...)` or `enumerate(...)` which was
+made once, outside of both. A `DataLoader`, a list or a function that is called in each pass is left alone, and so is a
+loop that stops before the end.
+
+## Why it is bad
+Python gives each item of an iterator once. The second epoch runs no batch, takes no time and reports nothing: the
+model is trained for one epoch of three, and a schedule over three never reaches its end. An evaluation over such an
+iterator has no rows from the second time on.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+batches = (collate(rows) for rows in chunks)
+for epoch in range(3):
+    for batch in batches:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+batches = [collate(rows) for rows in chunks]
+for epoch in range(3):
+    for batch in batches:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Fix safety
+There is no automatic fix. A list of all batches takes their memory; a function that makes the iterator, called in each
+epoch, does not.
+
+## References
+- pytorch/pytorch#59213, pytorch/text#1282, hushell/pmf_cvpr22#41
+- https://docs.python.org/3/glossary.html#term-iterator
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.iterators_used_up import iterators_used_up, loops_in_loops
+
+
+class IteratorEmptyAfterFirstEpoch(SourceRule):
+    code = "SRC469"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("loops in loops", loops_in_loops)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in iterators_used_up(module):
+            yield self.finding(
+                f"{found.name} is made once, and the first pass of the loop around reads it to its end: each later pass"
+                " finds it empty",
+                f"make {found.name} in each pass, or make a list of it",
+                cases=[
+                    case_of_node(module, found.made),
+                    case_of_node(module, found.read),
+                    case_of_node(module, found.repeated),
+                ],
+            )

@@ -1,0 +1,90 @@
+"""A prompt or a stored row is changed in place for each row, and keeps what it got from the rows before.
+
+## What it does
+Follows each `append`, `insert`, `extend` and `+=` back to the object that it changes. It fires where a list of
+messages, or a text, is made once (at the top of the file, before the loop over the rows, as a default of a
+parameter, in a constructor), grows for each row, and is given to a template or a model; and where `__getitem__` of
+a data set changes a row that the data set keeps. A copy on the way, a list that is shortened again, chats with
+a user, and the turns of one dialogue with its replies are left alone.
+
+## Why it is bad
+The second row is asked with the first one's question in its prompt, the hundredth with 99 of them: figures fall
+along the file, and time and memory rise. A stored row gets its system message once more in every epoch.
+
+## Example
+```python
+import json
+
+SHOTS = [{"role": "system", "content": "Answer with one word."}]
+
+def ask(client, question):
+    messages = SHOTS
+    messages.append({"role": "user", "content": question})
+    return client.chat.completions.create(model="tuned", messages=messages)
+
+rows = [json.loads(line) for line in open("test.jsonl")]
+answers = [ask(client, row["question"]) for row in rows]
+```
+
+## Use instead
+```python
+import json
+
+SHOTS = [{"role": "system", "content": "Answer with one word."}]
+
+def ask(client, question):
+    messages = [*SHOTS, {"role": "user", "content": question}]
+    return client.chat.completions.create(model="tuned", messages=messages)
+
+rows = [json.loads(line) for line in open("test.jsonl")]
+answers = [ask(client, row["question"]) for row in rows]
+```
+
+## Fix safety
+There is no automatic fix. Answers that were given so have to be asked again.
+
+## References
+- GenAI-Security-Project/finbot-ctf#67
+- NousResearch/hermes-agent#229
+- 567-labs/instructor#2428
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.prompts_and_rows_changed_in_place import (
+    in_place_extensions_with_object,
+    prompts_or_rows_growing_per_row,
+)
+from truetune.source.parsed_source_file import Module
+
+
+def _in_place_changes(module: Module) -> Iterator[ast.AST]:
+    """Places that change an object in place."""
+    yield from (change for change, _ in in_place_extensions_with_object(module))
+
+
+class PromptGrowsWithEachRow(SourceRule):
+    code = "SRC521"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    looks_at = CodePlaces("lists and rows that are changed in place", _in_place_changes)
+
+    def findings(self) -> Iterator[Finding]:
+        """Findings on prompts and stored rows that each row makes longer."""
+        module = self.subject
+        for found in prompts_or_rows_growing_per_row(module):
+            if found.form == "prompt":
+                message = "the prompt is made once and gets longer with each row: it holds all rows before"
+                remedy = "make a new list of messages for each row ([*shots, message]); copy.deepcopy makes one too"
+            else:
+                message = "__getitem__ changes the row that the data set keeps: the next epoch changes it once more"
+                remedy = "change a copy (copy.deepcopy) of the row, or make a new list ([*messages, message])"
+            cases = [case_of_node(module, found.change), case_of_node(module, found.made)]
+            yield self.finding(message, remedy, cases=cases)

@@ -1,0 +1,96 @@
+"""Weights are kept under a second name and not copied: later training steps change them too.
+
+## What it does
+Looks at `model.state_dict()`, parameters in a list or dictionary, and `best_model = model`, that a script keeps while
+it trains, and reads after later steps: to restore the best epoch, to begin each fold from the same weights,
+to average. It speaks where nothing copies them (`copy.deepcopy`, `clone`, a file).
+
+## Why it is bad
+`state_dict()` gives the model's own tensors. Each step of the optimizer writes into them, so what is restored as the
+best state is the last one, and nothing says so. `.copy()` and `dict(...)` copy the dictionary, not the tensors.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+best_loss, best_state = float("inf"), None
+for epoch in range(5):
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    loss = evaluate(model)
+    if loss < best_loss:
+        best_loss = loss
+        best_state = model.state_dict()
+model.load_state_dict(best_state)
+model.save_pretrained("out")
+```
+
+## Use instead
+```python
+import copy
+
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+best_loss, best_state = float("inf"), None
+for epoch in range(5):
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    loss = evaluate(model)
+    if loss < best_loss:
+        best_loss = loss
+        best_state = copy.deepcopy(model.state_dict())
+model.load_state_dict(best_state)
+model.save_pretrained("out")
+```
+
+## Fix safety
+There is no automatic fix: a copy takes as much memory as the weights. A folder of `model.save_pretrained` does it too.
+
+## References
+- pytorch/tutorials#188, zhangj111/astnn#8, WenjieDu/PyPOTS#667
+- https://pytorch.org/tutorials/beginner/saving_loading_models.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.weights_kept_without_copy import (
+    bindings_of_live_weights,
+    weights_kept_without_copy,
+)
+
+
+class WeightsKeptWithoutCopy(SourceRule):
+    code = "SRC460"
+    symptoms = ("odd-metrics", "nothing-is-learned")
+    severity = "error"
+    looks_at = CodePlaces("weights that are kept under another name", bindings_of_live_weights)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in weights_kept_without_copy(module):
+            yield self.finding(
+                f"{found.variable} is no copy: {found.how} gives the tensors that are trained, and the steps after it"
+                " change them too",
+                f"copy them: {found.variable} = copy.deepcopy(...), or write them to a file and load that",
+                cases=[
+                    case_of_node(module, found.kept),
+                    case_of_node(module, found.step),
+                    case_of_node(module, found.read),
+                ],
+            )

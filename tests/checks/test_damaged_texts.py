@@ -1,0 +1,263 @@
+"""Damage that a script does to the answers of a published set is named; the set itself, and others, have none."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checks.pages.data import DEMO
+from tests.parts import data
+from truetune.checks.check_data import check
+from truetune.checks.rows.evidence.damage_of_texts import (
+    CODE_KIND,
+    DAMAGE_KINDS,
+    find_damage,
+)
+from truetune.settings.run_spec import RunSpec
+
+ALPACA = "llamafactory/alpaca_en_demo.json"
+PUBLISHED = (
+    ALPACA,
+    "llamafactory/alpaca_zh_demo.json",
+    "llamafactory/glaive_toolcall_en_demo.json",
+    "llamafactory/identity.json",
+    "llamafactory/dpo_en_demo.json",
+)
+SHARE = 0.4
+"""Of the answers that are damaged"""
+
+
+def join_sentences(text: str, draw: random.Random) -> str:
+    return re.sub(r"\. (?=[A-Z])", ".", text)
+
+
+def lose_line_ends(text: str, draw: random.Random) -> str:
+    return " ".join(text.split())
+
+
+def lose_digits(text: str, draw: random.Random) -> str:
+    return re.sub(r"\d+", "", text)
+
+
+def separate_marks(text: str, draw: random.Random) -> str:
+    return re.sub(r"(?<=\w)([.,])(?=\s|\Z)", r" \1", text)
+
+
+def lose_marks(text: str, draw: random.Random) -> str:
+    return re.sub(r"[^\w\s]", "", text)
+
+
+def lose_capitals(text: str, draw: random.Random) -> str:
+    return text.lower()
+
+
+def double_words(text: str, draw: random.Random) -> str:
+    return re.sub(r"\b[a-z]+\b", lambda m: f"{m[0]} {m[0]}" if draw.random() < 0.1 else m[0], text)
+
+
+def split_words(text: str, draw: random.Random) -> str:
+    return re.sub(
+        r"([a-z]{4})([a-z]{4,})",
+        lambda m: f"{m[1]}-\n{m[2]}" if draw.random() < 0.15 else m[0],
+        text,
+    )
+
+
+def split_words_in_a_line(text: str, draw: random.Random) -> str:
+    return split_words(text, draw).replace("\n", " ")
+
+
+def use_no_break_spaces(text: str, draw: random.Random) -> str:
+    return text.replace(" ", "\u00a0")
+
+
+def put_invisible_characters(text: str, draw: random.Random) -> str:
+    return re.sub(r"(?<=[a-z]{3})(?=[a-z]{3})", "\u200b", text)
+
+
+def exchange_letters(text: str, draw: random.Random) -> str:
+    return text.replace("e", "\u0435")
+
+
+def widen_letters(text: str, draw: random.Random) -> str:
+    return "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in text)
+
+
+def escape_marks(text: str, draw: random.Random) -> str:
+    return re.sub(r"([.!-])", r"\\\1", text)
+
+
+def double_quotes(text: str, draw: random.Random) -> str:
+    return '"' + text.replace(". ", '. ""So it is."" ').replace("\n", " ") + '"'
+
+
+def cut_first_letter(text: str, draw: random.Random) -> str:
+    return text[1:]
+
+
+def cut_last_word(text: str, draw: random.Random) -> str:
+    return text.rsplit(" ", 1)[0]
+
+
+def repeat(text: str, draw: random.Random) -> str:
+    return f"{text}\n\n{text}"
+
+
+def cite(text: str, draw: random.Random) -> str:
+    return re.sub(r"\.(?= |\Z)", lambda m: f"[{draw.randint(1, 9)}].", text)
+
+
+def number(text: str, draw: random.Random) -> str:
+    return f"{draw.randint(40, 999)}. {text}"
+
+
+def put_page_number(text: str, draw: random.Random) -> str:
+    return f"{text}\n\nPage {draw.randint(1, 80)} of 80"
+
+
+def put_button(text: str, draw: random.Random) -> str:
+    return f"Copy code\n{text}"
+
+
+def leave(text: str, draw: random.Random) -> str:
+    return text
+
+
+DAMAGES: tuple[tuple[Callable[[str, random.Random], str], str], ...] = (
+    (join_sentences, "sentences without a space between"),
+    (lose_line_ends, "lists without line ends"),
+    (lose_digits, "lists whose numbers are gone"),
+    (separate_marks, "spaces before marks"),
+    (lose_marks, "no marks at all"),
+    (lose_capitals, "no capitals at all"),
+    (double_words, "words that are there twice in a row"),
+    (split_words, "words that are split at line ends"),
+    (split_words_in_a_line, "words that are split at line ends"),
+    (use_no_break_spaces, "no-break spaces for spaces"),
+    (put_invisible_characters, "invisible characters inside of words"),
+    (exchange_letters, "letters of two alphabets in one word"),
+    (widen_letters, "Latin letters of full width"),
+    (escape_marks, "marks with a backslash"),
+    (double_quotes, "quotes that a table doubled"),
+    (cut_first_letter, "beginnings inside of a sentence"),
+    (cut_last_word, "ends inside of a sentence"),
+    (repeat, "one text twice"),
+    (cite, "numbers of sources that are not there"),
+    (number, "numbers of a list around the rows"),
+    (put_page_number, "lines of a page or an app"),
+    (put_button, "lines of a page or an app"),
+)
+
+
+def messages(folder: Path, rows: list[dict[str, Any]]) -> list[str]:
+    """What the rule says of these rows."""
+    path = folder / "rows.jsonl"
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
+    spec = RunSpec(data=(str(path),), tokenizer=str(DEMO), select=("answers-are-damaged-texts",))
+    report = check(spec)
+    return [one.message for one in report.findings]
+
+
+@pytest.mark.parametrize(("damage", "kind"), DAMAGES)
+def test_damage_is_named(
+    tmp_path: Path, damage: Callable[[str, random.Random], str], kind: str
+) -> None:
+    draw = random.Random(1)
+    rows = json.loads(data(ALPACA).read_text(encoding="utf-8"))
+    for row in rows:
+        # Who joins lines joins those of all answers, and only those with lists show it.
+        if draw.random() < SHARE or damage is lose_line_ends:
+            row["output"] = damage(row["output"], draw)
+    (message,) = messages(tmp_path, rows)
+    assert kind in message.split(": ", 1)[1]
+
+
+def test_each_kind_has_a_script_that_does_it() -> None:
+    assert {kind for _, kind in DAMAGES} == {one.name for one in DAMAGE_KINDS}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sets_have_none(tmp_path: Path, name: str) -> None:
+    assert messages(tmp_path, json.loads(data(name).read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use Node.js or Vue.js, e.g. in U.S. offices. It works. See example.com. Then go on.",
+        "He had had enough. I know that that is so. It is very, very late. Bye bye.",
+        "The first point is 1. cost, the second 2. time, and the third 3. risk. All matter.",
+        "C'est \u00e7a\u00a0! Vous venez\u00a0? Oui\u00a0: nous venons tous ce soir, avec les enfants.",
+        "\u041c\u044b \u043f\u0438\u0448\u0435\u043c IT-\u0441\u0438\u0441\u0442\u0435\u043c\u0443 \u0438 3D.",
+        "\u5168\u89d2\u306e\uff21\uff22\uff23\u3068\u534a\u89d2\u306eABC\u306f\u7570\u306a\u308b\u6587\u5b57\u3067\u3059\u3002\uff34\uff26\u3082\u540c\u3058\u3067\u3059\u3002",
+        "Match `\\d+\\.\\d` and `\\-`. The pattern \\d+\\.\\d\\- needs both of these backslashes.",
+        "Set x[1] and y[2], then read z[3]. The values are there. Each list has three.",
+        "[1] Smith 2020. [2] Jones 2021.\nBoth agree[1][2]. The effect is small[1]. It lasts.",
+        "Use two- or three-way valves. A pre- and post-test is done. Short- to long-term plans exist.",
+        "The essay is clear. It lacks examples. The end is weak.\nScore: 7",
+        "Open the mail first.\nReply\nSave\nThen close it.",
+        "3. Mai 1990",
+        "2. Paris",
+        "1969: The first people walk on the moon. They stay for a day.",
+        "The rose is red. It has no thorn\nand bends toward the early morn\nthe wind is low. It can not see\n"
+        "the one who sings beneath the tree",
+        "\u0627\u0644\u0633\u0644 Google " + "\u0643\u0644\u0645\u0629 " * 40,
+        "1. Open the door.\n2. Go in.\n3. Close it again.",
+        "iPhone sales rose in May. They fell in June. Nobody knows the reason for that, they say.",
+        'She said "no" and left. He said "yes" and stayed. That was all, and it was enough.',
+    ],
+)
+def test_sound_texts_have_none(text: str) -> None:
+    assert find_damage(text) is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        (
+            "[1] The bridge is closed. [2] It opens in May.\nWhen can I cross?",
+            "The bridge is closed[1]. It opens again in spring[2]. Until then take the ferry.",
+        ),
+        (
+            "Continue the sentence: The sky is",
+            "blue because of the air. Short waves are spread most. Long waves pass. So it looks blue.",
+        ),
+        (
+            "Which one? 33) red 34) blue 35) green",
+            "34) blue",
+        ),
+        (
+            "Write it in lower case: The bus is late. It comes at nine.",
+            "the bus is late. it comes at nine. so they wait for the next one in the rain.",
+        ),
+        ("Say it twice.", "It comes at nine in the morning, on each day of the week.\n" * 2),
+    ],
+)
+def test_what_the_prompt_explains_is_no_damage(prompt: str, text: str) -> None:
+    assert find_damage(text, "Say it.") is not None
+    assert find_damage(text, prompt) is None
+
+
+def test_code_in_one_line() -> None:
+    lines = "def total(values):\n    result = 0\n    for one in values:\n        result += one\n    return result"
+    damage = find_damage(f"So: ```python {' '.join(lines.split())} ``` It adds the values.")
+    assert damage is not None
+    assert damage.kind is CODE_KIND
+    assert find_damage(f"So:\n\n```python\n{lines}\n```\n\nIt adds the values.") is None
+    assert find_damage("Run ```pip install --upgrade transformers trl peft datasets```.") is None
+
+
+@pytest.mark.parametrize(
+    "piece", ["a ", "1. ", "- a ", '""a', "[1]", "a.", "A. b ", " .", "a-\n", "\\.", ".A", '("']
+)
+def test_no_text_takes_long(piece: str) -> None:
+    """Each pattern reads a text once: ten times the text is not a hundred times the work."""
+    text = piece * 20_000
+    find_damage(text)
