@@ -68,9 +68,8 @@ def _explanation_clauses(learned: LearnedTokenCounts) -> list[str]:
     parts.append(_describe_loss_by_leaving_out_long(learned))
     # Said only where both differ: the same number twice reads as a second finding.
     if learned.ideal != learned.supervised:
-        parts.append(
-            f"with an ideal mask, the loss would be on {learned.ideal:,} ({format_per_cent_share(learned.ideal, learned.tokens)})"
-        )
+        share = format_per_cent_share(learned.ideal, learned.tokens)
+        parts.append(f"with an ideal mask, the loss would be on {learned.ideal:,} ({share})")
     # Another release is installed than the one whose table was used: its defaults may differ.
     if learned.installed:
         parts.append(f"{learned.installed} is installed here")
