@@ -87,9 +87,7 @@ def inspect_tokenized(
     sentence = describe_supervised_sources(data)
     return TokenizedReport(
         spec=spec,
-        subjects=(
-            Subject(TOKENIZED_KIND, cache.path, tuple(_tokenized_facts(data))),
-        ),
+        subjects=(Subject(TOKENIZED_KIND, cache.path, tuple(_tokenized_facts(data))),),
         findings=judgement.findings,
         examined=judgement.examined,
         not_judged=(*_rows_and_caches_left_out(cache, summary), *judgement.not_judged),

@@ -28,9 +28,7 @@ def describe_trainer_that_learns(report: DataReport) -> str:
         return verb
     # Without a trainer nothing is claimed of one: if all masks agree, the ideal one is meant.
     if learned.trainer is None:
-        return (
-            WITH_IDEAL_MASK if learned.ideal == learned.supervised else f"a trainer {verb}"
-        )
+        return WITH_IDEAL_MASK if learned.ideal == learned.supervised else f"a trainer {verb}"
     # The user's own code makes the labels, or a setting decides that is not read: what an ideal
     # mask learns is all that is known.
     if not learned.sure:
