@@ -97,7 +97,7 @@ def train(
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
     Nothing is trained, and the exit code is 1, where a preflight check finds an error. It is 1 too where the
-    answers show an error while it trains: then the weights are there all the same.
+    answers show an error while it trains; the weights are still saved then.
 
     \b
     Examples:

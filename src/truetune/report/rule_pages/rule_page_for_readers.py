@@ -36,7 +36,7 @@ SHOWN_HEADINGS = {"Fix safety": "Before you fix it"}
 # Chosen, not measured: with less in common, a difference is two files in one block, and neither can
 # be read.
 MIN_COMMON_SHARE = 0.4
-"""Of the lines of both files, for a difference to be shown in place of the new file"""
+"""Of the lines of both files, for a difference to be shown instead of the new file"""
 MAX_LINES_ALWAYS_COMPARED = 6
 """Lines of files whose difference is short, whatever they have in common"""
 MAX_LINES_AS_A_WHOLE = 40
