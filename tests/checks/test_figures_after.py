@@ -31,10 +31,10 @@ from truetune.logs.run_log_builder import RunLogBuilder
 STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
 RULES = all_rules(*STATIONS)
 IN_WORDS = {
-    "special-ids-rewritten-by-trainer",
+    "special-token-ids-differ-from-base",
     "use-cache-saved-off",
     "generation-config-distorts-answers",
-    "tied-embeddings-lost-on-merge",
+    "tied-embeddings-flag-contradicts-tensors",
 }
 """Rules whose figure may have no number: flags, and names of files that agree"""
 OTHER_SUBJECT = {
@@ -113,8 +113,8 @@ def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
     )
     assert names(made.examined) == {
         "loss-not-finite",
-        "nan-hidden-by-logging-filter",
-        "loss-above-uniform",
+        "loss-or-gradient-exactly-zero",
+        "first-loss-above-guessing",
     }
     assert all(part.unlock for part in made.not_judged if "the log has" in part.reason)
 

@@ -82,7 +82,7 @@ def a_browser_is_content(root: Path) -> None:
             "index",
             "rules/index",
             "rules/pad-is-stop-token",
-            "rules/role-alias-dropped",
+            "rules/turn-roles-unknown-to-template",
             "reference/reports",
         ):
             page.goto((root / f"{name}.html").as_uri())

@@ -81,7 +81,7 @@ from truetune.settings.run_spec import RunSpec
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
-LABEL_INSIDE_ANOTHER_RULE = "reference-stands-in-another-label"
+LABEL_INSIDE_ANOTHER_RULE = "answers-give-label-containing-reference"
 EXACT_MATCH_RULE = "exact-match-measures-form"
 READ_AS_JSON = (
     "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"
