@@ -1,7 +1,7 @@
-"""The codes that rules had before they were lettered by family, and those that they have now.
+"""The codes that rules had before they were lettered by family, the names that they had, and those that they have now.
 
-They are accepted for one release wherever a code is (`--select`, `ignore[...]`, `explain`, baselines), with a note.
-After it this table goes, with what imports it in `rule_families`.
+They are accepted for one release wherever a code or a name is (`--select`, `ignore[...]`, `explain`, baselines), with
+a note. After it these tables go, with what imports them in `rule_families`.
 """
 
 from __future__ import annotations
@@ -611,4 +611,5 @@ FORMER_NAMES: Mapping[str, str] = {
     "weights-wider-than-the-base": "float32-weights-of-16-bit-base",
     "wrong-field-mapped": "answer-equals-prompt-or-holds-markers",
 }
-"""Names that rules had before, and those that they have now: each said something else than most of its findings"""
+"""Names that rules had before, and those that they have now. Each said something else than its findings, hid what it is
+about, or claimed more or less than the rule checks; a rule that was renamed twice has two lines."""
