@@ -21,7 +21,7 @@ from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.checks.rule_runner import run_rule, run_rules
 from truetune.doctor.environment_record_types import Environment
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
 from truetune.generation.server_observations import ServerObservations
 from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state

@@ -41,7 +41,7 @@ from truetune.checks.minimum_host_memory_of_run import (
     optimizer_states_of_config,
     optimizer_states_of_script,
 )
-from truetune.checks.read_training_script_with_imports import read_training_module
+from truetune.checks.read_training_script_for_its_settings import read_training_module
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
