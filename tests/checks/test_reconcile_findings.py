@@ -12,7 +12,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.logs.run_log import Curve, RunLog
 
 STEPPED = Finding(
-    "lr-scheduler-stepped-per-process",
+    "prepared-schedule-length-divided-by-processes",
     "SRC014",
     "error",
     "the schedule is as long as the prepared loader",

@@ -76,8 +76,8 @@ def test_answers_without_an_eos() -> None:
 
 
 def test_tools_that_always_fail() -> None:
-    assert "score-is-bad" in _course(GRPO, tools__failure_frequency=(1.0, 1.0))
-    assert "score-is-bad" not in _course(GRPO, tools__failure_frequency=(1.0, 0.3))
+    assert "score-at-worst-falling-or-nan" in _course(GRPO, tools__failure_frequency=(1.0, 1.0))
+    assert "score-at-worst-falling-or-nan" not in _course(GRPO, tools__failure_frequency=(1.0, 0.3))
 
 
 def test_a_record_of_grpo_is_silent() -> None:

@@ -23,7 +23,7 @@ from truetune.logs.run_log_builder import RunLogBuilder
 
 RUNS = Path(__file__).with_name("runs")
 FOUND = {
-    "all-rows-masked": {"nan-hidden-by-logging-filter"},
+    "all-rows-masked": {"loss-or-gradient-exactly-zero"},
     "best-is-worst": {"best-checkpoint-is-worst"},
     "dpo-by-length": {"dpo-accuracy-at-once"},
     "dpo-too-weak": {"dpo-stuck-at-ln2", "learning-rates-sum-to-nothing"},
@@ -35,9 +35,9 @@ FOUND = {
     "learning-rate-tiny": {"flat-loss", "learning-rates-sum-to-nothing"},
     "learning-rate-too-high": {"loss-diverges"},
     "lora-without-effect": {"flat-loss"},
-    "loss-summed": {"loss-above-uniform"},
-    "masked-rows": {"nan-hidden-by-logging-filter"},
-    "masked-rows-in-windows": {"nan-hidden-by-logging-filter"},
+    "loss-summed": {"first-loss-above-guessing"},
+    "masked-rows": {"loss-or-gradient-exactly-zero"},
+    "masked-rows-in-windows": {"loss-or-gradient-exactly-zero"},
     "overfit": {"eval-loss-rises"},
     "resumed-without-optimizer": {"resume-starts-fresh"},
     "resumed-without-weights": {"resume-starts-fresh"},
@@ -174,7 +174,7 @@ def test_a_trial_of_few_steps_and_a_rate_that_was_reached_are_left_alone() -> No
 def test_losses_of_a_regression_are_not_those_of_tokens(tmp_path: Path) -> None:
     records = [{"step": i, "loss": 416.0 - 5 * i} for i in range(1, 60)]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": records}))
-    assert found(read_run(tmp_path))["loss-above-uniform"].severity == "warning"
+    assert found(read_run(tmp_path))["first-loss-above-guessing"].severity == "warning"
     config = {"vocab_size": 200, "architectures": ["BertForSequenceClassification"]}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert not found(read_run(tmp_path))
@@ -235,7 +235,9 @@ def test_packing_makes_more_rows_of_the_same_tokens() -> None:
     }
     assert not found(replace(log, data=DataFacts(supervised=12_000, **facts)))
     assert (
-        found(replace(log, data=DataFacts(supervised=500, **facts)))["epochs-against-rows"].severity
+        found(replace(log, data=DataFacts(supervised=500, **facts)))[
+            "epoch-length-differs-from-rows"
+        ].severity
         == "warning"
     )
 
@@ -436,11 +438,11 @@ def test_a_loss_that_comes_down_at_once_was_of_a_head_that_was_never_run_like_th
     (tmp_path / "config.json").write_text(
         json.dumps({"vocab_size": 250_112, "architectures": ["MT5ForConditionalGeneration"]})
     )
-    assert found(read_run(tmp_path))["loss-above-uniform"].severity == "info"
+    assert found(read_run(tmp_path))["first-loss-above-guessing"].severity == "info"
     state.write_text(
         json.dumps({"log_history": [{"step": i, "loss": 25.5 - i / 10} for i in range(1, 11)]})
     )
-    assert found(read_run(tmp_path))["loss-above-uniform"].severity == "error"
+    assert found(read_run(tmp_path))["first-loss-above-guessing"].severity == "error"
 
 
 def _with_parts(times: float, names: tuple[str, ...]) -> RunLog:
@@ -469,7 +471,7 @@ def _with_parts(times: float, names: tuple[str, ...]) -> RunLog:
 def test_a_loss_that_is_made_of_others_may_be_large(
     times: float, names: tuple[str, ...], count: int
 ) -> None:
-    assert ("loss-above-uniform" in found(_with_parts(times, names))) == bool(count)
+    assert ("first-loss-above-guessing" in found(_with_parts(times, names))) == bool(count)
 
 
 def _slowly_falling(rates: list[float], fall: float) -> RunLog:
@@ -634,7 +636,7 @@ def test_a_loss_above_guessing_later_on_is_one_finding_with_its_consequences(
     )
     (finding,) = diagnose(tmp_path).findings
     assert finding.rule == "loss-climbs-above-guessing"
-    assert any("nan-hidden-by-logging-filter" in line for line in finding.evidence)
+    assert any("loss-or-gradient-exactly-zero" in line for line in finding.evidence)
 
 
 def test_gradients_that_are_never_finite_are_no_matter_of_the_rate() -> None:
@@ -887,7 +889,7 @@ def test_weights_that_are_nan_from_a_step_on(
         json.dumps({"log_history": records}), encoding="utf-8"
     )
     findings = diagnose(tmp_path).findings
-    finding = next(f for f in findings if f.rule == "nan-hidden-by-logging-filter")
+    finding = next(f for f in findings if f.rule == "loss-or-gradient-exactly-zero")
     assert ("the weights are ruined" in finding.message) is is_ruined
     assert ("begin again" in str(finding.remedy)) is is_ruined
 
@@ -968,9 +970,9 @@ def test_a_flat_loss_that_may_be_sound_is_left_alone(log: RunLog) -> None:
     ],
 )
 def test_a_loss_that_stays_at_guessing_among_tokens_is_told(log: RunLog, told: bool) -> None:
-    assert ("loss-above-uniform" in found(log)) is told
+    assert ("first-loss-above-guessing" in found(log)) is told
     if told:
-        assert "logits and labels" in found(log)["loss-above-uniform"].remedy
+        assert "logits and labels" in found(log)["first-loss-above-guessing"].remedy
 
 
 def _short_fall(epochs: float, fall_of_epochs: float = 0.0) -> RunLog:
@@ -1028,7 +1030,7 @@ def test_an_adapter_that_begins_at_guessing_reads_foreign_ids(
     ]
     log = tmp_path / "train.log"
     log.write_text("\n".join([printed, *lines]) + "\n", encoding="utf-8")
-    named = "loss-above-uniform" in found(read_run(log))
+    named = "first-loss-above-guessing" in found(read_run(log))
     assert named is fires
 
 

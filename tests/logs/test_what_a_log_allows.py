@@ -16,7 +16,7 @@ from truetune.logs.read_run_log import read_run
 ENDED, PEAK, NAN = (
     "learning-rate-ended-early",
     "learning-rate-never-peaked",
-    "nan-hidden-by-logging-filter",
+    "loss-or-gradient-exactly-zero",
 )
 
 

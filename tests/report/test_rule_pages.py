@@ -59,7 +59,7 @@ def test_each_page_says_how_sure_the_rule_is() -> None:
 
 
 def test_the_fix_is_a_difference() -> None:
-    page = rule_page_for_readers(find_rule("role-alias-dropped"))
+    page = rule_page_for_readers(find_rule("turn-roles-unknown-to-template"))
     found = FENCE.search(sections_of_page(page)["Use instead"])
     assert found is not None
     assert found["language"] == "diff"
@@ -152,7 +152,7 @@ def test_facts_are_one_a_line() -> None:
 
 
 def test_explain_shows_the_files() -> None:
-    shown = CliRunner().invoke(truetune_group, ["explain", "role-alias-dropped"])
+    shown = CliRunner().invoke(truetune_group, ["explain", "turn-roles-unknown-to-template"])
     assert "data.jsonl" in shown.output
     assert "How sure it is" in shown.output
     as_json = CliRunner().invoke(truetune_group, ["explain", "TOK001", "--format", "json"])

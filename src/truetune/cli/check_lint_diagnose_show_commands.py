@@ -19,7 +19,7 @@ from truetune.cli.result_output import (
     add_report_options,
     make_console,
     print_json,
-    print_renamed_codes,
+    print_renamed_rules,
     progress_option,
 )
 from truetune.cli.shared_options import (
@@ -199,7 +199,7 @@ def lint(
 
     deliver = Delivery.of(options)
     settings = drop_options_not_given(options)
-    print_renamed_codes((*options["select"], *options["ignore"]))
+    print_renamed_rules((*options["select"], *options["ignore"]))
     with linting_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings

@@ -15,7 +15,7 @@ from truetune.cli.result_output import (
     html_option,
     make_console,
     print_json,
-    print_renamed_codes,
+    print_renamed_rules,
     progress_option,
     status_printer,
     write_html_page,
@@ -214,7 +214,7 @@ def movement(
 
     before, after = _weights_folders_before_and_after(folders, base)
     deliver = Delivery.of(options)
-    print_renamed_codes((*options["select"], *options["ignore"]))
+    print_renamed_rules((*options["select"], *options["ignore"]))
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,

@@ -391,15 +391,19 @@ def make_console(*, err: bool = False) -> Console:
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
-def print_renamed_codes(names: Iterable[str]) -> None:
-    """Say on stderr how the codes are called now that a user or a settings file calls by their
-    former names.
-    """
+def print_renamed_rules(names: Iterable[str]) -> None:
+    """Say on stderr how the rules are called now that a user or a settings file calls by a former name or code."""
+    from truetune.checks.former_rule_codes import FORMER_NAMES
     from truetune.checks.rule_families import current_codes_of_former
 
     for name in names:
         codes = current_codes_of_former(name)
-        if len(codes) == 1:
+        if name.lower() in FORMER_NAMES:
+            current = FORMER_NAMES[name.lower()]
+            print_status(
+                f"note: {name} is {current} now; the former name is accepted for one release"
+            )
+        elif len(codes) == 1:
             print_status(
                 f"note: {name} is {codes[0]} now; the former code is accepted for one release"
             )

@@ -12,7 +12,7 @@ from truetune.cli.result_output import (
     add_format_options,
     make_console,
     print_json,
-    print_renamed_codes,
+    print_renamed_rules,
 )
 from truetune.cli.shell_completion import complete_rule_names, completion_script
 from truetune.cli.suggest_meant_words import (
@@ -44,7 +44,7 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     from truetune.checks.rule_catalogue import select_rules
     from truetune.report.rules_terminal import render_rules, rules_json
 
-    print_renamed_codes(names)
+    print_renamed_rules(names)
     chosen = select_rules(names, ())
     if output_format == "json":
         print_json("rules", {"rules": rules_json(chosen)})
@@ -98,7 +98,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             render_message_or_guide(topic, make_console())
         return 0
     if is_written_like_rule_name(question) and not question.startswith("-"):
-        print_renamed_codes([question])
+        print_renamed_rules([question])
         _print_rule_page(question, as_json=as_json)
         return 0
     group = context.parent.command if context.parent else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from truetune.cli.result_output import print_renamed_codes
+from truetune.cli.result_output import print_renamed_rules
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
     from truetune.settings.read_truetune_settings import validate_settings
 
     spec = validate_settings(drop_options_not_given(options), "command line")
-    print_renamed_codes((*spec.select, *spec.ignore))
+    print_renamed_rules((*spec.select, *spec.ignore))
     return spec
 
 
@@ -218,7 +218,7 @@ def read_settings(
     spec = validate_settings(
         {**of_file, **drop_options_not_given({**merged, **options})}, "command line"
     )
-    print_renamed_codes((*spec.select, *spec.ignore))
+    print_renamed_rules((*spec.select, *spec.ignore))
     if source is not None and not quiet:
         overridden = set(drop_options_not_given(options))
         overridden |= {name for name in nested if inner[name].keys() <= nested[name].keys()}

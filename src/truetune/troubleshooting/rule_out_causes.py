@@ -94,7 +94,7 @@ DATASET_NAME = re.compile(r"^\s*(?:dataset|- path)\s*:\s*[\"']?([\w./,\- ]{2,200
 DEMO_DATA = re.compile(
     r"\bidentity\b|demo|alpaca|guanaco|GPT4-LLM|FineTome|pirate-ultrachat|SlimOrca|orca_dpo|tiny-shakespeare"
 )
-"""Data sets of their examples, as of `own-rows-not-trained`"""
+"""Data sets of their examples, as of `demo-data-trained-own-rows-unused`"""
 WHOLE_MODULES = re.compile(
     r"modules_to_save|additional_target|embed_tokens|lm_head|\bwte\b|train_embeddings|trainable_token"
 )

@@ -188,10 +188,10 @@ def test_a_token_accuracy_that_falls_with_its_loss() -> None:
     records = _changed(
         _records(), "mean_token_accuracy", lambda one: 0.72 - 0.2 * one["step"] / STEPS
     )
-    finding = _found(records)["score-is-bad"]
+    finding = _found(records)["score-at-worst-falling-or-nan"]
     assert (finding.severity, "falls" in finding.message) == ("warning", True)
     level = _changed(records, "loss", lambda one: 1.05 + 0.01 * (one["step"] % 7))
-    assert _found(level)["score-is-bad"].severity == "info"
+    assert _found(level)["score-at-worst-falling-or-nan"].severity == "info"
 
 
 def _restarts(rate: Callable[[float], float], every: int = 1) -> list[str]:

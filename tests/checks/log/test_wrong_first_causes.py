@@ -60,7 +60,7 @@ def test_float16_of_a_script_beside_comes_before_labels(tmp_path: Path, model: s
     script = SCRIPT.format(model=model, precision="fp16=True")
     (one,) = found(
         tmp_path,
-        "nan-hidden-by-logging-filter",
+        "loss-or-gradient-exactly-zero",
         {"train.log": NEVER_FINITE, "train.py": script},
     )
     assert "overflows in float16" in one.message
@@ -72,7 +72,7 @@ def test_without_float16_the_labels_are_named(tmp_path: Path, precision: str) ->
     script = SCRIPT.format(model="google/flan-t5-xl", precision=precision)
     (one,) = found(
         tmp_path,
-        "nan-hidden-by-logging-filter",
+        "loss-or-gradient-exactly-zero",
         {"train.log": NEVER_FINITE, "train.py": script},
     )
     assert one.remedy.startswith("no row has a label")

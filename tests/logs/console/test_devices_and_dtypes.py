@@ -69,7 +69,7 @@ def test_an_engine_beside_the_training(tmp_path: Path, before: str, is_engine: b
 
 
 NOTHING = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 0.0, 'epoch': 0.1}\n" * 10
-HIDDEN = "nan-hidden-by-logging-filter"
+HIDDEN = "loss-or-gradient-exactly-zero"
 
 
 def test_a_hidden_nan_of_float16(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     def _cases_of_missing_or_untrained_rows(self, new: NewTokens) -> Iterator[Case]:
         """New tokens of a model without a row, or with one that is near zero or that several of them share.
 
-        Rows that the base has too are the business of `new-token-lands-in-padded-row`.
+        Rows that the base has too are the business of `new-token-on-untrained-spare-row`.
         """
         if new.rows is None:
             return

@@ -5,7 +5,7 @@ Reads the DeepSpeed settings that the run names (a file, or a table in place) be
 optimizer with its learning rate, betas, epsilon and weight decay, the clipping, the warm-up, the steps, and the
 precision. Only what both write is compared: "auto" takes the run's value. A file without `gradient_clipping` is named
 too: DeepSpeed clips nothing then, whatever `max_grad_norm` is. Batch sizes are judged by
-`deepspeed-batch-size-contradicts`, the peak of a schedule by `schedule-replaces-the-rate`.
+`deepspeed-batch-size-contradicts`, the peak of a schedule by `deepspeed-schedule-sets-another-rate`.
 
 ## Why it is bad
 A `scheduler` or `optimizer` block replaces the run's schedule or optimizer, and nothing says so: with `WarmupLR` a run

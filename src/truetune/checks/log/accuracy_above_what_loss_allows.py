@@ -70,7 +70,7 @@ class AccuracyAboveWhatLossAllows(LogRule):
     needs = ("mean_token_accuracy",)
     moot_where = (
         "loss-is-a-sum",
-        "loss-above-uniform",
+        "first-loss-above-guessing",
         "loss-climbs-above-guessing",
         "loss-diverges",
     )

@@ -106,10 +106,10 @@ class EvaluationMeasuresSomethingElse(LogRule):
     needs = ("loss", "eval_loss")
     moot_where = (
         "loss-below-what-accuracy-allows",
-        "loss-above-uniform",
+        "first-loss-above-guessing",
         "loss-diverges",
         "loss-climbs-above-guessing",
-        "eval-equals-train",
+        "evaluation-measured-on-training-rows",
     )
 
     def unmet(self) -> Unmet | None:

@@ -66,7 +66,7 @@ class FaultNamedInTheOutput(OutputRule):
             if notice.count < known.least_share_of_steps * self.subject.done_steps:
                 continue  # normal at some of the steps
             if known.name == SKIPPED and output.skips.is_loss_scale_fixed:
-                continue  # loss-scale-is-fixed says so, with the cause
+                continue  # fixed-loss-scale-skips-steps says so, with the cause
             yield self.finding(
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),

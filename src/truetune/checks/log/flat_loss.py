@@ -110,9 +110,9 @@ class FlatLoss(LogRule):
     since = "0.1.0"
     moot_where = (
         "loss-diverges",
-        "loss-above-uniform",
+        "first-loss-above-guessing",
         "almost-nothing-is-trained",
-        "outputs-have-collapsed",
+        "loss-stuck-high-without-gradient",
     )
     kinds = ("language",)
     needs = ("loss",)

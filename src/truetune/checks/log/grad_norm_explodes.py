@@ -77,7 +77,7 @@ class GradNormExplodes(LogRule):
     moot_where = (
         "loss-climbs-above-guessing",
         "loss-scale-collapses",
-        "nan-hidden-by-logging-filter",
+        "loss-or-gradient-exactly-zero",
     )
     needs = ("grad_norm",)
     least = MIN_POINTS

@@ -82,7 +82,7 @@ class LossClimbsAboveGuessing(LogRule):
             self._finite_nonzero_losses().value[:MIN_ABOVE].min(initial=math.inf)
             > MIN_TIMES_GUESSING * self._uniform_loss()
         ):
-            return Unmet("the loss begins above guessing, which loss-above-uniform is about")
+            return Unmet("the loss begins above guessing, which first-loss-above-guessing is about")
         return None
 
     def measurement_if_clean(self) -> str:

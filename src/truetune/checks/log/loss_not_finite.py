@@ -94,7 +94,7 @@ class LossNotFinite(LogRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    moot_where = ("loss-scale-collapses", "nan-hidden-by-logging-filter")
+    moot_where = ("loss-scale-collapses", "loss-or-gradient-exactly-zero")
 
     def unmet(self) -> Unmet | None:
         """Unmet where the log has neither a loss nor an evaluation loss."""

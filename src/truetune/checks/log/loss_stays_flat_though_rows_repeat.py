@@ -64,7 +64,12 @@ class LossStaysFlatThoughRowsRepeat(LogRule):
     code = "LOG070"
     symptoms = ("loss-does-not-fall",)
     severity = "info"
-    moot_where = ("loss-diverges", "flat-loss", "learning-rate-ended-early", "loss-above-uniform")
+    moot_where = (
+        "loss-diverges",
+        "flat-loss",
+        "learning-rate-ended-early",
+        "first-loss-above-guessing",
+    )
     kinds = ("language",)
     needs = ("loss", "epoch")
     least = MIN_EPOCH_RECORDS

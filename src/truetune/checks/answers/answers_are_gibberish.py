@@ -1,0 +1,144 @@
+"""Answers are no text at all.
+
+## What it does
+
+Takes an answer for garbage by its characters: broken or unprintable ones, UTF-8 that was read as another encoding, raw
+pieces of tokens, words that mix scripts, rows of English words without a function word; because its words are those of
+the references and prompts in an order that none of them has (where 20 references show a form); or because the model
+itself finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the
+best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more than 1
+of 50 is; an error where at the end of a run half of 8 or more are.
+
+## Why it is bad
+
+Garbage has other causes than bad answers: damaged or random weights, another tokenizer than the model's, an adapter at
+the wrong scale or on another base, a decoder that loses bytes. More training does not repair them.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, garbage: 0}
+  - {step: 100, garbage: 7}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, garbage: 0}
+  - {step: 100, garbage: 0}
+```
+
+## Fix safety
+
+There is no automatic fix: ask the base the same questions, compare the tokenizer's files with the base's, and look at
+the files of the checkpoint (`truetune check`).
+
+## References
+
+- Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, arXiv 1904.09751
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from truetune.checks.answers.count_bad_answers_per_pass import (
+    MIN_ANSWERS,
+    PAD_ON_THE_LEFT,
+    bad_answers_if_risen_or_too_many,
+    cases_of_samples,
+    evidence_of_right_padding,
+)
+from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.findings import Finding
+from truetune.generation.answer_samples import Sample
+from truetune.generation.garbage_text import describe_garbage_characters
+
+# Chosen, not measured: the detector takes rare sound texts (chemical formulas, other alphabets in one word) for
+# garbage. At half, a single one of 100 would do; at double, a decoder that loses bytes in some answers would pass.
+TOLERATED = 0.02
+SHOW_IDS_AS_TEXT = (
+    "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
+    " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
+)
+MISREAD = "UTF-8 read as another encoding"
+BY_ENCODING = (MISREAD, "broken characters")
+"""Faults of characters alone: words and their order are right"""
+READ_SOURCE_AGAIN = (
+    "see how the training rows were read: the model writes the characters that it has learned. Look for é as Ã© in the"
+    " rows (truetune check DATA), read their source as UTF-8, and train again; where the rows are right, see how the"
+    " answers were written and read"
+)
+LOST_ORDER = "words of the references out of order"
+COMPARE_FILES = (
+    "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
+)
+
+
+class AnswersAreGibberish(BadAnswerShareRule):
+    code = "ANS012"
+    symptoms = ("garbage-output",)
+    severity = "error"
+    since = "0.1.0"
+    explained_by = ("temperature",)
+    tolerated = TOLERATED
+    called = "are garbage"
+
+    def is_bad_answer(self, sample: Sample) -> bool | None:
+        """Is the answer no text? None if that can't be told."""
+        return sample.scores.garbage
+
+    def findings(self) -> Iterator[Finding]:
+        bad_answers = bad_answers_if_risen_or_too_many(self.subject, self.is_bad_answer, TOLERATED)
+        if bad_answers is None:
+            return
+        last = bad_answers.count_in_last_pass
+        faults = Counter(filter(None, map(_character_fault_of, bad_answers.samples)))
+        # Half and not all: garbage is no matter of the question, and what still reads well is luck.
+        is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
+        padded = evidence_of_right_padding(self.subject)
+        evidence = [padded] if padded else []
+        if faults:
+            evidence.append(", ".join(f"{text} in {n}" for text, n in faults.most_common()))
+        yield self.finding(
+            f"{last} answers are garbage{bad_answers.best_earlier_count_in_words}",
+            PAD_ON_THE_LEFT if padded else _remedy_for_garbage(faults, last.bad),
+            severity="error" if self.subject.finished and is_half else "warning",
+            evidence=[
+                *evidence,
+                *_describe_perplexity(bad_answers.samples),
+                *bad_answers.evidence,
+            ],
+            cases=cases_of_samples(bad_answers.samples),
+            count=last.bad,
+            total=last.of,
+            figure=bad_answers.figure("answers that are garbage"),
+        )
+
+
+def _remedy_for_garbage(faults: Counter[str], bad: int) -> str:
+    """What to do about so many bad answers, by the faults of their characters."""
+    if 2 * faults["pieces of tokens"] > bad:
+        return SHOW_IDS_AS_TEXT
+    if faults[MISREAD] and all(fault in BY_ENCODING for fault in faults):
+        return READ_SOURCE_AGAIN
+    return COMPARE_FILES
+
+
+def _character_fault_of(sample: Sample) -> str | None:
+    """What makes its characters garbage; None where only its perplexity does."""
+    return describe_garbage_characters(sample.answer.text, sample.scores.language) or (
+        LOST_ORDER if sample.scores.perplexity is None else None
+    )
+
+
+def _describe_perplexity(samples: Sequence[Sample]) -> Iterator[str]:
+    """How unlikely the model itself finds what it wrote."""
+    perplexities = [sample.scores.perplexity for sample in samples]
+    known = [perplexity for perplexity in perplexities if perplexity is not None]
+    if known:
+        yield f"their perplexity under the model itself: {median(known):.3g} (median)"

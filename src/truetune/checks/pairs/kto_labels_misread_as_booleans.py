@@ -1,0 +1,103 @@
+"""KTO's labels are text or numbers where trainers expect true and false.
+
+## What it does
+Looks at the labels as the file holds them. It fires for text (`"True"`, `"False"`, `"0"`, `"thumbs_down"`) and for
+numbers whose truth is not their meaning (-1). The numbers 0 and 1 are taken as false and true by all trainers.
+
+## Why it is bad
+A text that is not empty is true in Python, `"False"` as well, and so is -1. Trainers that ask `if label` take every
+answer as desirable, so that what got thumbs down is learned; TRL 1.16 adds the labels up and stops with a TypeError;
+LLaMA-Factory takes rows whose tag is no boolean for rows without one.
+
+## Example
+```yaml
+data:
+  - {prompt: "Is it open?", completion: " It is.", label: "True"}
+  - {prompt: "When?", completion: " Who knows?", label: "False"}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: "Is it open?", completion: " It is.", label: true}
+  - {prompt: "When?", completion: " Who knows?", label: false}
+```
+
+## Fix safety
+Mapping the words to booleans is safe where each is known (`{"True": True, "False": False}[row["label"]]`); `bool(text)`
+is not, for it is true of every word.
+
+## References
+- https://huggingface.co/docs/trl/kto_trainer (expected dataset format)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reasons_data_rules_cannot_judge import NO_VERDICTS
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+
+class KtoLabelsMisreadAsBooleans(DataRule):
+    code = "PREF012"
+    symptoms = ("dpo-without-effect",)
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.verdicts = self.negative = 0
+        self.values: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def add_batch(self, batch: Batch) -> None:
+        """Count the labels of a batch that are no boolean."""
+        for row in batch.rows:
+            self.verdicts += row.label is not None
+            if row.label is None or not _is_label_text_or_misread_number(row):
+                continue
+            self.values[repr(row.label_value)] += 1
+            self.negative += not row.label
+            if len(self.cases) < MAX_CASES:
+                self.cases.append(case_in_row(batch, row, f"the label is {row.label_value!r}"))
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without rows with a label."""
+        return None if self.verdicts else NO_VERDICTS
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many labels are no boolean."""
+        return make_count_measurement(
+            "labels that are no boolean", self.values.total(), self.verdicts
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.values:
+            return
+        values = ", ".join(f"{value} ({count:,})" for value, count in self.values.most_common(4))
+        evidence = []
+        if self.negative:
+            evidence = [f"{self.negative:,} of them mean false, and are true in Python"]
+        yield self.finding(
+            f"{self.values.total():,} of {self.verdicts:,} labels are no boolean: {values}",
+            "turn them into true and false where the data are read, each word by name"
+            " (bool('False') is True)",
+            evidence=evidence,
+            cases=self.cases,
+            count=self.values.total(),
+            total=self.verdicts,
+        )
+
+
+def _is_label_text_or_misread_number(row: Conversation) -> bool:
+    """Is the label text, or a number that is true where false is meant?"""
+    value = row.label_value
+    return value is not None and (isinstance(value, str) or bool(value) != row.label)
