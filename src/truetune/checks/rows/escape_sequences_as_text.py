@@ -148,8 +148,8 @@ class EscapeSequencesAsText(RowTextRule):
         held, remedy = self._describe_faults_and_remedy()
         bare = set(self.kinds) == {TAGS}
         yield self.finding(
-            f"{self.faulty_row_count_in_words} hold {held}, in"
-            f" {self.faulty_texts_in_words}: {self.fault_kinds_with_row_counts}",
+            f"{self.faulty_row_count_in_words} contain {held}, in {self.faulty_texts_in_words}:"
+            f" {self.fault_kinds_with_row_counts}",
             remedy,
             severity="info" if bare else self.severity_by_share_of_faulty_rows(),
             cases=self.cases,

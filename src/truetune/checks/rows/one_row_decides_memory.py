@@ -147,8 +147,8 @@ class OneRowDecidesMemory(DataRule):
         limit = "there is no limit" if self.limit is None else f"the limit is {self.limit:,}"
         yield self.finding(
             f"{limit}, and {many}; the longest row decides the memory of its batch",
-            f"look at these rows, and drop them, or set a length limit of {usual:,} tokens or more (max_length in"
-            " TRL, cutoff_len in LLaMA-Factory, sequence_len in Axolotl)",
+            f"look at these rows, and drop them, or set a length limit that the other rows need ({usual:,} tokens;"
+            " max_length in TRL, cutoff_len in LLaMA-Factory, sequence_len in Axolotl)",
             cases=cases,
             count=count,
             total=len(lengths),

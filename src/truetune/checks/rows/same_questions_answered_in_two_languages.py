@@ -226,8 +226,8 @@ class SameQuestionsAnsweredInTwoLanguages(DataRule):
         yield self.finding(
             f"questions in {asked} have answers in {len(common)} languages, and no prompt says which: of"
             f" {len(rows):,} rows {_describe_answer_languages(counts)}{self._describe_sampled_rows}",
-            f"translate the answers of these rows into {answered}, or drop the rows, and train again; if you"
-            f' want both languages, name the language in each prompt ("Answer in {_language_name(others[0].answered)}.")',
+            f"translate the answers of these rows into {answered}, or drop the rows, and train again; if you want"
+            f' both languages, name the language in each prompt ("Answer in {_language_name(others[0].answered)}.")',
             cases=[row.case for row in others[:SHOWN_CASES]],
             count=len(others),
             total=len(rows),
