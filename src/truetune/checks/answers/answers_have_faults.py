@@ -109,7 +109,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
         kinds = Counter(_faults_of_answer(sample)[0] for sample in bad_answers.samples)
         padded = evidence_of_right_padding(self.subject)
         yield self.finding(
-            f"{bad_answers.count_in_last_pass} answers have a fault",
+            f"{bad_answers.count_in_last_pass} answers have a fault of one kind or another",
             PAD_ON_THE_LEFT if padded else READ_THEM,
             severity="error" if are_enough_and_all_bad(bad_answers) else "warning",
             evidence=[

@@ -68,7 +68,7 @@ class ParserIsUnstableOrSlow(EvaluationRule):
             fault = (
                 f"takes more than {proof.slowest:.1f} s for one answer, so an evaluation can hang"
             )
-            remedy = "remove nested repetitions from the pattern: write (\\\\w+ ?)* as [\\\\w ]*"
+            remedy = "remove nested repetitions from the pattern: write (\\w+ ?)* as [\\w ]*"
         yield self.finding(
             f"the parser {proof.name} {fault}",
             remedy,

@@ -125,7 +125,10 @@ class PairPromptNotShared(PairRule):
                 f"the prompt occurs twice in {count:,} of {self.pairs:,} pairs: before the answers, and again inside"
                 " chosen or rejected"
             )
-        return f"{count:,} of {self.pairs:,} pairs do not share one prompt"
+        return (
+            f"{count:,} of {self.pairs:,} pairs do not share one prompt: DPO then compares questions,"
+            " not answers"
+        )
 
 
 def _prompt_fault_of_messages(row: Conversation) -> PromptFault:

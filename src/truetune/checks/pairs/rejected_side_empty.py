@@ -78,7 +78,8 @@ class RejectedSideEmpty(PairRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer",
+                f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer, so they only teach"
+                " not to stop at once",
                 "drop these pairs, or check that the rejected column is right (--map"
                 " rejected=COLUMN)",
                 severity="error" if self.empty >= ERROR_SHARE * self.pairs else "warning",

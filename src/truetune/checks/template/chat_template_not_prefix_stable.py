@@ -100,7 +100,7 @@ class ChatTemplateNotPrefixStable(DataRule):
                 f"{skewed:,} of {self.turns:,} assistant turns follow another text in training than"
                 " in serving",
                 "train on the text that is served: put the reasoning into the rows, or turn thinking off in"
-                f" training and serving (template_kwargs: {enable_thinking: false})",
+                " training and serving (template_kwargs: {enable_thinking: false})",
                 evidence=[
                     f"{count:,} turns: {reason}"
                     for reason, count in self.reasons.most_common(SHOWN_CASES)

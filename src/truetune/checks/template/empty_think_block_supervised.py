@@ -98,7 +98,7 @@ class EmptyThinkBlockSupervised(DataRule):
             yield self.finding(
                 f"{self.empty:,} of {self.turns:,} trained turns begin with an empty think block that is in the"
                 " loss: the model learns not to think",
-                f"if you serve without thinking, set template_kwargs: {enable_thinking: false} in training and"
+                "if you serve without thinking, set template_kwargs: {enable_thinking: false} in training and"
                 " serving; if you serve with it, give the rows their reasoning (reasoning_content)",
                 cases=self.cases,
                 count=self.empty,

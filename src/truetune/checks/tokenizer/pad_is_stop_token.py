@@ -67,7 +67,9 @@ class PadIsStopToken(DataRule):
                 "id": SeverityForFact("error", "{trainer} masks every label that is the pad token"),
                 None: SeverityForFact(
                     "warning",
-                    "the trainer is not known: by position (TRL, Axolotl, LLaMA-Factory) x",
+                    "the trainer is not known: if it masks padding by position (TRL, Axolotl, LLaMA-Factory), no"
+                    " label is lost; by id (transformers' language-modelling collator), all of these are; give"
+                    " it with --trainer",
                 ),
             },
         ),

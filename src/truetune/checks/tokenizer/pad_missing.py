@@ -50,7 +50,7 @@ class PadMissing(DataRule):
                 "chosen": MOOT,
                 "error": SeverityForFact(
                     "warning",
-                    f"{trainer} fails when it pads the first batch; setting pad = EOS is the usual workaround",
+                    "{trainer} fails when it pads the first batch; setting pad = EOS is the usual workaround",
                 ),
             },
         ),

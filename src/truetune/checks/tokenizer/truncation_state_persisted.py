@@ -54,7 +54,7 @@ class TruncationStatePersisted(DataRule):
             {
                 "ignored": SeverityForFact(
                     "info",
-                    f"{trainer} switches it off when it tokenizes; the `tokenizers` library does not",
+                    "{trainer} switches it off when it tokenizes; the `tokenizers` library does not",
                 ),
                 "removed": MOOT,
                 None: SeverityForFact(

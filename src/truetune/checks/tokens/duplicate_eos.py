@@ -102,7 +102,8 @@ class DuplicateEos(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.double:
             yield self.finding(
-                f"{self.double:,} of {self.examples:,} examples end in two stop tokens",
+                f"{self.double:,} of {self.examples:,} examples end with two stop tokens: the model learns to"
+                " continue after the first",
                 "give the trainer the messages instead of rendered text; or remove the stop token at the end of"
                 " each text, since the trainer appends one",
                 cases=self.cases,

@@ -108,8 +108,13 @@ class EosNotAppendedByTokenizer(DataRule):
                 )
             )
             appends = f"{self.setup.trainer.name_in_reports} appends none to such rows"
+            effect = (
+                ": the model won't learn to stop"
+                if known
+                else "; unless the trainer appends one, the model won't learn to stop"
+            )
             yield self.finding(
-                f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token",
+                f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token{effect}",
                 f"end each text with {eos.token if eos else 'the EOS token'}{by_itself}",
                 evidence=[
                     "this tokenizer adds no EOS",

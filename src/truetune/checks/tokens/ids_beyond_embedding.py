@@ -94,7 +94,7 @@ class IdsBeyondEmbedding(DataRule):
         if self.beyond:
             yield self.finding(
                 f"{self.beyond:,} of {self.tokens:,} tokens have an id beyond the {self.limit:,}"
-                " rows of the embedding",
+                " rows of the embedding: training fails at the first such batch",
                 "use the tokenizer that belongs to the model, or call model.resize_token_embeddings(len(tokenizer))"
                 " before training and train the new rows",
                 cases=self.cases,

@@ -101,7 +101,7 @@ class NoSupervisedToken(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.rows:,} rows have no supervised token",
+                f"{self.empty:,} of {self.rows:,} rows have no token in the loss",
                 "check whether their answer has another role or is in another column (--map role.assistant=NAME,"
                 " --map answer=COLUMN); drop rows without an answer",
                 cases=self.cases,

@@ -145,8 +145,8 @@ class RowsBeginWithoutBos(DataRule):
             # What the tokenizer adds to plain text is no part of a chat: its template has to write it.
             adds = "adds it to plain text, not to chats"
             remedy = (
-                "begin the chat template with {{ bos_token }}, and plain texts that are encoded with"
-                f" add_special_tokens=False with {family.bos}"
+                "write {{ bos_token }} at the beginning of the chat template, and"
+                f" {family.bos} at the beginning of plain texts that are tokenized with add_special_tokens=False"
             )
         else:
             adds = "does not add it"

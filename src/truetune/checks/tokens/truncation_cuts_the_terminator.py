@@ -136,7 +136,10 @@ class TruncationCutsTheTerminator(DataRule):
                     "raise max_length, or drop these rows: of a row without its answer, only the prompt is trained"
                     " on"
                     if self.whole
-                    else "raise max_length, or drop these rows; a cut answer teaches the model not to stop"
+                    else (
+                        "raise max_length, or drop these rows before training; a cut answer teaches the model not"
+                        " to stop"
+                    )
                 ),
                 severity="error" if is_nearly_all(self.whole, self.examples) else None,
                 evidence=() if self.setup.trainer.cut.value.action == "drop" else (ENDS_ARE_LOST,),

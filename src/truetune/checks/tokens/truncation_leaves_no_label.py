@@ -72,7 +72,7 @@ class TruncationLeavesNoLabel(DataRule):
             {
                 "both": SeverityForFact(
                     "warning",
-                    (f"{trainer} cuts both prompt and answer, so a part of the answer remains"),
+                    ("{trainer} cuts both prompt and answer, so a part of the answer remains"),
                 )
             },
         ),
@@ -81,7 +81,7 @@ class TruncationLeavesNoLabel(DataRule):
             {
                 "dropped": SeverityForFact(
                     "warning",
-                    f"{trainer} silently drops rows without a label",
+                    "{trainer} silently drops rows without a label",
                     holds_for_all=False,
                 )
             },
