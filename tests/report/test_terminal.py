@@ -70,7 +70,7 @@ SHORT = Finding(
 )
 EXAMINED = (
     Examined("pad-missing", "TOK002", "The tokenizer has no pad token."),
-    Examined("duplicate-rows", "ROW007", "The data holds duplicate rows.", "0 of 200 rows"),
+    Examined("duplicate-rows", "ROW007", "The data contains duplicate rows.", "0 of 200 rows"),
 )
 NOT_JUDGED = (
     NotJudged(

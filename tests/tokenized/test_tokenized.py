@@ -184,7 +184,7 @@ def test_the_trainers_rule_is_said_where_nothing_says_what_is_learned(
     path = make.write(make.healthy(make.probes_of(family)), tmp_path / "rows.parquet", labels=False)
     (finding,) = report_on(path, family).findings
     assert (finding.code, finding.severity) == ("IDS006", "error")
-    assert "a trainer learns everything, prompts too" in finding.message
+    assert "a trainer computes the loss on all tokens, prompts included" in finding.message
     (of_trl,) = report_on(path, family, trained_by="trl").findings
     assert "SFTTrainer copies input_ids into labels" in of_trl.message
 

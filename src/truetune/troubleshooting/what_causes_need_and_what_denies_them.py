@@ -895,7 +895,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^the trainer takes its mask from",
+        r"^the trainer masks by `\{% generation",
         _make_reason_unless_named(
             r"assistant_only|assistant_masks|generation %\}", "assistant_only_loss"
         ),

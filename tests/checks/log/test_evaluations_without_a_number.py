@@ -112,5 +112,5 @@ def test_rows_of_the_evaluation_without_a_label_are_its_cause(
     empty, lost = found["truncation-leaves-no-label"], found["loss-not-finite"]
     assert empty.severity == "error"
     assert (empty.count, empty.total) == (6, 10)
-    assert "6 of 10 examples have no supervised token" in lost.remedy
+    assert "6 of 10 examples have no label" in lost.remedy
     assert report.findings.index(empty) < report.findings.index(lost)

@@ -163,7 +163,7 @@ ROWS = [
         'r = {"content": q}\n',
     ),
     (
-        "the answers are paired with the questions of other rows",
+        "answers are paired with the questions of other rows",
         "rows = pd.concat([questions, answers], axis=1)\n",
         "rows = questions.merge(answers, on='id')\n",
     ),
@@ -193,7 +193,7 @@ ROWS = [
         'm = "Qwen/Qwen2.5-7B"\nr = {"prompt": q, "completion": a}\n',
     ),
     (
-        "answers break off: thinking that never ends",
+        "answers break off: unclosed reasoning",
         "cutoff_len: 2048\ntemplate: '<think>'\n",
         "cutoff_len: 2048\ntemplate: qwen\n",
     ),
@@ -457,7 +457,7 @@ ROWS = [
         "if os.path.exists(OUT):\n    shutil.rmtree(OUT)\n",
     ),
     (
-        "padding that is stored with tokenized rows",
+        "padding stored in tokenized rows",
         "e = tok(t, padding='max_length')\nds = load_from_disk(p)\n",
         "e = tok(t)\nds = load_from_disk(p)\n",
     ),

@@ -106,7 +106,7 @@ def shows(text: str, cause: str) -> bool:
             "m.config.pad_token_id = tok.pad_token_id\n",
         ),
         (
-            "the answers are paired with",
+            "answers are paired with",
             "a = a.sample(frac=1)\nframe = pd.DataFrame({'q': q, 'a': a})\n",
             "frame = frame.sample(frac=1)\nframe.to_json('rows.json')\n",
         ),

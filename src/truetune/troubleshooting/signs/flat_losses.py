@@ -45,12 +45,12 @@ NOTHING_TRAINED = (
     r"|^most tensors of a fine-tuned model equal|^the settings change no weight"
 )
 MASKED = (
-    r"^no token has a label|^the marker that the trainer masks by"
+    r"^no token has a label|^the response marker that the trainer masks by"
     r"|^lines have labels, and none of them"
     r"|^only completions are to be learned|^the roles to train do not hold"
 )
 OTHER_ROWS = (
-    r"^the answers are paired with the questions|^rows are joined by position"
+    r"^answers are paired with the questions|^rows are joined by position"
     r"|^labels do not belong"
 )
 IN_ORDER = (
@@ -218,7 +218,7 @@ SIGNS: tuple[Sign, ...] = (
         rf"\b(?:mask_prompt|train_on_prompt|mask_prompts?|train_on_input\w*){SET}\w",
     ),
     Sign(
-        r"^the whole text is learned",
+        r"^the loss covers the whole text",
         rf"train_on_inputs?{SET}[Tt]rue|train_on_prompt{SET}[Tt]rue|train_on_input{SET}[Tt]rue"
         r"|dataset_text_field",
     ),

@@ -104,7 +104,7 @@ _PROMPT_SIGNS = (
     ),
     Sign(
         r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt that will be served"
-        r"|^the client sends the bare question|^the prompt that serving builds",
+        r"|^the client sends the bare question|^the serving prompt is not",
         rf"{TOKENIZE}(?!.*(?:labels|text_target)).*return_tensors|\bllm\.generate\(|\bpipe\w*\(|\bgenerator\(",
         beside_in_file=LOCAL_ASKS,
         unless_in_file=rf"add_generation_prompt\s*=\s*True|{SEQ2SEQ}|{CHATS}",
@@ -118,7 +118,7 @@ _PROMPT_SIGNS = (
     ),
     Sign(
         r"^the prompt is another one|^the server builds another prompt|^trained with one chat template"
-        r"|^a server writes prompts in the template|^the server makes another prompt",
+        r"|^a server writes prompts in the template|^the server builds another prompt",
         r"--chat[-_]template\b|--chat-template|\bchat_template(?:_path)?\s*=(?!=)\s*(?:open|Path|['\"f]|[A-Z])",
         beside=ASKS_OR_SERVES,
     ),
@@ -129,7 +129,7 @@ _PROMPT_SIGNS = (
     ),
     Sign(
         r"^the training rows begin with a system prompt|^the prompt is another one|^the server builds another prompt"
-        r"|^the template writes a system prompt",
+        r"|^the template adds a system prompt",
         r"['\"]role['\"]\s*:\s*['\"]user['\"]|role\s*=\s*['\"]user['\"]",
         beside_in_file=ASKS,
         unless_in_file=rf"['\"]system['\"]|SYSTEM|system_prompt|{TRAINS}",
@@ -140,7 +140,7 @@ _PROMPT_SIGNS = (
         rf"enable_thinking|/no_?think\b|reasoning[-_]parser|reasoning_effort|thinking_budget{SET}",
     ),
     Sign(
-        r"^text that the chat template rendered is tokenized again|^rows of text that were rendered beforehand",
+        r"^text that the chat template rendered is tokenized again|^rows that were already rendered",
         rf"{TOKENIZE}(?!.*(?:add_special_tokens\s*=\s*False"
         rf"|apply_chat_template)).*(?:text|prompt|render|chat|formatted)\w*.*\)",
         beside_in_file=r"apply_chat_template\(.*tokenize\s*=\s*False",
@@ -237,11 +237,11 @@ _ROW_SIGNS = (
     ),
     Sign(
         r"^rows share a line|^in a pack, the first token"
-        r"|^in a packed row, one document|^rows hold several conversations",
+        r"|^in a packed row, one document|^rows contain several conversations",
         rf"\b(?:sample_|eval_)?packing{SET}{TRUE}|\bneat_packing{SET}{FALSE}|group_texts",
     ),
     Sign(
-        r"^labels are a plain copy of padded|^padding that is stored with tokenized rows",
+        r"^labels are a plain copy of padded|^padding stored in tokenized rows",
         COPIED_LABELS,
         unless_in_file=r"-\s?100",
         beside=r"padding\s*=\s*(?:True|['\"](?:max_length|longest))|\.pad\(|pad_sequence",
@@ -251,7 +251,7 @@ _ROW_SIGNS = (
         r"label\w*['\"]?\]?\s*[=:].{0,40}pad_sequence\((?!.*-\s?100)|label\w*.{0,60}\+\s*\[[\w.]*pad_(?:token_)?id\]",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^labels of tokenized rows hold the prompts",
+        r"^the mask of the labels is the wrong way round|^labels of tokenized rows include the prompts",
         rf"-100\]\s*\*\s*(?:len\(\w*{ANSWER}|\(\s*len\(\w+\)\s*-)"
         r"|\[\w*(?:len|start|n|cut)\w*:\]\s*=\s*-100",
     ),
@@ -262,7 +262,7 @@ _ROW_SIGNS = (
         unless=TRANSFORMERS_ASKS,
     ),
     Sign(
-        r"^a large part of the training answers is in another language|^answers of questions in one language",
+        r"^a large part of the training answers is in another language|^questions in one language are answered in two",
         r"\b\w*(?:_zh|zh_|-zh|zh-|_cn)\b|alpaca\w*zh|\bbelle|translat(?:ed|ion|or)|MarianMT|opus-mt|deepl",
     ),
     Sign(
@@ -296,13 +296,13 @@ _ROW_SIGNS = (
         unless_in_file=ASKS,
     ),
     Sign(
-        r"^the answers are paired with the questions of other rows",
+        r"^answers are paired with the questions of other rows",
         rf"concat\(.*axis\s*=\s*1|\bzip\((?![^)]{{0,80}}\[)[^)]{{0,60}}{QUESTION}s?\b.{{0,60}}{ANSWER}"
         rf"|\]\.shift\(|sort_values\(.*reset_index\(",
         unless_in_file=ASKS,
     ),
     Sign(
-        r"^the answers of training rows are cleaned|^the answers are heaps of words",
+        r"^the answers of training rows are cleaned|^answers are bare words",
         r"\.lower\(\)|string\.punctuation|stopwords|re\.sub\(\s*r?['\"]\[\^",
         beside_in_file=r"\.jsonl|to_json|save_to_disk|['\"]messages['\"]|['\"]output['\"]|['\"]completion['\"]",
         unless_in_file=r"accuracy|exact_match|f1|score|rouge|argmax",
@@ -329,7 +329,7 @@ _ROW_SIGNS = (
         beside=r"[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b",
     ),
     Sign(
-        r"^answers break off: thinking that never ends",
+        r"^answers break off: unclosed reasoning",
         rf"\bmax_(?:new_)?tokens{GIVEN}\d{{1,4}}\b|cutoff_len|sequence_len|(?<!/)\bmax_(?:seq_)?length{GIVEN}\d+",
         beside=r"<think>|thinking|\btraces?\b|R1-Distill|QwQ",
     ),
@@ -355,8 +355,8 @@ _STOP_SIGNS = (
         unless_in_file=r"-\s?100|Classif|SFTTrainer|DPO|GRPO",
     ),
     Sign(
-        r"^no stop token is in the rows|^training rows are built of prompts|^rows of plain text end without"
-        r"|^one side of a pair ends with",
+        r"^no stop token is in the rows|^training rows are built of prompts|^plain text rows end without"
+        r"|^only one side of a pair ends with",
         rf"\b(?:text|sample|formatted|full|prompt|example|s|line)(?:_\w{{0,30}})?['\"]?\]?\s?(?:=|:|\+=)\s?\(?[rf]{{0,2}}['\"]"
         rf"[^{{}}]{{0,200}}(?:\{{[^{{}}]{{0,60}}\}}[^{{}}]{{0,200}}){{0,3}}\{{[^{{}}]{{0,60}}{ANSWER}"
         rf"|f['\"]{{1,3}}(?:###|<\w+>|Question|User|Human|Q:)[^{{}}]{{0,100}}"
@@ -371,12 +371,12 @@ _STOP_SIGNS = (
         unless_in_file=rf"{APPENDED_STOP}|apply_chat_template",
     ),
     Sign(
-        r"^no stop token is in the rows|^rows of plain text end without|^Axolotl's settings leave the token"
+        r"^no stop token is in the rows|^plain text rows end without|^Axolotl's settings leave the token"
         r"|^training rows are built of prompts",
         rf"add_eos_token{GIVEN}{FALSE}|train_on_eo[st]{SET}none|efficient_eos{SET}{TRUE}",
     ),
     Sign(
-        r"^texts hold several turns of two speakers|^a few turns of dialogue are one text",
+        r"^texts contain several turns of two speakers|^a few turns of dialogue are one text",
         r"['\"]\\n['\"]\.join\(|\+=\s*f['\"].*(?:role|speaker|User|Assistant)",
         beside_in_file=r"eos_token|</s>|<\|endoftext\|>",
     ),
@@ -404,7 +404,7 @@ _STOP_SIGNS = (
     Sign(
         r"^the server stops at another token|^it stops at other tokens|^the server does not end answers"
         r"|^a model is asked by its chat template, and generation|^a server answers chats, and stops at no token"
-        r"|^the template ends turns with something other",
+        r"|^the template ends turns with another token",
         rf"(?<!['\"])\beos_token_id{GIVEN}\S|\bstop_token_ids|^PARAMETER stop\b|\bstop{GIVEN}\[|\bterminators\b",
         beside=ASKS_OR_SERVES,
         unless_in_file=TRAINS,
@@ -533,7 +533,7 @@ _WEIGHT_SIGNS = (
     ),
     Sign(
         r"^the tokenizer is another one|^a server is given the tokenizer|^model and tokenizer are of families"
-        r"|^tokens of the data have ids",
+        r"|^tokens in the data have ids",
         rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S"
         rf"|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
         r"|(?:TOKENIZER|TOK)\w*\s*=\s*['\"][\w.-]+/",
@@ -594,11 +594,11 @@ _WEIGHT_SIGNS = (
         rf"\badd_bos_token{GIVEN}[Ff]alse\b|\badd_special_tokens{GIVEN}False\b",
     ),
     Sign(
-        r"^marks that a program looks for in answers are special",
+        r"^tags that programs look for in answers are special",
         r"\b(?:add_special_tokens|additional_special_tokens)\b.{0,80}</?(?:think|tool_call|answer|reasoning)>",
     ),
     Sign(
-        r"^prompts hold what a program prints for nothing",
+        r"^prompts contain the word that a program prints",
         r"\.astype\(str\)|\bstr\(\s*(?:r|row|ex|example|item)\[|\.to_dict\(\s*(?:orient\s*=\s*)?['\"]records",
     ),
     Sign(
@@ -615,7 +615,7 @@ _WEIGHT_SIGNS = (
     ),
     Sign(
         r"^the adapter's scale is one that some engines"
-        r"|^the adapter is applied with another scaling|^the scale of the adapter",
+        r"|^the server applies the adapter with another scaling|^the scale of the adapter",
         rf"use_rslora{SET}{TRUE}|alpha_pattern['\"]?\s*[:=]\s*\{{\s*['\"]"
         rf"|lora_alpha{GIVEN}(?:[3-9]\d\d|\d{{4,}})\b|--lora-scale",
     ),
@@ -637,12 +637,12 @@ _ASKING_SIGNS = (
         unless_in_file=r"temperature|GRPO|PPO",
     ),
     Sign(
-        r"^repetition_penalty or no_repeat_ngram_size|^greedy answers are others|^generation_config.json makes right",
+        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy|^generation_config.json makes right",
         rf"(?:repetition|repeat)_penalty{GIVEN}(?:1\.(?:0[5-9]|[1-9])|[2-9])|no_repeat_ngram_size{GIVEN}[1-9]"
         rf"|(?:frequency|presence)_penalty{GIVEN}(?:0?\.[3-9]|[1-9])|--repeat-penalty\s1\.[1-9]",
     ),
     Sign(
-        r"^generation_config.json sets how engines sample|^a request that names no sampling",
+        r"^generation_config.json sets how engines sample|^requests without sampling settings",
         r"^['\"](?:temperature|top_p|top_k|repetition_penalty)['\"]\s*:",
         beside_in_file=r"transformers_version",
         beside=ASKS_OR_SERVES,
@@ -696,7 +696,7 @@ _ASKING_SIGNS = (
         r"|\{)|^PARAMETER stop\s+['\"]?(?!['\"]?[<\[{])",
     ),
     Sign(
-        r"^Ollama cuts prompts at num_ctx|^the server cuts a long prompt",
+        r"^Ollama cuts prompts at num_ctx|^the server silently cuts a long prompt",
         rf"truncating input prompt|\bnum_ctx{GIVEN}(?:\d{{1,3}}|[1-4]\d{{3}})\b|OLLAMA_CONTEXT_LENGTH",
     ),
     Sign(
@@ -705,7 +705,7 @@ _ASKING_SIGNS = (
         unless=r"num_ctx|OLLAMA_CONTEXT_LENGTH",
     ),
     Sign(
-        r"^the server cuts a long prompt",
+        r"^the server silently cuts a long prompt",
         r"truncate_prompt_tokens|--truncate|truncation_side|max_input_length",
         beside=SERVER,
     ),
@@ -805,7 +805,7 @@ _SERVING_SIGNS = (
 
 _CACHE_SIGNS = (
     Sign(
-        r"^rows came tokenized, without labels|^the rows are tokenized already|^the trainer does not read the column",
+        r"^rows came tokenized, without labels|^the rows are tokenized already|^the trainer ignores the column",
         r"load_from_disk\(|skip_prepare_dataset|read_parquet\([^)]{0,60}(?:tok"
         r"|cache|ids|prep)|memmap\(|tokenized_path",
         unless=r"['\"]labels['\"]",
@@ -817,12 +817,12 @@ _CACHE_SIGNS = (
     ),
     Sign(
         r"^a cache of another template or tokenizer|^encoded rows that are older|^a script loads rows that it saved"
-        r"|^tokenized rows spell no text|^a model is trained on rows that another script",
+        r"|^tokenized rows decode to nonsense|^a model is trained on rows that another script",
         KEPT_UNLESS_NEW,
         beside=rf"{KEPT_ROWS}|cache_file_name|overwrite_cache",
     ),
     Sign(
-        r"^padding that is stored with tokenized rows",
+        r"^padding stored in tokenized rows",
         r"padding\s*=\s*['\"]max_length",
         beside=KEPT_ROWS,
     ),

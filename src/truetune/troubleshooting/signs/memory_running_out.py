@@ -292,7 +292,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^weights are cast to float32", r"prepare_model_for_(?:kbit|int8)_training\("),
     Sign(
-        r"^(?:all rows are padded to max_length|padding that is stored"
+        r"^(?:all rows are padded to max_length|padding stored in"
         r"|most of each batch is padding)",
         PADS,
         beside=TRAINS,

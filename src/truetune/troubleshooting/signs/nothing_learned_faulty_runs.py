@@ -330,7 +330,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=r"^\s*(?:adapter_name_or_path|lora_model_dir):",
     ),
     Sign(
-        r"^an adapter is put on another model than|^the adapter is loaded and changes nothing",
+        r"^an adapter is put on another model than|^the adapter is loaded but changes nothing",
         rf"\b(?:adapter_name_or_path|lora_model_dir|adapters){GIVEN}[\w./]",
     ),
     # What is saved
@@ -345,7 +345,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=r"\.module\b|_orig_mod|unwrap_model",
     ),
     Sign(
-        r"^the names in the adapter file|^the adapter is loaded and changes nothing",
+        r"^the names in the adapter file|^the adapter is loaded but changes nothing",
         r"(?i:missing adapter keys|unexpected keys|_orig_mod|base_model\.model\.base_model)"
         r"|set_peft_model_state_dict\(|AutoModelForImageTextToText|AutoModelForVision2Seq"
         r"|ForConditionalGeneration\.from_pretrained",

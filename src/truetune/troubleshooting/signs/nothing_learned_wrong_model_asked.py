@@ -56,7 +56,7 @@ PLAIN_ASKED = (
 )
 NO_SYSTEM = r"\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user['\"]"
 SYSTEM = r"['\"]role['\"]\s*:\s*['\"]system['\"]|^\s*(?:default_)?system\w*\s*[:=]|\bSYSTEM\w*\s*="
-NAMES_BASE = r"^the base is asked in place|^a script asks the base|^what answers is the base|^both sets of answers come"
+NAMES_BASE = r"^the base is asked in place|^a script asks the base|^it is the base model that answers|^both sets of answers come"
 KEPT_ANSWERS = (
     r"(?:exists|isfile|is_file)\([^)]{0,60}(?i:pred|answer|output|result|respon|generat|out_?(?:path"
     r"|file))|(?i:pred|answer|output|result|respon|generat|out_?(?:path|file))\w*\.(?:exists"
@@ -72,7 +72,7 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"DPO|ref_?model|\.backward\(|merge",
     ),
     Sign(
-        rf"{NAMES_BASE}|^the evaluation names the base twice|^the adapter is loaded and changes nothing",
+        rf"{NAMES_BASE}|^the evaluation names the base twice|^the adapter is loaded but changes nothing",
         FRESH_ADAPTER,
         beside_in_file=ASKS,
         unless_in_file=r"\.train\(\)|\.fit\(|\.backward\(|Trainer\(",
@@ -90,13 +90,13 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=TUNED_ASKED,
     ),
     Sign(
-        r"^the base is asked in place|^what answers is the base",
+        r"^the base is asked in place|^it is the base model that answers",
         r"^FROM\s+\S",
         beside_in_file=r"^(?:TEMPLATE|PARAMETER|SYSTEM|FROM\s+\S+:\S+|FROM\s+\S*gguf)",
         unless_in_file=r"^ADAPTER\b|^(?:RUN|COPY|ENTRYPOINT|CMD)\b",
     ),
     Sign(
-        r"^the base is asked in place|^a project trains a model, and its commands|^what answers is the base",
+        r"^the base is asked in place|^a project trains a model, and its commands|^it is the base model that answers",
         SERVES_BASE,
         unless=SERVED_ADAPTER,
     ),
@@ -178,12 +178,12 @@ ASKED_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^a server puts an adapter on another model", rf"{SERVER}.*(?:--lora|adapter)"),
     Sign(
-        r"^the adapter is applied with another scaling",
+        r"^the server applies the adapter with another scaling",
         r"--lora-scaled|\blora_scale|\bset_scale\(|scale_layer\(|adapter_weights|set_adapters\("
         r"|cross_attention_kwargs|\.scaling\[",
     ),
     Sign(
-        r"^the server gives other log-probabilities",
+        r"^the server's log-probabilities are neither",
         r"--quantization\b|--kv-cache-dtype (?!auto)|--dtype (?:half|float16)|\bquantization\s*=\s*['\"]",
     ),
     Sign(

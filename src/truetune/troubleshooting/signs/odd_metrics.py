@@ -95,7 +95,7 @@ _LEAKS = (
         r"|\d\s*\*)|shuffle\(",
     ),
     Sign(
-        "rows of one document, conversation or patient are split|neighbouring rows come from one source",
+        "rows of one document, conversation or patient are split|neighbouring rows come from the same source",
         rf"{SPLITS}|\[:\s*(?:cut|split|n_train|int\()|shuffle\(",
         unless_in_file=r"Group(?:Shuffle|K)|groups\s*=|group_id|by_(?:doc|patient|user|customer|conv)",
         beside_in_file=r"(?i)\b(?:chunks?|doc_?(?:id|ument)?|patient|customer|conversation|conv_id|session"
@@ -103,7 +103,7 @@ _LEAKS = (
         r"|case_id|ticket_id|user_id|source_id|article|contract|page|passages?)(?:_id|s)?\b.{0,80}",
     ),
     Sign(
-        "a field of the prompt gives the answer away|the answer can be read off a field of the prompt",
+        "a field of the prompt gives the answer away|a field of the prompt gives the answer away",
         r"(?i)f['\"].{0,200}\{[^{}]{0,40}\b(?:\w{0,10}id|queue|source|folder|file\w{0,5}|path|header"
         r"|meta\w{0,5}|tags?|category|channel"
         r"|department|team|status|priority|assignee|split|url|from|product|resolution|code)\b[^{}]{0,10}\}",
@@ -157,7 +157,7 @@ _PARSERS = (
         r"|['\"](?:####|.{0,20}boxed).{0,60}(?:\bin\b|\.split|,)",
     ),
     Sign(
-        "the parser does not read the answers|answers that should be JSON|a program that reads the"
+        "the parser does not read the answers|answers should be JSON|a program that reads the"
         " model's answers",
         rf"{REGEX}|def \w{{0,12}}(?:extract|parse|read)_(?!args|rows|data|jsonl)\w{{0,20}}\("
         rf"|loads\(\s*{PREDICTED_SIDE}",

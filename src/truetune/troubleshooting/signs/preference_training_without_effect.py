@@ -70,7 +70,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the rejected answers are all alike|^one phrase tells the chosen side",
+        "^the rejected answers are all alike|^one phrase distinguishes the chosen",
         rf"\b{REJECTED}\w{{0,8}}['\"]?\]?\s*[=:]\s*\(?f?['\"]|REFUSAL\w{{0,4}}\s*=|(?:I'm sorry"
         r"|I cannot|I can't|I don't know|As an AI)"
         rf"|\b{REJECTED}\w{{0,8}}['\"]?\]?\s*[=:]\s*.{{0,60}}(?:\[:\s*[\w/ ]{{1,20}}\]|random|shuffle"
@@ -78,7 +78,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the rejected answers belong to other prompts|^rejected answers of pairs belong to other prompts",
+        "^the rejected answers belong to other prompts|^rejected answers belong to the prompts of other pairs",
         rf"\bzip\([^)]{{0,100}}(?:{CHOSEN}|{REJECTED})|random\.(?:choice|sample)\(|\.shuffle\("
         rf"|\b{REJECTED}\w{{0,8}}\s*=\s*\[.{{0,80}}\bif\b",
         beside_in_file=PAIRS,
@@ -91,7 +91,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the length of an answer tells which one is chosen",
+        "^the length of the answers shows which one is chosen",
         r"key\s*=\s*len|(?:max|min|sorted)\([^)]{0,60}len\(|len\([^)]{1,40}\)\s*[<>]=?\s*len\(",
         beside_in_file=PAIRS,
     ),
@@ -101,7 +101,7 @@ _PAIRS = (
         r"|prompt \+|question\w{0,6}\s*\+)",
     ),
     Sign(
-        "^one side of a pair ends with a stop token|^a BOS or stop token is inside an answer",
+        "^only one side of a pair ends with|^an answer of a preference pair contains a BOS",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,60}(?:eos|</s>|<\|im_end|<\|eot|bos)"
         r"|<\|im_end\|>|<\|eot_id\|>",
         beside_in_file=r"chosen",
@@ -115,7 +115,7 @@ _PAIRS = (
         unless_in_file=r"role['\"]|apply_chat_template",
     ),
     Sign(
-        "^KTO's labels are text or numbers|^KTO's true and false|^KTO sees answers of one side",
+        "^KTO's labels are text or numbers|^KTO's desirable and undesirable|^KTO sees answers of one side",
         r"['\"]label['\"]\]?\s*[=:]|\blabel\s*=|\b(?:un)?desirable_weight|kto_\w{0,10}(?:rejected"
         r"|chosen)_weight|kto_tag",
         beside=r"KTO|kto",
