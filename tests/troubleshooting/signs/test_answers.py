@@ -357,7 +357,7 @@ ROWS = [
         "rope_scaling: linear\n",
         '"rope_scaling": null,\n',
     ),
-    ("the adapter's scale is one that some engines", "use_rslora=True\n", "use_rslora=False\n"),
+    ("some engines do not read how this adapter", "use_rslora=True\n", "use_rslora=False\n"),
     ("an adapter with DoRA is served", "use_dora=True\n", "use_dora=False\n"),
     (
         "the answers are drawn at a high temperature",

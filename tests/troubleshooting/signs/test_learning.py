@@ -44,7 +44,7 @@ NO_TEXT_SHOWS = (
     "chats repeat their own turns",
     "rows are the beginnings of one conversation",
     "one of the model's weight files is the base's",
-    "the folder holds a single file of weights",
+    "the folder contains a single weights file",
     # The order of several statements shows these, never one of them.
     "calls that set up a training are in an order",
     "calls within a training step are in an order",
@@ -584,7 +584,7 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
         ),
         (
             "a.log",
-            "the output says that no more",
+            "the output shows that hardly more",
             "trainable params: 0 || x\n",
             "trainable params: 8,000 || trainable%: 0.52\n",
         ),

@@ -382,7 +382,7 @@ _STOP_SIGNS = (
     ),
     Sign(
         r"^most rows lose their end|^training rows are longer|^tokenized rows are cut off"
-        r"|^the answers that a model is trained on, or evaluated by|^examples longer than",
+        r"|^generated answers are always cut off|^examples longer than",
         # 512 tokens are some 350 words. Longer limits are those of most projects.
         rf"(?<!/)\b(?:max_(?:seq(?:uence)?_)?len(?:gth)?|cutoff_len"
         rf"|sequence_len|block_size|MAX_LEN(?:GTH)?|max_tokens_per_row)"
@@ -424,14 +424,14 @@ _STOP_SIGNS = (
 _WEIGHT_SIGNS = (
     Sign(
         r"^the weights are not those|^weights are missing in what"
-        r"|^the names in the adapter file|^weights are saved under"
+        r"|^the tensor names in the adapter file|^weights are saved under"
         r"|^the model that is saved and loaded",
         r"^(?!.*(?:score|classif|Classif|pooler)).*newly initialized|Missing key\(s\)"
         r"|missing keys|strict\s*=\s*False|ignore_mismatched_sizes\s*=\s*True"
         r"|Found missing adapter keys",
     ),
     Sign(
-        r"^weights are missing in what|^tensors have another shape|^the weights are not those",
+        r"^weights are missing in what|^tensors have other shapes|^the weights are not those",
         rf"stage3_gather_16bit_weights_on_model_save{SET}false|fsdp_state_dict_type{SET}SHARDED|SHARDED_STATE_DICT"
         r"|_orig_mod|\.module\.state_dict\(",
     ),
@@ -493,12 +493,12 @@ _WEIGHT_SIGNS = (
         beside=rf"\b(?:train_|train/)?loss{GIVEN}[0-2]\.\d",
     ),
     Sign(
-        r"^too many epochs on few rows|^the run trained few of the rows",
+        r"^too many epochs on few rows|^the run trained on only a few of the rows",
         rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs|EPOCHS|n_epochs){GIVEN}(?:[1-9]\d)\b",
     ),
     Sign(
         r"^marks of the chat template were never trained"
-        r"|^the rows of new tokens were not trained|^a new token got a row",
+        r"|^the embedding rows of new tokens were not trained|^a new token got a row",
         ADDS_TOKENS,
         beside=LORA,
         unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
@@ -614,7 +614,7 @@ _WEIGHT_SIGNS = (
         rf"|^PARAMETER num_ctx \d{{5,}}|--ctx-size \d{{5,}}|--max-input-(?:length|tokens) \d{{5,}}",
     ),
     Sign(
-        r"^the adapter's scale is one that some engines"
+        r"^some engines do not read how this adapter"
         r"|^the adapter is applied with another scaling|^the scale of the adapter",
         rf"use_rslora{SET}{TRUE}|alpha_pattern['\"]?\s*[:=]\s*\{{\s*['\"]"
         rf"|lora_alpha{GIVEN}(?:[3-9]\d\d|\d{{4,}})\b|--lora-scale",
@@ -685,7 +685,7 @@ _ASKING_SIGNS = (
     ),
     Sign(
         r"^a completion was asked for without max_tokens|^answers are limited to fewer tokens|^answers are cut off at"
-        r"|^the answers that a model is trained on, or evaluated by",
+        r"|^generated answers are always cut off",
         rf"\b(?:max_(?:new_)?tokens|num_predict|generation_max_length"
         rf"|max_gen_length|n_predict){GIVEN}(?:\d|[1-5]\d|6[0-4])\b(?![.\d])",
         beside=ASKS_OR_SERVES,
