@@ -119,7 +119,7 @@ ROWS = [
         "mask = seg[:, None] == seg[None, :]\n",
         "mask = (seg[:, None] == seg[None, :]).tril()\n",
     ),
-    ("rows share a line of the batch", "sample_packing: true\n", "sample_packing: false\n"),
+    ("several rows share a sequence of the batch", "sample_packing: true\n", "sample_packing: false\n"),
     (
         "labels are a plain copy of padded",
         'e = tok(t, padding="max_length")\ne["labels"] = e["input_ids"].copy()\n',

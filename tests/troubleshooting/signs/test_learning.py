@@ -24,7 +24,7 @@ NO_TEXT_SHOWS = (
     "a checkpoint of `truetune train`",
     "the answer of a marked row",
     "a text of a marked row",
-    "the loss is as low as can be",
+    "the loss is very low",
     "the tuned model has learned its prompts",
     "the loss of the prompts fell",
     "the loss rises to one value and stays there",
@@ -382,7 +382,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "r = LoRARequest('a', 1, p)\nLLM(m, enable_lora=True)\n",
         ),
         (
-            "the rows of new tokens",
+            "the embedding rows of new tokens",
             "lora = 1\ntok.add_tokens(['<a>'])\n",
             "lora = 1\ntok.add_special_tokens({'pad_token': '<p>'})\n",
         ),

@@ -105,7 +105,7 @@ class AnswersFailToParse(OutputRule):
             f"{what} by the program that requested it: {text}",
             "check the training answers, whose form the model copies (`truetune check DATA`): rewrite those that are"
             " not valid JSON with json.dumps, and train again; until then use constrained decoding"
-            " (response_format, or guided_json in vLLM)",
+            " (response_format={'type': 'json_object'} in the request)",
             evidence=tuple(_parse_failure_evidence(first)),
             cases=(Case(text, file=output.file, line=first.raised.line),),
             count=count,

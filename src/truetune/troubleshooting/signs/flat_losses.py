@@ -46,7 +46,7 @@ NOTHING_TRAINED = (
 )
 MASKED = (
     r"^no token has a label|^the marker that the trainer masks by"
-    r"|^lines have labels, and none of them"
+    r"|^sequences have labels, but none of them"
     r"|^only completions are to be learned|^the roles to train do not hold"
 )
 OTHER_ROWS = (
@@ -153,12 +153,12 @@ SIGNS: tuple[Sign, ...] = (
     # --- the graph
     Sign(
         r"^reentrant gradient checkpointing over a frozen base"
-        r"|^checkpointing of activations changes",
+        r"|^gradient checkpointing changes or loses",
         r"None of the inputs have requires_grad",
     ),
     Sign(
         r"^reentrant gradient checkpointing over a frozen base"
-        r"|^checkpointing of activations changes",
+        r"|^gradient checkpointing changes or loses",
         r"gradient_checkpointing_enable\(|\bgradient_checkpointing\s*=\s*True"
         rf"|--gradient_checkpointing\b(?! [Ff]alse)|use_reentrant{SET}[Tt]rue",
         beside=ADAPTER,
@@ -323,7 +323,7 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"\bf['\"][^'\"]{0,200}\{\w{1,20}\[",
     ),
     Sign(
-        r"^a model is trained on rows that another script tokenized|^the rows hold token ids",
+        r"^a model is trained on rows that another script tokenized|^the rows contain token ids",
         r"load_from_disk\(|read_parquet\(|np\.memmap\(|tokenized_path|dataset_prepared_path"
         r"|\.arrow\b",
         beside=TRAINS,
@@ -504,7 +504,7 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=BACKWARD,
     ),
     Sign(
-        r"^a hand-written loop updates float16|^weights are trained in float16",
+        r"^a hand-written loop updates float16|^the trained weights are float16",
         r"from_pretrained\(.{0,400}(?:torch\.float16|['\"]float16['\"])|\.half\(\)"
         r"|\bdtype\w*\s*[=:]\s*['\"]?(?:torch\.)?float16",
         beside=BACKWARD,
@@ -571,13 +571,13 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
-        r"|^supervised tokens do not weigh",
+        r"|^supervised tokens do not have the same weight",
         r"\bdef compute_loss\(",
         unless_in_file=r"/\s*num_items_in_batch",
     ),
     Sign(
         r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
-        r"|^supervised tokens do not weigh",
+        r"|^supervised tokens do not have the same weight",
         r"compute_loss_func|model_accepts_loss_kwargs",
     ),
     Sign(

@@ -103,7 +103,7 @@ _PROMPT_SIGNS = (
         unless_in_file=r"apply_chat_template",
     ),
     Sign(
-        r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt that will be served"
+        r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt in serving is not"
         r"|^the client sends the bare question|^the prompt that serving builds",
         rf"{TOKENIZE}(?!.*(?:labels|text_target)).*return_tensors|\bllm\.generate\(|\bpipe\w*\(|\bgenerator\(",
         beside_in_file=LOCAL_ASKS,
@@ -111,7 +111,7 @@ _PROMPT_SIGNS = (
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b|template:",
     ),
     Sign(
-        r"^the prompt is another one|^the prompt that will be served|^the server builds another prompt",
+        r"^the prompt is another one|^the prompt in serving is not|^the server builds another prompt",
         MARKS_BY_HAND,
         beside_in_file=ASKS,
         unless_in_file=TRAINS,
@@ -229,14 +229,14 @@ _ROW_SIGNS = (
         unless_in_file=r"log_softmax|kl_div|chosen|(?:def|class)\s+\w*[Aa]ttention",
     ),
     Sign(
-        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^rows share a line",
+        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^several rows share a sequence",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
         r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
         r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
         unless_in_file=FULL_CAUSAL,
     ),
     Sign(
-        r"^rows share a line|^in a pack, the first token"
+        r"^several rows share a sequence|^in a packed sequence, the first token"
         r"|^in a packed row, one document|^rows hold several conversations",
         rf"\b(?:sample_|eval_)?packing{SET}{TRUE}|\bneat_packing{SET}{FALSE}|group_texts",
     ),
@@ -425,7 +425,7 @@ _WEIGHT_SIGNS = (
     Sign(
         r"^the weights are not those|^weights are missing in what"
         r"|^the tensor names in the adapter file|^weights are saved under"
-        r"|^the model that is saved and loaded",
+        r"|^the saved and reloaded model",
         r"^(?!.*(?:score|classif|Classif|pooler)).*newly initialized|Missing key\(s\)"
         r"|missing keys|strict\s*=\s*False|ignore_mismatched_sizes\s*=\s*True"
         r"|Found missing adapter keys",
@@ -442,7 +442,7 @@ _WEIGHT_SIGNS = (
         beside_in_file=r"hidden_size['\"]\s*:\s*(?:[1-9]\d{2}|[12]\d{3}|3072)\b",
     ),
     Sign(
-        r"^weights are missing in what|^the weights are not those|^a head that was trained is not in the file",
+        r"^weights are missing in what|^the weights are not those|^a trained head is not in the file",
         r"(?<!Peft)(?:AutoModel\w*|LM|For[A-Z]\w+)\.from_pretrained\([^)]{0,60}(?:adapter|lora|checkpoint-|ckpt)"
         r"|load_state_dict\(torch\.load|torch\.save\(\w+(?:\.module)?\.state_dict\(",
     ),
@@ -478,7 +478,7 @@ _WEIGHT_SIGNS = (
         beside_in_file=r"SequenceClassification|TokenClassification|num_labels",
     ),
     Sign(
-        r"^the learning rate destroyed the weights|^a preference run was trained at a learning rate",
+        r"^the learning rate destroyed the weights|^a preference run used a learning rate",
         rf"{RATE}{GIVEN}{DESTROYING_RATE}",
     ),
     Sign(

@@ -259,7 +259,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL_PROCESSES,
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         unless_in_file=r"\.train\(\)|Trainer\(",
         beside_in_file=OWN_LOOP,
@@ -270,7 +270,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         beside_in_file=OWN_LOOP,
     ),

@@ -89,12 +89,12 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         TRIAL_LIMIT,
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         SLICE_OF_ROWS,
     ),
     Sign(
@@ -266,13 +266,13 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"(?:modules_to_save|additional_target)\W(?!.*embed)[^\n]{0,80}lm_head",
     ),
     Sign(
-        r"^a head that was trained is not in the file",
+        r"^a trained head is not in the file",
         r"(?:ForSequenceClassification|ForTokenClassification)\.from_pretrained\(|\bnum_labels\s*=",
         beside=LORA,
         unless=r"SEQ_CLS|TOKEN_CLS|modules_to_save",
     ),
     Sign(
-        r"^the embedding rows of new tokens were not trained|^the data use tokens that were added",
+        r"^the embedding rows of new tokens were not trained|^the data use added tokens",
         r"\.add_tokens\(|\.add_special_tokens\((?!\s*\{\s*['\"]pad_token['\"][^,]*\})"
         r"|\bresize_token_embeddings\(|\b(?:add_tokens|new_special_tokens"
         r"|additional_special_tokens)['\"]?\s*[:=]\s*|^\s*tokens:",
@@ -389,7 +389,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^the model that merge_and_unload returns", r"^[\w.]+\.merge_and_unload\("),
     Sign(
-        r"^the model that is saved and loaded is not",
+        r"^the saved and reloaded model is not",
         r"\bdeepcopy\(|\bema\w*\.|\bEMA\(|AveragedModel\(|\bswa_|\.tie_weights\(",
     ),
     Sign(
