@@ -143,8 +143,8 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         ]
         unmoved_norms = sum(norm.same == norm.seen for norm in norms)
         yield self.finding(
-            f"{too_large:.0%} of the values are too large for their bfloat16 updates: below 2^{above.power}"
-            f" {below.moved:.0%} changed, above only {above.moved:.1%}",
+            f"{too_large:.0%} of the values are too large for their bfloat16 updates: of the values below"
+            f" 2^{above.power}, {below.moved:.0%} changed, of those above only {above.moved:.1%}",
             "train with float32 weights and bf16 autocast (load with dtype=torch.float32, set bf16=True), or use an"
             " optimizer that keeps a float32 copy",
             evidence=[

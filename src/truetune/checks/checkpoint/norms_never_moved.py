@@ -140,7 +140,7 @@ class NormsNeverMoved(CheckpointRule):
         if not moved or len(moved) < MIN_MOVED_SHARE * len(matrices):
             return
         yield self.finding(
-            f"all {len(norms):,} norms equal the base bit by bit, but {len(moved):,} of"
+            f"all norms ({len(norms):,}) equal the base bit by bit, but {len(moved):,} of"
             f" {len(matrices):,} matrices changed",
             "train with float32 weights and bf16 autocast (load with dtype=torch.float32, set bf16=True), or use an"
             " optimizer that keeps a float32 copy",

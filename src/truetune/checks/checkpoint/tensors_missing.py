@@ -1,9 +1,12 @@
 """Tensors that the architecture needs are missing.
 
 ## What it does
-In a model, it looks for names that contain the mark of a wrapper or an adapter, layers that lack what most other layers
-have (first and last may lack a norm), gaps in the layer numbers, fewer layers than `num_hidden_layers`, no input
-embedding, and tensors that the base has in the same layers and this checkpoint has not.
+In a model, it looks for
+
+- tensor names that contain the mark of a wrapper or an adapter;
+- layers that lack what most other layers have (first and last may lack a norm), and gaps in the layer numbers;
+- fewer layers than `num_hidden_layers`, or no input embedding;
+- tensors that the base has in the same layers and this checkpoint has not.
 
 In an adapter, it looks for a `lora_A` without its `lora_B` or the other way round. If the base is available, modules
 that `target_modules` names and that have no tensors are a warning.

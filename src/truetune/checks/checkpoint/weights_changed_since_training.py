@@ -77,7 +77,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
                 "copy the folder again from where it was trained, or start the same command there"
                 " again, which writes them from its last checkpoint",
                 cases=[Case(text) for text in changed],
-                evidence=[f"the run ended {run.get('ended')}"],
+                evidence=[f"the run ended {run['ended']}"] if run.get("ended") else (),
                 count=len(changed),
                 total=len(weights),
             )

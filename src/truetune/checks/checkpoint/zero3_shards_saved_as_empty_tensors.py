@@ -84,7 +84,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         if not partial:
             return
         empty = sum(not tensor.value_count for tensor, _ in partial)
-        fault = f"{empty:,} are empty" if empty else partial[0][1]
+        fault = f"{empty:,} {'is' if empty == 1 else 'are'} empty" if empty else partial[0][1]
         yield self.finding(
             f"{len(partial):,} of {len(checkpoint.tensors):,} tensors are incomplete: {fault}",
             REMEDY,

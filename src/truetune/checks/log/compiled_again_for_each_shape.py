@@ -97,7 +97,9 @@ def _message(compiled: Recompilations) -> str:
     elif compiled.graphs:
         message = f"CUDA graphs were recorded for {compiled.graphs:,} different sizes"
     else:
-        message = f"torch.compile gave up{' on' * bool(function)}{function} after too many recompilations"
+        message = (
+            f"torch.compile gave up{' on' * bool(function)}{function} after too many recompilations"
+        )
     if compiled.index is not None and compiled.sizes:
         message += (
             f": dimension {compiled.index} of a tensor changes, with {len(compiled.sizes):,} sizes from"

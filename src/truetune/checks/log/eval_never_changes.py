@@ -88,7 +88,8 @@ class EvalNeverChanges(LogRule):
             return
         yield self.finding(
             f"eval_loss is exactly {value:.6g} at {count:,} of {evaluation.value.size:,} evaluations, while the"
-            f" training loss went from {first:.3g} to {last:.3g}: another model than the trained one is evaluated",
+            f" training loss went from {first:.3g} to {last:.3g}: the evaluation does not use the"
+            " trained model, or has no rows",
             "evaluate the trained model (trainer.model): not its base, a copy made before training, or one with its"
             " adapter disabled; check that the evaluation data have rows",
             count=count,

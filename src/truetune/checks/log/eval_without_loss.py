@@ -79,7 +79,7 @@ class EvalWithoutLoss(LogRule):
         measured = self._metrics_measured()
         if runs and not measured:
             yield self.finding(
-                f"{runs:,} evaluations ran, but none gave a loss or another metric",
+                f"{runs:,} evaluation{'s' * (runs != 1)} ran, but none gave a loss or another metric",
                 'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels through a PeftModel;'
                 " without PEFT, check that the rows of eval_dataset have labels",
                 evidence=(", ".join(n for n in sorted(log.curves) if n.startswith("eval_")),),

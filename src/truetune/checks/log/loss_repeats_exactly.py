@@ -127,7 +127,7 @@ class LossRepeatsExactly(LogRule):
             evidence=(
                 (
                     f"for example {float(value[-1])} at step {loss.step[live][-1]:,.0f}, and also"
-                    f" {lag:,} records before"
+                    f" {lag:,} record{'s' * (lag > 1)} before"
                 ),
             ),
             count=again,

@@ -107,8 +107,9 @@ class LossSpikes(LogRule):
         yield self.finding(
             f"the loss jumps to {loss.value[worst]:.4g} at {log.unit_of_steps} {loss.step[worst]:,.0f}, far above"
             f" its usual {level[worst]:.4g} ({score[worst]:.0f} times the usual variation), and then returns",
-            "a single spike needs no change; if there are several, check the data for corrupt rows"
-            " (truetune check DATA -t TOKENIZER), then halve learning_rate or set max_grad_norm: 1.0",
+            ("a single spike needs no change; if more follow, " if len(spikes) == 1 else "")
+            + "check the data for corrupt rows (truetune check DATA -t TOKENIZER), then halve learning_rate"
+            " or set max_grad_norm: 1.0",
             evidence=(
                 f"{len(spikes):,} spike{'s' * (len(spikes) > 1)}, at {describe_steps(loss.step[spikes])}",
             ),

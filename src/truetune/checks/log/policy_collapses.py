@@ -2,8 +2,11 @@
 
 ## What it does
 Compares the end of a run of GRPO, RLOO, PPO or verl with its start (medians of the first and the last fifth). It warns
-if the entropy of the policy falls to a tenth of its first value and below 0.05 per token, if it rises to four times and
-above 2, or if the mean length of the answers falls to a fifth and below 20 tokens.
+if
+
+- the entropy of the policy falls to a tenth of its first value and below 0.05 per token;
+- the entropy rises to four times its first value and above 2 per token;
+- the mean length of the answers falls to a fifth and below 20 tokens.
 
 ## Why it is bad
 A policy without entropy gives one answer to each prompt: its rewards are all equal, and nothing more is learned. A

@@ -148,7 +148,11 @@ class ScoreIsBad(LogRule):
             return self._find_pair_fault(finite)
         if not _is_always_zero(name, finite):
             return None
-        return ScoreFault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
+        return ScoreFault(
+            f"is exactly 0 at all {finite.step.size:,} logged steps: nothing is right, or the metric"
+            " compares the wrong tokens or texts",
+            "warning",
+        )
 
     def _find_fall(self, name: str, finite: Curve) -> ScoreFault | None:
         """A score that gets worse over the run."""

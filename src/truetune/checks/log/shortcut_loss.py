@@ -2,10 +2,11 @@
 
 ## What it does
 Compares the loss with lower bounds. On rows that were not seen before (in the first epoch), no model gets near zero
-unless there are few answers to choose from. The rule warns if the target must be in the input. The signs are a loss
-that falls below 0.005 there and never jumps up again; with the data given (`--data`), one below 2 % of the entropy of
-the supervised tokens if most answers differ; or one that falls there from above 1 to below 0.1, lower at nearly every
-record.
+unless there are few answers to choose from. The rule warns that the target must be in the input if the loss there
+
+- falls below 0.005 and never jumps up again;
+- falls below 2 % of the entropy of the supervised tokens, with the data given (`--data`) and most answers different;
+- falls from above 1 to below 0.1, lower at nearly every record.
 
 With the data it also checks two levels. A model that never reads the prompt has a loss of the entropy of whole answers
 divided by their mean length. A model that only knows how frequent tokens are has their entropy. It warns if the loss
