@@ -1069,5 +1069,5 @@ ROWS: tuple[RuleOutRow, ...] = (
     make_rule_out_row(
         r"^an adapter with DoRA", _make_reason_unless_named(r"(?i)dora", "DoRA", of="any")
     ),
-    make_rule_out_row(r"^the log says", _reason_if_there_is_no_log),
+    make_rule_out_row(r"^the log shows", _reason_if_there_is_no_log),
 )

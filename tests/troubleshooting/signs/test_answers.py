@@ -119,7 +119,7 @@ ROWS = [
         "mask = seg[:, None] == seg[None, :]\n",
         "mask = (seg[:, None] == seg[None, :]).tril()\n",
     ),
-    ("rows share a line of the batch", "sample_packing: true\n", "sample_packing: false\n"),
+    ("several rows share a sequence of the batch", "sample_packing: true\n", "sample_packing: false\n"),
     (
         "labels are a plain copy of padded",
         'e = tok(t, padding="max_length")\ne["labels"] = e["input_ids"].copy()\n',
@@ -357,7 +357,7 @@ ROWS = [
         "rope_scaling: linear\n",
         '"rope_scaling": null,\n',
     ),
-    ("the adapter's scale is one that some engines", "use_rslora=True\n", "use_rslora=False\n"),
+    ("some engines do not read how this adapter", "use_rslora=True\n", "use_rslora=False\n"),
     ("an adapter with DoRA is served", "use_dora=True\n", "use_dora=False\n"),
     (
         "the answers are drawn at a high temperature",

@@ -24,7 +24,7 @@ NO_TEXT_SHOWS = (
     "a checkpoint of `truetune train`",
     "the answer of a marked row",
     "a text of a marked row",
-    "the loss is as low as can be",
+    "the loss is very low",
     "the model was trained on its prompts",
     "the loss on the prompts fell",
     "the loss rises to one value and stays there",
@@ -44,7 +44,7 @@ NO_TEXT_SHOWS = (
     "chats repeat their own turns",
     "several rows are beginnings of one conversation",
     "one of the model's weight files is the base's",
-    "the folder holds a single file of weights",
+    "the folder contains a single weights file",
     # The order of several statements shows these, never one of them.
     "calls that set up a training are in an order",
     "calls within a training step are in an order",
@@ -382,7 +382,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "r = LoRARequest('a', 1, p)\nLLM(m, enable_lora=True)\n",
         ),
         (
-            "the rows of new tokens",
+            "the embedding rows of new tokens",
             "lora = 1\ntok.add_tokens(['<a>'])\n",
             "lora = 1\ntok.add_special_tokens({'pad_token': '<p>'})\n",
         ),
@@ -584,7 +584,7 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
         ),
         (
             "a.log",
-            "the output says that no more",
+            "the output shows that hardly more",
             "trainable params: 0 || x\n",
             "trainable params: 8,000 || trainable%: 0.52\n",
         ),

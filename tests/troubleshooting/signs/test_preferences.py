@@ -221,7 +221,7 @@ CASES = [
         "args = GRPOConfig()\n{'reward_std': 0.4}\n",
     ),
     (
-        "evaluated by, are cut off",
+        "always cut off",
         "args = GRPOConfig(max_completion_length=128)\n",
         "args = GRPOConfig(max_completion_length=2048)\n",
     ),

@@ -41,12 +41,12 @@ DECODERS = r"(?i)llama|mistral|qwen|gemma|\bgpt|\bphi-?\d|\bopt-|bloom|falcon|sm
 COUNTED = r"(?:step|steps|i|it|idx|batch_idx|n|seen|count|num|total|denom)\w{0,10}"
 
 NOTHING_TRAINED = (
-    r"^nothing is trainable|no more than a norm or two|^no parameter of the model requires"
+    r"^nothing is trainable|hardly more than a norm or two|^no parameter of the model requires"
     r"|^most tensors of a fine-tuned model equal|^the settings change no weight"
 )
 MASKED = (
     r"^no token has a label|^the response marker that the trainer masks by"
-    r"|^lines have labels, and none of them"
+    r"|^sequences have labels, but none of them"
     r"|^only completions are to be learned|^the roles to train do not hold"
 )
 OTHER_ROWS = (
@@ -55,7 +55,7 @@ OTHER_ROWS = (
 )
 IN_ORDER = (
     r"^rows are trained in the order|^neighbouring rows come|^the loss takes the same course"
-    r"|^the loss jumps up and comes back"
+    r"|^the loss jumps up and then returns"
 )
 SCHEDULED = r"^the schedule has ended"
 IN_FLOAT16 = (
@@ -64,7 +64,7 @@ IN_FLOAT16 = (
     r"|^a job trains a model that overflows in float16"
 )
 IN_BARE_16_BITS = (
-    r"^weights in bfloat16 alone|^large weights never moved|^all norms are bit-identical"
+    r"^weights in bfloat16 alone|^large weights never changed|^all norms are bit-identical"
     r"|^steps of the run's own optimizer leave"
 )
 CUT = (
@@ -72,17 +72,17 @@ CUT = (
     r"|^training rows are longer than the limit"
 )
 NEW_WEIGHTS = (
-    r"^the run begins with a loss above"
+    r"^the run starts with a loss above"
     r"|^a fine-tuning trains a model whose weights are random"
     r"|^a job that is to fine-tune starts"
 )
 TAKEN_UP = (
     r"^the run resumed from a checkpoint|^LLaMA-Factory resumes|^the checkpoint to resume from"
-    r"|^the run was taken up again"
+    r"|^the run was resumed without its weights"
 )
 OTHER_RATE = (
     r"^the optimizer and scheduler of ds_config|^the schedule of the DeepSpeed settings"
-    r"|^DeepSpeed trains at another"
+    r"|^DeepSpeed trains with another"
 )
 
 SIGNS: tuple[Sign, ...] = (
@@ -153,12 +153,12 @@ SIGNS: tuple[Sign, ...] = (
     # --- the graph
     Sign(
         r"^reentrant gradient checkpointing over a frozen base"
-        r"|^checkpointing of activations changes",
+        r"|^gradient checkpointing changes or loses",
         r"None of the inputs have requires_grad",
     ),
     Sign(
         r"^reentrant gradient checkpointing over a frozen base"
-        r"|^checkpointing of activations changes",
+        r"|^gradient checkpointing changes or loses",
         r"gradient_checkpointing_enable\(|\bgradient_checkpointing\s*=\s*True"
         rf"|--gradient_checkpointing\b(?! [Ff]alse)|use_reentrant{SET}[Tt]rue",
         beside=ADAPTER,
@@ -323,7 +323,7 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"\bf['\"][^'\"]{0,200}\{\w{1,20}\[",
     ),
     Sign(
-        r"^a model is trained on rows that another script tokenized|^the rows hold token ids",
+        r"^a model is trained on rows that another script tokenized|^the rows contain token ids",
         r"load_from_disk\(|read_parquet\(|np\.memmap\(|tokenized_path|dataset_prepared_path"
         r"|\.arrow\b",
         beside=TRAINS,
@@ -351,7 +351,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^a loop makes a new iterator", r"next\(\s*iter\(", beside=BACKWARD),
     # --- the rate
     Sign(
-        r"^the learning rate is far too small|^the learning rates of the whole run sum",
+        r"^the learning rate is far too small|^the learning rates of all steps sum",
         rf"{NO_RECORD}(?:{RATE}{GIVEN}{TINY}|\b(?!\w{{0,20}}(?:eps|tol|min|delta|decay|loss"
         rf"|norm|beta|alpha))[A-Za-z_]\w{{1,30}}{GIVEN}{POWER}0?(?:[89]|1\d)(?![\d.eE]))",
         unless=PREFERENCES,
@@ -423,7 +423,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|LoraConfig\(.{0,300}\br\s*=\s*[12]\b|get_peft_model\(.{0,300}\br\s*=\s*[12]\b",
     ),
     Sign(
-        r"^every gradient is clipped|^a hyperparameter in code",
+        r"^nearly every gradient is clipped|^a hyperparameter in code",
         r"(?:max_grad_norm|gradient_clip_val|gradient_clipping|grad_clip|clip_grad_norm"
         rf"|max_norm){GIVEN}(?:0?\.\d+|\d(?:\.\d+)?[eE]-\d+)\b"
         r"|clip_grad_norm_\([^)]{0,60},\s*(?:0?\.[0-4]\d*|\d[eE]-\d+)\s*\)"
@@ -504,7 +504,7 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=BACKWARD,
     ),
     Sign(
-        r"^a hand-written loop updates float16|^weights are trained in float16",
+        r"^a hand-written loop updates float16|^the trained weights are float16",
         r"from_pretrained\(.{0,400}(?:torch\.float16|['\"]float16['\"])|\.half\(\)"
         r"|\bdtype\w*\s*[=:]\s*['\"]?(?:torch\.)?float16",
         beside=BACKWARD,
@@ -571,13 +571,13 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
-        r"|^supervised tokens do not weigh",
+        r"|^supervised tokens do not have the same weight",
         r"\bdef compute_loss\(",
         unless_in_file=r"/\s*num_items_in_batch",
     ),
     Sign(
         r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
-        r"|^supervised tokens do not weigh",
+        r"|^supervised tokens do not have the same weight",
         r"compute_loss_func|model_accepts_loss_kwargs",
     ),
     Sign(
@@ -598,7 +598,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|ckpt_path\s*=|auto_resume",
     ),
     Sign(
-        r"^the run was taken up again",
+        r"^the run was resumed without its weights",
         r"trainer\.train\(\s*\)|\.load_state_dict\(|torch\.load\(",
         beside=r"(?i)requeue|preempt|SIGUSR|restart|spot",
     ),

@@ -103,7 +103,7 @@ _PROMPT_SIGNS = (
         unless_in_file=r"apply_chat_template",
     ),
     Sign(
-        r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt that will be served"
+        r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt in serving is not"
         r"|^the client sends the bare question|^the serving prompt is not",
         rf"{TOKENIZE}(?!.*(?:labels|text_target)).*return_tensors|\bllm\.generate\(|\bpipe\w*\(|\bgenerator\(",
         beside_in_file=LOCAL_ASKS,
@@ -111,7 +111,7 @@ _PROMPT_SIGNS = (
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b|template:",
     ),
     Sign(
-        r"^the prompt is another one|^the prompt that will be served|^the server builds another prompt",
+        r"^the prompt is another one|^the prompt in serving is not|^the server builds another prompt",
         MARKS_BY_HAND,
         beside_in_file=ASKS,
         unless_in_file=TRAINS,
@@ -229,14 +229,14 @@ _ROW_SIGNS = (
         unless_in_file=r"log_softmax|kl_div|chosen|(?:def|class)\s+\w*[Aa]ttention",
     ),
     Sign(
-        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^rows share a line",
+        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^several rows share a sequence",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
         r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
         r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
         unless_in_file=FULL_CAUSAL,
     ),
     Sign(
-        r"^rows share a line|^in a pack, the first token"
+        r"^several rows share a sequence|^in a packed sequence, the first token"
         r"|^in a packed row, one document|^rows contain several conversations",
         rf"\b(?:sample_|eval_)?packing{SET}{TRUE}|\bneat_packing{SET}{FALSE}|group_texts",
     ),
@@ -382,7 +382,7 @@ _STOP_SIGNS = (
     ),
     Sign(
         r"^most rows lose their end|^training rows are longer|^tokenized rows are cut off"
-        r"|^the answers that a model is trained on, or evaluated by|^examples longer than",
+        r"|^generated answers are always cut off|^examples longer than",
         # 512 tokens are some 350 words. Longer limits are those of most projects.
         rf"(?<!/)\b(?:max_(?:seq(?:uence)?_)?len(?:gth)?|cutoff_len"
         rf"|sequence_len|block_size|MAX_LEN(?:GTH)?|max_tokens_per_row)"
@@ -424,14 +424,14 @@ _STOP_SIGNS = (
 _WEIGHT_SIGNS = (
     Sign(
         r"^the weights are not those|^weights are missing in what"
-        r"|^the names in the adapter file|^weights are saved under"
-        r"|^the model that is saved and loaded",
+        r"|^the tensor names in the adapter file|^weights are saved under"
+        r"|^the saved and reloaded model",
         r"^(?!.*(?:score|classif|Classif|pooler)).*newly initialized|Missing key\(s\)"
         r"|missing keys|strict\s*=\s*False|ignore_mismatched_sizes\s*=\s*True"
         r"|Found missing adapter keys",
     ),
     Sign(
-        r"^weights are missing in what|^tensors have another shape|^the weights are not those",
+        r"^weights are missing in what|^tensors have other shapes|^the weights are not those",
         rf"stage3_gather_16bit_weights_on_model_save{SET}false|fsdp_state_dict_type{SET}SHARDED|SHARDED_STATE_DICT"
         r"|_orig_mod|\.module\.state_dict\(",
     ),
@@ -442,7 +442,7 @@ _WEIGHT_SIGNS = (
         beside_in_file=r"hidden_size['\"]\s*:\s*(?:[1-9]\d{2}|[12]\d{3}|3072)\b",
     ),
     Sign(
-        r"^weights are missing in what|^the weights are not those|^a head that was trained is not in the file",
+        r"^weights are missing in what|^the weights are not those|^a trained head is not in the file",
         r"(?<!Peft)(?:AutoModel\w*|LM|For[A-Z]\w+)\.from_pretrained\([^)]{0,60}(?:adapter|lora|checkpoint-|ckpt)"
         r"|load_state_dict\(torch\.load|torch\.save\(\w+(?:\.module)?\.state_dict\(",
     ),
@@ -478,7 +478,7 @@ _WEIGHT_SIGNS = (
         beside_in_file=r"SequenceClassification|TokenClassification|num_labels",
     ),
     Sign(
-        r"^the learning rate destroyed the weights|^a preference run was trained at a learning rate",
+        r"^the learning rate destroyed the weights|^a preference run used a learning rate",
         rf"{RATE}{GIVEN}{DESTROYING_RATE}",
     ),
     Sign(
@@ -493,12 +493,12 @@ _WEIGHT_SIGNS = (
         beside=rf"\b(?:train_|train/)?loss{GIVEN}[0-2]\.\d",
     ),
     Sign(
-        r"^too many epochs on few rows|^the run trained few of the rows",
+        r"^too many epochs on few rows|^the run trained on only a few of the rows",
         rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs|EPOCHS|n_epochs){GIVEN}(?:[1-9]\d)\b",
     ),
     Sign(
         r"^marks of the chat template were never trained"
-        r"|^the rows of new tokens were not trained|^a new token got a row",
+        r"|^the embedding rows of new tokens were not trained|^a new token got a row",
         ADDS_TOKENS,
         beside=LORA,
         unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
@@ -614,7 +614,7 @@ _WEIGHT_SIGNS = (
         rf"|^PARAMETER num_ctx \d{{5,}}|--ctx-size \d{{5,}}|--max-input-(?:length|tokens) \d{{5,}}",
     ),
     Sign(
-        r"^the adapter's scale is one that some engines"
+        r"^some engines do not read how this adapter"
         r"|^the server applies the adapter with another scaling|^the scale of the adapter",
         rf"use_rslora{SET}{TRUE}|alpha_pattern['\"]?\s*[:=]\s*\{{\s*['\"]"
         rf"|lora_alpha{GIVEN}(?:[3-9]\d\d|\d{{4,}})\b|--lora-scale",
@@ -685,7 +685,7 @@ _ASKING_SIGNS = (
     ),
     Sign(
         r"^a completion was asked for without max_tokens|^answers are limited to fewer tokens|^answers are cut off at"
-        r"|^the answers that a model is trained on, or evaluated by",
+        r"|^generated answers are always cut off",
         rf"\b(?:max_(?:new_)?tokens|num_predict|generation_max_length"
         rf"|max_gen_length|n_predict){GIVEN}(?:\d|[1-5]\d|6[0-4])\b(?![.\d])",
         beside=ASKS_OR_SERVES,

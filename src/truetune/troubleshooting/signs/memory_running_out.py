@@ -259,7 +259,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL_PROCESSES,
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         unless_in_file=r"\.train\(\)|Trainer\(",
         beside_in_file=OWN_LOOP,
@@ -270,7 +270,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         beside_in_file=OWN_LOOP,
     ),
@@ -536,13 +536,13 @@ SIGNS: tuple[Sign, ...] = (
         beside=TRAINS,
     ),
     Sign(
-        r"^(?:a large model is trained in float32|the log says that a large model)",
+        r"^(?:a large model is trained in float32|the log shows that a large model)",
         NO_DTYPE,
         unless=SIXTEEN_BITS + rf"|\b(?:bf16|fp16){ON}|precision",
         beside=TRAINS,
     ),
     Sign(
-        r"^(?:a large model is trained in float32|the log says that a large model)",
+        r"^(?:a large model is trained in float32|the log shows that a large model)",
         rf"\b(?:torch_)?dtype{SET}(?:torch\.)?(?:float32|fp32)\b|precision{SET}(?:32|fp32)\b",
         beside=TRAINS,
     ),

@@ -106,7 +106,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\b{OF_A_CLASS}\s*=\s*['\"]\w+['\"]$",
     ),
     Sign(
-        r"^the answers of the rows are all alike|^most rows have one label|^all answers in the batches are one text",
+        r"^the answers of the rows are all alike|^most rows have one label|^all or nearly all answers in the batches are the same text",
         rf"(?:['\"](?:content|text|{ANSWER})['\"]|\b{ANSWER}\w*)\s*[:=]\s*.{{0,60}}\[['\"]{OF_A_CLASS}['\"]\]",
     ),
     Sign(
@@ -133,7 +133,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"\.format(?:_map)?\(|\.replace\(|PromptTemplate|Template\(",
     ),
     Sign(
-        r"^columns of the rows hold text, or weights|^the column that is trained on as the answer"
+        r"^columns of the rows contain text, or weights|^the column that is trained on as the answer"
         r"|^no column is called `text`|^rows have an answer without any text",
         MAPPING,
     ),
@@ -168,7 +168,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
-        r"|^lines have labels, and none",
+        r"|^sequences have labels, but none",
         r"\blabels?\w*\[[^\]]{0,40}(?i:prompt|answer|start|src|ctx|resp|quest"
         r"|offset)[^\]:]{0,20}:\s*\]\s*=\s*(?:-100|IGNORE)"
         rf"|\[\s*(?:-100|IGNORE_INDEX)\s*\]\s*\*\s*(?:len\(\s*)?(?:a\b|{ANSWER}|ans\w*|resp\w*|tgt)"
@@ -176,7 +176,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
-        r"|^lines have labels, and none",
+        r"|^sequences have labels, but none",
         r"(?:-100|IGNORE_INDEX) if\b|\bwhere\(.{0,80}(?:-100|IGNORE_INDEX)|masked_fill\w*\(.{0,60}(?:-100|IGNORE_INDEX)"
         r"|\[\s*~?\s*\w*mask\w*[^\]]{0,20}\]\s*=\s*(?:-100|IGNORE_INDEX)",
     ),
@@ -191,7 +191,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|\blabels?\b.{0,60}==\s*[\w.]*(?:eos|pad)_token_id\]\s*=\s*-100",
     ),
     Sign(
-        r"^only the last or another one of the assistant's turns",
+        r"^only some of the assistant's turns have labels",
         rf"\bmask_history{GIVEN}{YES}|train_on_(?:eos|eot){GIVEN}last|\blast_turn"
         r"|messages\w*(?:['\"]\])?\[-1\]",
         beside=r"-100|mask_history|train_on_",
@@ -221,8 +221,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=r"['\"]completion['\"]",
     ),
     Sign(
-        r"^the rows are tokenized already, and the masking|^the settings keep prompts out of the loss, and every token"
-        r"|^the rows hold token ids, and the trainer",
+        r"^the rows are tokenized already, and the masking|^the settings keep prompts out of the loss, but every token"
+        r"|^the rows contain token ids, but the trainer",
         rf"(?:completion|assistant)_only_loss{GIVEN}{YES}|DataCollatorForCompletionOnlyLM\(",
         beside=r"['\"]input_ids['\"]",
     ),
@@ -252,7 +252,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"padding|\bpad\b",
     ),
     Sign(
-        r"^the loss teaches positions that the labels leave out",
+        r"^the loss teaches positions that have no label",
         r"CrossEntropyLoss\(|\bcross_entropy\(",
         unless_in_file=r"ignore_index|-100|reduction\s*=\s*['\"]none|mask",
     ),
@@ -383,7 +383,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=r"</think>|/no_think|reasoning_content",
     ),
     Sign(
-        r"^the tokenizer has a chat template, the rows are chats",
+        r"^the rows are chats, but the chat template",
         r"\bjoin\(.{0,80}\bcontent\b|['\"](?:User|Human|Question|Q|Customer):|### (?:Instruction|Input|User)",
         beside=r"(?i:instruct|-chat|-it)\b",
         unless_in_file=r"apply_chat_template|chat_template",

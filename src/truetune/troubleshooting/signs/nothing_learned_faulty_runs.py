@@ -89,21 +89,21 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         TRIAL_LIMIT,
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         SLICE_OF_ROWS,
     ),
     Sign(
-        r"^the trainer counts far fewer rows|^an epoch of the run is not as long",
+        r"^the trainer counts far fewer rows|^an epoch of the run does not have as many",
         r"(?i:num examples|num rows|number of (?:train(?:ing)? )?(?:examples|rows|samples)"
         r"|num_rows)\W{1,3}\d{1,3}\b(?!,)",
     ),
     Sign(
-        r"^the run resumed from a checkpoint at its last step|^the run was taken up again", RESUMED
+        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights", RESUMED
     ),
     Sign(
         r"^LLaMA-Factory resumes the run",
@@ -144,26 +144,26 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^a step is smaller than bfloat16 can hold|^large weights never moved",
+        r"^a step is smaller than bfloat16 can hold|^large weights never changed",
         rf"dtype\w*{GIVEN}(?:torch\.)?(?:bfloat16|bf16)\b|pure_bf16{GIVEN}{YES}|\.bfloat16\(\)|\.to\(.{{0,40}}bfloat16",
         beside=rf"{RATE}{TINY_RATE}",
         unless=rf"{LORA}|autocast|GRPO",
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^a step is smaller than bfloat16 can hold|^large weights never moved",
+        r"^a step is smaller than bfloat16 can hold|^large weights never changed",
         rf"{RATE}{TINY_RATE}",
         beside=r"bfloat16|\bbf16\b",
         unless=rf"{LORA}|autocast|GRPO",
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^the schedule of the DeepSpeed settings|^DeepSpeed trains at another learning rate"
+        r"^the schedule of the DeepSpeed settings|^DeepSpeed trains with another learning rate"
         r"|^DeepSpeed's engine trains",
         r"['\"](?:warmup_max_lr|warmup_min_lr)['\"]\s*:\s*[\d.]|['\"](?:Warmup(?:Decay|Cosine)?LR|OneCycle)['\"]",
     ),
     Sign(
-        r"^DeepSpeed's engine trains|^DeepSpeed trains at another",
+        r"^DeepSpeed's engine trains|^DeepSpeed trains with another",
         r"['\"]lr['\"]\s*:\s*[\d.]",
         beside=r"zero_optimization|deepspeed",
     ),
@@ -222,12 +222,12 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the adapter was loaded frozen|^no parameter of the model requires a gradient"
-        r"|^the output says that no more than a norm",
+        r"|^the output shows that hardly more than a norm",
         r"\brequires_grad_?\s*(?:=\s*|\(\s*)False|\bfreeze\w*\(",
         unless_in_file=r"requires_grad_?\s*(?:=\s*|\(\s*)True|get_peft_model\(|peft_config",
     ),
     Sign(
-        r"^the output says that no more than a norm|^no parameter of the model requires|^the adapter was loaded frozen",
+        r"^the output shows that hardly more than a norm|^no parameter of the model requires|^the adapter was loaded frozen",
         r"(?i:trainable(?: params?| parameters|%)?)\W{1,3}(?:0\b(?!\.\d*[1-9])|0\.00\d)"
         r"|trainable%: 0\.0[01]?\d?\b|inject\w* (?:0|no) ",
     ),
@@ -258,7 +258,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         rf"\b(?:lora_r|lora_rank|lora_dim){GIVEN}[1-4]\b(?!\.|\d)|['\"(\s,]r['\"]?\s*[=:]\s*[1-4]\b(?!\.)",
     ),
     Sign(
-        r"^the scale of the adapter is far away|^the adapter's scale is one",
+        r"^the scale of the adapter is far outside|^some engines do not read how this adapter",
         rf"\blora_alpha{GIVEN}(?:[1-4]|0?\.\d+|[5-9]\d\d|\d{{4}})\b(?!\.\d)|use_rslora{GIVEN}{YES}",
     ),
     Sign(
@@ -266,13 +266,13 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"(?:modules_to_save|additional_target)\W(?!.*embed)[^\n]{0,80}lm_head",
     ),
     Sign(
-        r"^a head that was trained is not in the file",
+        r"^a trained head is not in the file",
         r"(?:ForSequenceClassification|ForTokenClassification)\.from_pretrained\(|\bnum_labels\s*=",
         beside=LORA,
         unless=r"SEQ_CLS|TOKEN_CLS|modules_to_save",
     ),
     Sign(
-        r"^the rows of new tokens were not trained|^the data use tokens that were added",
+        r"^the embedding rows of new tokens were not trained|^the data use added tokens",
         r"\.add_tokens\(|\.add_special_tokens\((?!\s*\{\s*['\"]pad_token['\"][^,]*\})"
         r"|\bresize_token_embeddings\(|\b(?:add_tokens|new_special_tokens"
         r"|additional_special_tokens)['\"]?\s*[:=]\s*|^\s*tokens:",
@@ -339,23 +339,23 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bload_state_dict\(.{0,200}strict\s*=\s*False",
     ),
     Sign(
-        r"^saved weights have module\. or _orig_mod\.|^the names in the adapter file",
+        r"^saved weights have module\. or _orig_mod\.|^the tensor names in the adapter file",
         r"\btorch\.compile\(|(?:Distributed)?DataParallel\(|\bDDP\(",
         beside=r"save_pretrained\(|torch\.save\(",
         unless=r"\.module\b|_orig_mod|unwrap_model",
     ),
     Sign(
-        r"^the names in the adapter file|^the adapter is loaded but changes nothing",
+        r"^the tensor names in the adapter file|^the adapter is loaded but changes nothing",
         r"(?i:missing adapter keys|unexpected keys|_orig_mod|base_model\.model\.base_model)"
         r"|set_peft_model_state_dict\(|AutoModelForImageTextToText|AutoModelForVision2Seq"
         r"|ForConditionalGeneration\.from_pretrained",
     ),
     Sign(
-        r"^`model.state_dict` is replaced|^an adapter holds nothing",
+        r"^`model.state_dict` is replaced|^an adapter contains nothing",
         r"\.state_dict\s*=\s*\S|get_peft_model_state_dict\(",
     ),
     Sign(
-        r"^an adapter holds nothing|^what was trained does not arrive",
+        r"^an adapter contains nothing|^what was trained does not arrive",
         rf"stage3_gather_16bit_weights_on_model_save{GIVEN}false|zero3_save_16bit_model{GIVEN}false"
         rf"|['\"]?stage['\"]?\s*:\s*3\b|zero_?3|fsdp_state_dict_type{GIVEN}SHARDED",
         beside=r"save_pretrained\(|save_model\(|save_strategy|output_dir",
@@ -377,7 +377,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"['\"](?:train['\"]\s*:\s*[Ff]alse|weight['\"]\s*:\s*0(?:\.0)?\s*[,}])",
     ),
     Sign(
-        r"^what was trained does not arrive|^an adapter holds nothing",
+        r"^what was trained does not arrive|^an adapter contains nothing",
         r"\btorch\.save\(\s*\{?.{0,80}\bfor\b.{0,80}\blora|if ['\"]lora\w*['\"] in|\blora_state_dict\("
         r"|\bload_state_dict\(.{0,120}strict\s*=\s*False|\.disable_adapters?\(|set_peft_model_state_dict\(",
     ),
@@ -389,7 +389,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^the model that merge_and_unload returns", r"^[\w.]+\.merge_and_unload\("),
     Sign(
-        r"^the model that is saved and loaded is not",
+        r"^the saved and reloaded model is not",
         r"\bdeepcopy\(|\bema\w*\.|\bEMA\(|AveragedModel\(|\bswa_|\.tie_weights\(",
     ),
     Sign(
@@ -400,17 +400,17 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a script keeps its worst checkpoint|^the best model is chosen in the wrong"
-        r"|^the checkpoint that was kept as the best",
+        r"|^the checkpoint kept as the best",
         r"\bif\b.{0,60}[<>]=?\s*(?:self\.)?\w*best\w*|\bif\b.{0,20}\bbest\w*\s*[<>]",
     ),
     Sign(
-        r"^the best model is chosen in the wrong|^the checkpoint that was kept as the best",
+        r"^the best model is chosen in the wrong|^the checkpoint kept as the best",
         rf"greater_is_better{GIVEN}[Ff]alse|metric_for_best_model{GIVEN}(?!(?:eval_)?loss)\w"
         r"|ModelCheckpoint\(.*monitor|\bmode\s*=\s*['\"](?:min|max)['\"]",
     ),
     Sign(
         r"^training ends at an early checkpoint|^the best model is to be loaded"
-        r"|^the checkpoint that was kept as the best",
+        r"|^the checkpoint kept as the best",
         rf"load_best_model_at_end{GIVEN}{YES}|EarlyStopping\w*\(|early_stopping_patience{GIVEN}\d",
     ),
     # Losses, rewards and layers that are written by hand

@@ -217,18 +217,18 @@ ASKED_SIGNS: tuple[Sign, ...] = (
     ),
     # The prompt is another one
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         ALPACA_TEXT,
         beside=CHAT_FORM,
     ),
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         PLAIN_ASKED,
         beside=r"['\"]messages['\"]|type:\s*chat_template|^\s*template:\s*\w|\"conversations\"",
         unless_in_file=r"apply_chat_template|\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         r"^TEMPLATE\b",
     ),
     Sign(

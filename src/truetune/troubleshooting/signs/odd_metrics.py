@@ -699,7 +699,7 @@ _MODELS = (
         unless=rf"eval_(?:sample_)?packing{GIVEN}(?i:false)",
     ),
     Sign(
-        "the best model is chosen in the wrong direction|the checkpoint that was kept as the best is"
+        "the best model is chosen in the wrong direction|the checkpoint kept as the best is"
         " the worst|a script keeps its worst checkpoint|the best model is to be",
         r"greater_is_better|metric_for_best_model|ModelCheckpoint\(|EarlyStopping\("
         r"|\bmode\s*=\s*['\"](?:min|max)|^if .{0,60}[<>]=? ?\w{0,8}best|^best\w{0,12}\s*="
@@ -743,7 +743,7 @@ _LABELS = (
     ),
     Sign(
         "rows of the evaluation without a label|no token of the evaluation rows has a label|the"
-        " evaluation ran and gave no loss",
+        " evaluation gives no loss",
         r"(?:eval|val|validation)\w{0,3}[_/ ]?loss['\"]?\s*[:=]?\s*['\"]?(?i:nan)\b|(?:eval"
         r"|val)_loss['\"]?\s*[:=]\s*['\"]?0\.0\b",
     ),

@@ -163,7 +163,7 @@ _SETTINGS = (
         r"logps/chosen['\"]?\s*[:=]\s*['\"]?-\d{3}|rewards/chosen['\"]?\s*[:=]\s*['\"]?-\d",
     ),
     Sign(
-        "^both answers become less likely|^a preference run was trained at a learning rate far above",
+        "^both answers become less likely|^a preference run used a learning rate far above",
         rf"\b(?:learning[_-]rate|lr){GIVEN}(?:[1-9](?:\.\d{{1,3}})?[eE]-0?[1-5]\b|0\.0000[1-9]|0\.000[1-9]"
         r"|0\.00[1-9])",
         beside=r"(?i)\bdpo|\bsimpo|\bipo\b",
@@ -235,7 +235,7 @@ _REFERENCES = (
         beside_in_file=OWN_LOSS,
     ),
     Sign(
-        "^policy and reference are not the same at the start|^reference log-probabilities computed beforehand"
+        "^policy and reference are not the same at the start|^precomputed reference log-probabilities"
         "|^the reference of a preference run is not the model|^a preference loss takes the bare base",
         r"precompute_ref\w{0,20}|reference_(?:chosen|rejected)_logps|ref_(?:chosen|rejected)_log"
         rf"|ref_model(?:_name_or_path|_path|_adapters)?{GIVEN}(?!None|none|null)[\w'\".]"
@@ -349,7 +349,7 @@ _REWARDS = (
         beside=GROUP,
     ),
     Sign(
-        "^the answers that a model is trained on, or evaluated by, are cut off|^all answers of a"
+        "^generated answers are always cut off|^all answers of a"
         " group get the same reward",
         rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){GIVEN}{SHORT}"
         r"|clipped_ratio['\"]?\s*[:=]\s*['\"]?(?:1\.0|0\.[5-9])",

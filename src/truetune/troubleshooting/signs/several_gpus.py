@@ -47,7 +47,7 @@ IDLE = (
     r"^one process was started, and the other GPUs|^GPUs are mostly idle"
     r"|^one GPU of several works"
 )
-SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have another shape than config"
+SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have other shapes than in config"
 FOUR_BITS = r"^4-bit weights under FSDP|^FSDP gets 4-bit|^FSDP cannot share out the quantized"
 WHOLE_UNIT = (
     r"^FSDP is set to shard, and given no policy|^a script wraps its model in FSDP"
@@ -481,7 +481,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL,
     ),
     Sign(
-        r"^two runs end at the same number of steps",
+        r"^two runs make the same number of steps",
         r"\bmax_steps['\"]?\s*[=: ]\s*['\"]?[1-9]\d+",
         beside=rf"{SEVERAL}|{DISTRIBUTED}|num_processes",
     ),

@@ -135,7 +135,7 @@ SIGNS = (
     ),
     Sign(
         r"^(?:torch\.compile compiles again|torch\.compile or a static cache"
-        r"|torch\.compile compiles the model|a compiled model generates)",
+        r"|torch\.compile recompiles the model|a compiled model generates)",
         rf"torch\.compile\(|cache_implementation{SET}static|\btorch_compile{ON}|--torch-compile"
         rf"|recompile_limit|\bcompile_model{ON}|^compile{ON}",
     ),
