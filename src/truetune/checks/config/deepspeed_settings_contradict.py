@@ -181,7 +181,7 @@ class DeepspeedSettingsContradict(ConfigRule):
             f"{settings.name} contradicts the run's settings ({'; '.join(texts)}{more}): the Trainer stops at the"
             " start",
             f'write "auto" for {"it" if len(found) == 1 else "each of them"} in {settings.name}:'
-            f" the Trainer fills in its own{ADVICE_ON_PRECISION if precisions else ''}",
+            f" the Trainer fills in its own value{ADVICE_ON_PRECISION if precisions else ''}",
             severity="error",
             cases=[case for one in found for case in one],
         )

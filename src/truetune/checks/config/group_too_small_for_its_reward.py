@@ -1,4 +1,4 @@
-"""GRPO compares only two completions per prompt with a reward of two values, so at least half of the groups give no gradient.
+"""GRPO compares two completions per prompt with a two-valued reward, so half of the groups or more give no gradient.
 
 ## What it does
 Looks at GRPO settings with `num_generations: 2` and at the reward functions that they name or that the script defines.
