@@ -185,7 +185,7 @@ def _recipe_trains_on_input(config: Config) -> bool:
 
 def _prompt_share_in_words(learned: PromptShare | None) -> str:
     """The share of the prompts, as the end of a sentence."""
-    return "" if learned is None else f": about {learned.share:.0%} of what is learned"
+    return "" if learned is None else f": prompts are about {learned.share:.0%} of the text in the loss"
 
 
 def _counted_rows_in_words(learned: PromptShare) -> str:
