@@ -154,7 +154,7 @@ def _script_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[Model
         has_adapter = any(ADAPTER_OPTION.match(word) for word in command.words)
         given = last_option(command.words, *MODEL_OPTIONS, "-m", "--model-id")
         if is_user and not has_adapter and given:
-            yield ModelUse(command, given, command.text.strip(), "", "these are answers of")
+            yield ModelUse(command, given, command.text.strip(), "", "the answers are those of")
 
 
 def _has_plain_paths(file: CommandFile, step: MakingStep) -> bool:

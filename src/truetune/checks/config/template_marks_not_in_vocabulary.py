@@ -109,8 +109,8 @@ class TemplateMarksNotInVocabulary(ConfigRule):
         yield self.finding(
             f"the template {name} ends turns with {end}, which is not a token of {config.spec.model}: it is split"
             " into pieces, and the tuned model prints it and continues",
-            f'set special_tokens: {{eos_token: "{end}"}} and tokens for the mark that opens turns, with'
-            " lora_modules_to_save: [embed_tokens, lm_head] under LoRA; or take the template of the base's own"
+            f'set special_tokens: {{eos_token: "{end}"}} and add the token that opens turns to tokens; with'
+            " LoRA, also set lora_modules_to_save: [embed_tokens, lm_head]; or use the template of the base's own"
             " instruct model",
             cases=[
                 setting_case(
