@@ -59,7 +59,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                         "lm_eval prompts a chat model without its chat template, in a format that it was never"
                         " trained on: the scores are too low"
                     ),
-                    "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and measure the"
+                    "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and evaluate the"
                     " base again in the same way",
                     severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
                     evidence=[
