@@ -46,9 +46,7 @@ class ScheduleRate(NamedTuple):
     def describe_effect_on_rate(self, rate: float) -> str:
         """What the schedule does to the written rate, as one sentence."""
         whose = (
-            "as written"
-            if self.is_written
-            else f"DeepSpeed's default, since {self.key} is not set"
+            "as written" if self.is_written else f"DeepSpeed's default, since {self.key} is not set"
         )
         reach = "from" if self.schedule in BEGINS_AT_KEY else "up to"
         return (

@@ -95,7 +95,7 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
                 f"DeepSpeed allocates {buckets.buffers} gradient buffer{several} of {float(place.value):,.0f}"
                 f" elements: {buckets.gib:.1f} GiB on each GPU, in addition to weights and optimizer states",
                 (
-                    'set reduce_bucket_size and allgather_bucket_size to 5e8 (with the transformers Trainer also:'
+                    "set reduce_bucket_size and allgather_bucket_size to 5e8 (with the transformers Trainer also:"
                     ' "auto")'
                 ),
                 cases=[

@@ -84,8 +84,10 @@ class EvaluationCommandInFloat16(CommandRule):
             )
             if family is None or (family.endswith(KEPT_BY_LOAD) and not found.is_cast):
                 continue
-            fix = "use --bf16_full_eval instead of --fp16_full_eval" if found.is_cast else (
-                "set dtype=bfloat16 in the model arguments"
+            fix = (
+                "use --bf16_full_eval instead of --fp16_full_eval"
+                if found.is_cast
+                else ("set dtype=bfloat16 in the model arguments")
             )
             yield self.finding(
                 f"{family} is evaluated in float16, whose largest number is 65,504, but its activations are larger:"

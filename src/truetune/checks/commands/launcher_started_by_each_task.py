@@ -70,8 +70,8 @@ class LauncherStartedByEachTask(CommandRule):
                 continue
             port = f"the port {launch.port}" if launch.port.isdecimal() else "the same port"
             yield self.finding(
-                f'{launch.starter} starts {launch.launcher} {launch.tasks} ({launch.setting}), and each launcher'
-                f' starts {launch.processes}: all launchers of a node open {port}, and all but one fail with'
+                f"{launch.starter} starts {launch.launcher} {launch.tasks} ({launch.setting}), and each launcher"
+                f" starts {launch.processes}: all launchers of a node open {port}, and all but one fail with"
                 ' "address already in use" (EADDRINUSE)',
                 _advise_one_launcher_per_node(launch),
                 cases=[
@@ -102,9 +102,7 @@ def _advise_one_launcher_per_node(launch: TaskLaunch) -> str:
     """The edit that leaves one launcher on each node."""
     if launch.setting.startswith("#SBATCH"):
         nodes = f" (and --ntasks={launch.nodes}, if set)" if launch.nodes else ""
-        return (
-            f"set #SBATCH --ntasks-per-node=1{nodes}: the launcher starts the processes of its node itself"
-        )
+        return f"set #SBATCH --ntasks-per-node=1{nodes}: the launcher starts the processes of its node itself"
     option = "--ntasks-per-node=1" if launch.starter == "srun" else "--map-by ppr:1:node"
     nodes = f" --ntasks={launch.nodes}" if launch.nodes and launch.starter == "srun" else ""
     return f"start it once per node: {launch.starter}{nodes} {option}"

@@ -83,9 +83,7 @@ def _describe_why_copies_share_rank(found: RankReadOnce) -> str:
     """What gives all copies the same number, as the beginning of a sentence."""
     if not found.variable:
         return f"srun starts the launch on every node with {found.setting} {found.value}"
-    return (
-        f"${found.variable} ({found.setting}) is expanded by the batch script on the first node, where it is 0"
-    )
+    return f"${found.variable} ({found.setting}) is expanded by the batch script on the first node, where it is 0"
 
 
 def _advise_own_rank_for_each_copy(found: RankReadOnce) -> str:

@@ -210,7 +210,9 @@ def _advise_how_to_join_launches(file: CommandFile, apart: _LaunchesApart) -> st
     """The advice how the launches become one run."""
     parts = []
     if apart.tasks > 1:
-        parts.append("set --ntasks-per-node=1, since torchrun starts the processes of a node itself")
+        parts.append(
+            "set --ntasks-per-node=1, since torchrun starts the processes of a node itself"
+        )
     gpus = gpus_requested_by_job(file)
     if apart.nodes > 1:
         processes = f" --nproc-per-node {gpus.gpus}" if gpus is not None else ""

@@ -80,7 +80,11 @@ class NodesWaitForThemselves(CommandRule):
             where = _own_address_in_words(meeting, is_job=is_job)
             if not where:
                 continue
-            first = FIRST_OF_SLURM if is_job else "the name of the first node, as the other nodes resolve it"
+            first = (
+                FIRST_OF_SLURM
+                if is_job
+                else "the name of the first node, as the other nodes resolve it"
+            )
             yield self.finding(
                 (
                     f"{meeting.nodes} nodes are set to meet at {where}: each node waits for the others at its own"

@@ -115,7 +115,9 @@ def _llama_servers_without_adapter(file: CommandFile) -> Iterator[ServerWithoutA
     for command, options in servers:
         # Words that only the run knows may hold the adapter.
         if last_option(options, "-m", "--model") and '"$@"' not in command.text:
-            yield ServerWithoutAdapter(command, adapter, f"add --lora {adapter} to the server command")
+            yield ServerWithoutAdapter(
+                command, adapter, f"add --lora {adapter} to the server command"
+            )
             return
 
 
@@ -129,9 +131,7 @@ def _vllm_servers_with_unnamed_mount(file: CommandFile) -> Iterator[ServerWithou
                 continue
             if _holds_or_will_hold_adapter(Path(file.path).parent, source):
                 name = Path(source).name
-                remedy = (
-                    f"add --enable-lora --lora-modules {name}={target}, and use {name} as the model name in requests"
-                )
+                remedy = f"add --enable-lora --lora-modules {name}={target}, and name the model {name} in requests"
                 yield ServerWithoutAdapter(server.command, source, remedy)
 
 

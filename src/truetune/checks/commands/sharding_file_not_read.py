@@ -133,7 +133,9 @@ def _remedy_for_unread_file(unread: UnreadFile, is_accelerate: bool) -> str:
     name = unread.file.path.name
     if not unread.file.is_deepspeed:
         return f"start the training with `accelerate launch --config_file {name}`"
-    argument = f'pass deepspeed="{name}" to the training arguments (TrainingArguments, SFTConfig, ...)'
+    argument = (
+        f'pass deepspeed="{name}" to the training arguments (TrainingArguments, SFTConfig, ...)'
+    )
     if not is_accelerate:
         return argument
     return (

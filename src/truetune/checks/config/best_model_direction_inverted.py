@@ -94,9 +94,9 @@ class BestModelDirectionInverted(ConfigRule):
         if greater is None:
             # The rule of transformers where the setting is left out.
             greater = not name.endswith("loss")
-            evidence.append((
+            evidence.append(
                 "greater_is_better is not set: transformers assumes true, since the name does not end in loss"
-            ))
+            )
         else:
             cases.append(setting_case(config, bool(greater), "training.greater_is_better"))
         if greater is is_lower_better:

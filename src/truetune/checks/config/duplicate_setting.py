@@ -68,9 +68,7 @@ class DuplicateSetting(ConfigRule):
             yield self.finding(
                 f"{second.key} is given twice: "
                 + (
-                    "LLaMA-Factory cannot read such a file"
-                    if stops
-                    else f"line {second.line} wins"
+                    "LLaMA-Factory cannot read such a file" if stops else f"line {second.line} wins"
                 ),
                 "delete one of the two lines",
                 cases=[

@@ -118,7 +118,10 @@ def _labelling_of_recipe(config: Config) -> Labelling | None:
         setting_case(config, train, "dataset.train_on_input"),
     )
     return Labelling(
-        train, held, cases, f"set train_on_input: {str(train).lower()} in dataset_val, as in dataset"
+        train,
+        held,
+        cases,
+        f"set train_on_input: {str(train).lower()} in dataset_val, as in dataset",
     )
 
 
@@ -143,7 +146,10 @@ def _labelling_of_axolotl(config: Config) -> Labelling | None:
         setting_case(config, train[0], "datasets.0.type"),
     )
     return Labelling(
-        trains_text.pop(), holds_text.pop(), cases, f"set type: {train[0]} in test_datasets, as in datasets"
+        trains_text.pop(),
+        holds_text.pop(),
+        cases,
+        f"set type: {train[0]} in test_datasets, as in datasets",
     )
 
 

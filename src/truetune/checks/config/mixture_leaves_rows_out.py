@@ -166,10 +166,8 @@ class MixtureLeavesRowsOut(ConfigRule):
             )
         else:
             what = (
-                (
-                    "the mixture repeats small sets, which the model then memorises: an epoch uses"
-                    f" {_describe_repeats(repeated)}"
-                )
+                "the mixture repeats small sets, which the model then memorises: an epoch uses"
+                f" {_describe_repeats(repeated)}"
             )
         yield self.finding(
             what,

@@ -227,8 +227,12 @@ def _effect_on_answers_in_words(override: Override) -> str:
     if override.key != POSITIONS:
         return "The model attends to other tokens than in training"
     if override.kind in ONLY_FAR_POSITIONS:
-        return "Prompts longer than the model's original length get other positions than in training"
-    return "Every position differs from training: the answers are word salad, even for short prompts"
+        return (
+            "Prompts longer than the model's original length get other positions than in training"
+        )
+    return (
+        "Every position differs from training: the answers are word salad, even for short prompts"
+    )
 
 
 def _merged_config(use: WeightUse) -> _MergedConfig | None:

@@ -185,12 +185,14 @@ def _recipe_trains_on_input(config: Config) -> bool:
 
 def _prompt_share_in_words(learned: PromptShare | None) -> str:
     """The share of the prompts, as the end of a sentence."""
-    return "" if learned is None else f": prompts are about {learned.share:.0%} of the text in the loss"
+    return (
+        ""
+        if learned is None
+        else f": prompts are about {learned.share:.0%} of the text in the loss"
+    )
 
 
 def _counted_rows_in_words(learned: PromptShare) -> str:
     """The number of rows, and the mean characters of their prompts and answers, in words."""
     prompts, answers = learned.prompts / learned.rows, learned.answers / learned.rows
-    return (
-        f"on average over {learned.rows:,} rows, a prompt has {prompts:,.0f} characters and an answer {answers:,.0f}"
-    )
+    return f"on average over {learned.rows:,} rows, a prompt has {prompts:,.0f} characters and an answer {answers:,.0f}"

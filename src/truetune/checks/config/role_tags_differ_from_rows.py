@@ -150,9 +150,7 @@ def _remedy(rows: TaggedRows) -> str:
             changes.append(f'"{tag}": "{role}"')
     parts = []
     if changes:
-        parts.append(
-            f"add {', '.join(changes)} to the tags of {rows.name} in dataset_info.json"
-        )
+        parts.append(f"add {', '.join(changes)} to the tags of {rows.name} in dataset_info.json")
     if renames:
         parts.append(f"rename {format_name_list(renames)} in the rows to the matching known roles")
     return ", and ".join(parts)

@@ -223,13 +223,10 @@ def _remedy_that_joins_or_groups_rows(config: Config) -> str:
     is_before = config.pins.age_of_asked_releases("transformers", "4.99", "5.0.0") == "older"
     if config.stack == "llama-factory":
         return (
-            (
-                "set packing: true and neat_packing: true (rows are packed up to cutoff_len and do not attend to"
-                " each other)"
-            )
-            + _setting_that_groups_by_length(
-                "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
-            )
+            "set packing: true and neat_packing: true (rows are packed up to cutoff_len and do not attend to"
+            " each other)"
+        ) + _setting_that_groups_by_length(
+            "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
         )
     if config.stack == "axolotl":
         return "set group_by_length: true; or sample_packing: true and flash_attention: true with micro_batch_size: 1"

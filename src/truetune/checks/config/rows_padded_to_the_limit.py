@@ -126,9 +126,7 @@ class RowsPaddedToTheLimit(ConfigRule):
             f"every row is padded to {padding.length:,} tokens, but the longest of {lengths.rows:,} rows has at most"
             f" {lengths.longest:,}: at least {pads:.0%} of the computation is padding",
             f"{off}: batches are then padded to their longest row; or pack short rows, or lower the maximum length",
-            evidence=[
-                f"the median row has {lengths.median:,} bytes, and at most as many tokens"
-            ],
+            evidence=[f"the median row has {lengths.median:,} bytes, and at most as many tokens"],
             cases=[setting_case(config, config.raw[padding.key], padding.key)],
         )
 

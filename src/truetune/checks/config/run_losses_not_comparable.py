@@ -276,15 +276,15 @@ def _difference_in_words(differences: list[LossDifference]) -> str:
         return "means of different quantities"
     if keys & ROW_SWITCHES.keys():
         return "means over different evaluation rows"
-    return "weighted differently (packing weights all tokens equally, a batch of single rows its rows)"
+    return (
+        "weighted differently (packing weights all tokens equally, a batch of single rows its rows)"
+    )
 
 
 def _remedy_for_comparison(differences: list[LossDifference]) -> str:
     """The remedy: how to compare two such runs."""
     if not differences:
-        return (
-            "compare the answers to the same held-out prompts, or the loss per character instead of per token"
-        )
+        return "compare the answers to the same held-out prompts, or the loss per character instead of per token"
     first = differences[0].own
     return (
         f"evaluate both checkpoints on the same rows with {first.key}: {first.value}, or compare their answers to"

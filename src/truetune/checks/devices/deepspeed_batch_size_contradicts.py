@@ -76,7 +76,7 @@ class DeepspeedBatchSizeContradicts(DeviceRule):
         if contradictions:
             yield self.finding(
                 f"DeepSpeed's {contradictions[0][1]}",
-                f"set {', '.join(name for name, _ in contradictions)} to \"auto\" in the DeepSpeed settings",
+                f'set {", ".join(name for name, _ in contradictions)} to "auto" in the DeepSpeed settings',
                 evidence=[
                     f"{rows} rows x {steps} accumulation steps x {world} processes",
                     *(text for _, text in contradictions[1:]),

@@ -77,5 +77,4 @@ class ExpertsNotQuantized(DeviceRule):
                 " plan)"
             ),
             cases=[setting_case(self.config, self.training.load_in, "training.load_in")],
-
         )

@@ -54,7 +54,8 @@ class Zero3WithDeviceMap(DeviceRule):
         if not (zero3 or self.training.fsdp):
             return
         yield self.finding(
-            f"device_map: {device_map} is set, but {'ZeRO-3' if zero3 else 'FSDP'} places the weights itself" + (": transformers stops" if zero3 else ""),
+            f"device_map: {device_map} is set, but {'ZeRO-3' if zero3 else 'FSDP'} places the weights itself"
+            + (": transformers stops" if zero3 else ""),
             "remove device_map",
             severity="error" if zero3 else "warning",
             cases=[setting_case(self.config, device_map, "training.device_map")],

@@ -41,9 +41,10 @@ HARMFUL_SETTINGS: dict[tuple[str, str], tuple[Severity, str]] = {
         "warning",
         "every kernel waits for the previous one, which is only useful for debugging",
     ),
-    ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"): ("warning", (
-        "every tensor is allocated by the driver, without torch's cache"
-    )),
+    ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"): (
+        "warning",
+        ("every tensor is allocated by the driver, without torch's cache"),
+    ),
     ("NCCL_P2P_DISABLE", "1"): (
         "info",
         "GPUs exchange data through CPU memory, which only a few need",

@@ -1,4 +1,4 @@
-"""TEMPLATE ends before the answer header, so the model writes the header itself, or another question.
+"""The TEMPLATE of a Modelfile ends before the answer header, so the model writes it itself, or asks on.
 
 ## What it does
 Looks at a TEMPLATE that opens the user's turn with a header (ChatML, Llama 3 and 4, Gemma, Phi, GLM, Granite, DeepSeek,
