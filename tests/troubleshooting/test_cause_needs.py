@@ -183,7 +183,7 @@ def test_a_loss_that_is_no_zero_has_labels() -> None:
 
 
 def test_a_run_that_made_its_steps_did_not_stop_before_the_first() -> None:
-    begin = "FSDP shall wrap a class"
+    begin = "FSDP is set to wrap a layer class"
     assert reason(begin, "", log("loss", [1.9] * 12))
     assert not reason(begin, "")
 

@@ -45,7 +45,7 @@ def test_a_loss_that_fell_refutes_causes_of_a_flat_one(cause: str) -> None:
     ],
 )
 def test_no_line_names_layers_by_numbers(text: str, is_out: bool) -> None:
-    cause = "settings select layers by numbers"
+    cause = "settings select layers by numbers that the model does not have"
     assert bool(reason(cause, text)) == is_out
 
 

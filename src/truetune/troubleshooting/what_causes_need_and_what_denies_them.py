@@ -765,7 +765,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         r"before the first step|transformers stops where", _reason_if_log_shows_steps
     ),
     make_rule_out_row(
-        r"^(?:FSDP shall wrap|the checkpoint to resume from)", _reason_if_log_shows_steps
+        r"^(?:FSDP is set to wrap|the checkpoint to resume from)", _reason_if_log_shows_steps
     ),
     make_rule_out_row(
         r"^LLaMA-Factory resumes an earlier run", _reason_unless_llama_factory_can_resume

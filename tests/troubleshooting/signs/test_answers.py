@@ -265,7 +265,7 @@ ROWS = [
         "Some weights were newly initialized: ['score.weight']\n",
     ),
     (
-        "an adapter is put on another model",
+        "an adapter is loaded on another base model",
         "model = PeftModel.from_pretrained(base, 'lora-out')\n",
         "model = AutoModelForCausalLM.from_pretrained('base')\n",
     ),
@@ -275,7 +275,7 @@ ROWS = [
         "model = model.merge_and_unload()\n",
     ),
     (
-        "a server loads an adapter on weights",
+        "a server loads an adapter on weights into which it was already merged",
         "vllm serve out/merged --lora-modules a=out\n",
         "vllm serve base --lora-modules a=out\n",
     ),

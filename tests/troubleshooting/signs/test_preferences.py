@@ -127,11 +127,7 @@ CASES = [
         "lr_scheduler_type: constant\nwarmup_ratio: 0.1\n",
         "lr_scheduler_type: constant_with_warmup\nwarmup_ratio: 0.1\n",
     ),
-    (
-        "dropout stays on while log-probabilities",
-        DPO + "lora_dropout = 0.1\n",
-        DPO + "lora_dropout = 0.0\n",
-    ),
+    ("dropout stays on", DPO + "lora_dropout = 0.1\n", DPO + "lora_dropout = 0.0\n"),
     (
         "steps are rounded away",
         DPO + "m = load(torch_dtype=torch.bfloat16)\n",

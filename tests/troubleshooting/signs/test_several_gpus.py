@@ -117,7 +117,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             '"zero_optimization": {\ntrain.py --deepspeed ds.json\n',
         ),
         (
-            "FSDP shall wrap a class",
+            "FSDP is set to wrap a layer class",
             "fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n",
             "fsdp_offload_params: false\n",
         ),

@@ -447,7 +447,7 @@ _WEIGHT_SIGNS = (
         r"|load_state_dict\(torch\.load|torch\.save\(\w+(?:\.module)?\.state_dict\(",
     ),
     Sign(
-        r"^the weights are not those|^an adapter is put on another|^an adapter is loaded on another"
+        r"^the weights are not those|^an adapter is loaded on another"
         r"|^Ollama loads the adapter on"
         r"|^a server loads an adapter on another",
         rf"{LOAD_ADAPTER}|--lora-modules|^ADAPTER\s+(?!=)|adapter_name_or_path",
@@ -463,7 +463,7 @@ _WEIGHT_SIGNS = (
         r"^[\w.]+\.merge_and_unload\(",
     ),
     Sign(
-        r"^(?:a script|a server) puts an adapter on weights that it was merged into",
+        r"^(?:a script puts an adapter on weights that it was merged into|a server loads an adapter on weights)",
         rf"(?:{LOAD_ADAPTER}|--lora-modules).*|\bvllm serve\s\S*merged\S*.*--lora-modules",
         beside=r"merge_and_unload|save_pretrained_merged|export_dir|merged",
         unless_in_file=r"merge_and_unload",

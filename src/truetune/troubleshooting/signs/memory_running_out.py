@@ -101,7 +101,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^(?:eager attention holds|attention runs in the eager)", EAGER),
     Sign(r"^nn\.DataParallel", r"data_parallel\.py|\bDataParallel\("),
     Sign(
-        r"^A key in the DeepSpeed settings has no effect",
+        r"^a key in the DeepSpeed settings has no effect",
         r"\b(?:stage3_\w+|offload_(?:optimizer|param)|activation_checkpointing|partition_activations)['\"]?\s*:",
     ),
     Sign(

@@ -330,7 +330,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=r"^\s*(?:adapter_name_or_path|lora_model_dir):",
     ),
     Sign(
-        r"^an adapter is put on another model than|^an adapter is loaded on another"
+        r"^an adapter is loaded on another"
         r"|^the adapter is loaded and changes nothing",
         rf"\b(?:adapter_name_or_path|lora_model_dir|adapters){GIVEN}[\w./]",
     ),

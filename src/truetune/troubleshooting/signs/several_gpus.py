@@ -226,7 +226,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"--deepspeed\b|\bdeepspeed['\"]?\s*[=:]|deepspeed_config|deepspeed\.initialize"
         r"|--config_file|DeepSpeedPlugin",
     ),
-    Sign(r"^FSDP shall wrap a class", r"transformer_layer_cls\w*|transformer_cls_names"),
+    Sign(r"^FSDP is set to wrap a layer class", r"transformer_layer_cls\w*|transformer_cls_names"),
     Sign(
         r"^the nodes wait at MASTER_ADDR",
         r"(?:MASTER_ADDR|master_addr|main_process_ip"
