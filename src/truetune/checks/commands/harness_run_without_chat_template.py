@@ -63,7 +63,10 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     " base again in the same way",
                     severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
                     evidence=[
-                        "without it the results say `chat_template: null`, and the scores fall below the base's"
+                        (
+                            "without it, the results say `chat_template: null`, and the scores fall below those of"
+                            " the base"
+                        )
                     ],
                     cases=[
                         self.case_of_command(

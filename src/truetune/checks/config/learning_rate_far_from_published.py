@@ -215,7 +215,7 @@ class LearningRateFarFromPublished(ConfigRule):
             f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'}"
             f" the published {at.usual}:"
             f" {'the weights hardly change' if rate < at.low else 'training can ruin the model'}",
-            f"set learning_rate to {at.usual}; begin with the lowest",
+            f"set learning_rate to {at.usual.replace(' to ', ', or up to ')}",
             severity="error" if rate >= REPLACES_WEIGHTS else "warning",
             evidence=[f"method {training.method}, {'LoRA' if adapter else 'all weights'}, AdamW"],
             cases=[
@@ -250,7 +250,7 @@ class LearningRateFarFromPublished(ConfigRule):
                 f"no learning rate is set: the default of {rate:g} for {what} is one for full fine-tuning; published"
                 f" ones for adapters are {at.usual}"
             ),
-            f"set learning_rate to {at.usual}; begin with the lowest",
+            f"set learning_rate to {at.usual.replace(' to ', ', or up to ')}",
             severity="info",
             cases=[
                 where if is_set else Case(f"learning_rate: {rate:g} by default", file=config.path)

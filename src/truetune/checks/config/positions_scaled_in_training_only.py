@@ -91,6 +91,8 @@ NO_USES = Unmet(
     "it is about a training that is given together with a file that merges, loads or serves its adapter",
     "give both: truetune check TRAINING EXPORT",
 )
+UNKNOWN_FACTOR = '"..."'
+"""In the lines for config.json: nothing here says the factor"""
 VERBS = {"merges": "merges it", "loads": "loads it", "serves": "serves it"}
 
 
@@ -162,13 +164,17 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         lines = scaling_lines_for_config(
             override, self._trained_length(), self._known_positions(merged)
         )
+        known_factor = " (the training log shows the factor)" if UNKNOWN_FACTOR in lines else ""
         has = "none" if stored is None else str(stored)
         holds = f" ({merged.file.as_posix()} has {has})" if merged is not None else ""
         return self.finding(
             f"the adapter was trained with {override.key}: {override.kind}, but {PurePath(use.file).name}"
             f" {VERBS[use.verb]} {'with another value' if is_other else 'without it'}{holds}."
             f" {_effect_on_answers_in_words(override)}",
-            f"write {lines} into {_config_to_edit(use)}, then compare the answers to one prompt before and after",
+            (
+                f"write {lines}{known_factor} into {_config_to_edit(use)}, then compare the answers to one prompt"
+                " before and after"
+            ),
             severity="warning" if override.kind in ONLY_FAR_POSITIONS else "error",
             cases=[
                 self._case_of_override(override),

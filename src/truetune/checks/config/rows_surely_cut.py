@@ -258,7 +258,7 @@ class RowsSurelyCut(ConfigRule):
             (
                 "raise the limit to the length of the longest row, or shorten the text before that column"
                 if is_column_lost
-                else "raise the limit to the longest row, or split the rows"
+                else "raise the limit to the length of the longest row, or split the rows"
             ),
             severity="error" if is_spoiled else "warning",
             evidence=["the code that makes the token ids was followed, not run"],
@@ -296,7 +296,7 @@ def _limit_case(config: Config) -> Case:
 def _describe_edit_that_raises_limit(config: Config) -> str:
     """The edit that keeps the rows whole; a limit that nobody set has to be written first."""
     if "max_length" in config.places or config.stack != "trl":
-        return "raise the limit to the longest row, or split the rows"
+        return "raise the limit to the length of the longest row, or split the rows"
     return "set max_length to the token count of the longest row, or split the rows"
 
 

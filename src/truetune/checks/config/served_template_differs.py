@@ -217,7 +217,7 @@ class ServedTemplateDiffers(ConfigRule):
             )
             + self._describe_effect_of_own_template(),
             self._remedy_by_fitting_strategy_or_template()
-            or "set it to the template that matches the tokenizer's own, which is shown above",
+            or f"set {key} to the template that matches the tokenizer's own, which is shown above",
             severity="warning" if lost or unknown else "info",
             evidence=evidence,
             cases=[
@@ -271,7 +271,7 @@ class ServedTemplateDiffers(ConfigRule):
             not tokens or name in SAVED_TEMPLATES
         ):
             return
-        remedy = "set it to the template of the model's own family, which every server that reads the tokenizer uses"
+        remedy = f"set {key} to the template of the model's own family, which every server that reads the tokenizer uses"
         if config.stack == "trl":
             remedy = f"remove {key}: the model already has its own chat format"
         yield self.finding(

@@ -136,7 +136,7 @@ class SettingOverruled(ConfigRule):
             "training.val_size",
             training.val_size,
             "rows are held out",
-            "set eval_strategy: steps, or remove the setting and train on all rows",
+            f"set eval_strategy: steps, or remove {_written_key(config, 'training.val_size')} to train on all rows",
         )
 
     def _findings_on_warmup_twice(self) -> Iterator[Finding]:
@@ -337,6 +337,11 @@ def _rows_seen(training: Training, steps: int) -> int:
     """The rows that so many steps see, each row as often as it is seen."""
     batch = training.per_device_train_batch_size or 1
     return steps * batch * max(training.gradient_accumulation_steps or 1, 1) * training.devices
+
+
+def _written_key(config: Config, field: str) -> str:
+    """The key by which the file writes a setting."""
+    return config.places[field].key if field in config.places else field.rpartition(".")[2]
 
 
 def _is_nothing_evaluated(config: Config) -> bool:
