@@ -271,7 +271,7 @@ class ServedTemplateDiffers(ConfigRule):
             not tokens or name in SAVED_TEMPLATES
         ):
             return
-        remedy = f"set {key} to the template of the model's own family, which every server that reads the tokenizer uses"
+        remedy = f"set {key} to the template of the model's own family, which servers take from the tokenizer"
         if config.stack == "trl":
             remedy = f"remove {key}: the model already has its own chat format"
         yield self.finding(
