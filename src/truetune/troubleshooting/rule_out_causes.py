@@ -806,11 +806,11 @@ RULES: tuple[RuleOutRow, ...] = (
         r"^(?:all )?rows are padded to max_length", _reason_if_padding_is_to_longest_row
     ),
     make_rule_out_row(
-        r"^(?:the settings change no weight|the output shows that hardly more than a norm)",
+        r"^(?:the settings train no weight|the output shows that hardly more than a norm)",
         _reason_if_every_loss_fell,
     ),
     make_rule_out_row(
-        r"^(?:settings choose layers|layers are chosen) by numbers that the model",
+        r"^(?:settings select layers|layers are chosen) by numbers that the model",
         _reason_if_no_layers_are_numbered,
     ),
     make_rule_out_row(

@@ -265,7 +265,7 @@ ROWS = [
         "Some weights were newly initialized: ['score.weight']\n",
     ),
     (
-        "an adapter is put on another model",
+        "an adapter is loaded on another base model",
         "model = PeftModel.from_pretrained(base, 'lora-out')\n",
         "model = AutoModelForCausalLM.from_pretrained('base')\n",
     ),
@@ -275,7 +275,7 @@ ROWS = [
         "model = model.merge_and_unload()\n",
     ),
     (
-        "a server puts an adapter on weights that it was merged into",
+        "a server loads an adapter on weights into which it was already merged",
         "vllm serve out/merged --lora-modules a=out\n",
         "vllm serve base --lora-modules a=out\n",
     ),
@@ -327,7 +327,7 @@ ROWS = [
         "vllm serve out/merged --tokenizer-mode auto\n",
     ),
     (
-        "a server of vLLM answers with random weights",
+        "a vLLM server runs with random",
         "vllm serve m --load-format dummy\n",
         "vllm serve m --load-format auto\n",
     ),
@@ -353,7 +353,7 @@ ROWS = [
         "vllm serve m --max-model-len 8192\n",
     ),
     (
-        "an adapter is trained with other positions",
+        "an adapter is merged, loaded",
         "rope_scaling: linear\n",
         '"rope_scaling": null,\n',
     ),

@@ -19,7 +19,7 @@ from truetune.troubleshooting.split_files_into_statements import MAX_STATEMENT_C
 GUIDE = "nothing-is-learned"
 NO_TEXT_SHOWS = (
     # These are seen in weights, batches or answers alone.
-    "a setting is not one that the stack knows",
+    "the stack does not know a setting",
     "a setting is given twice",
     "a checkpoint of `truetune train`",
     "the answer of a marked row",
@@ -29,8 +29,8 @@ NO_TEXT_SHOWS = (
     "the loss on the prompts fell",
     "the loss rises to one value and stays there",
     # These are seen where files or rows are compared with each other.
-    "the weights are quantized in another form than the one that they were trained for",
-    "rows have roles that their entry of dataset_info.json does not name",
+    "the weights are quantized with",
+    "rows have roles that their",
     "many rows share a prompt but have unrelated answers",
     "the chat template shortens or changes",
     "the tokenizer does not decode to the text",
@@ -93,12 +93,12 @@ def shows(name: str, text: str, cause: str) -> bool:
             "chat = [{'role': 'assistant', 'content': row['answer']}]\n",
         ),
         (
-            "the answers to a prompt are compared with each other",
+            "training compares the answers to",
             "grpo:\n  num_generations_per_prompt: 1\n",
             "grpo:\n  num_generations_per_prompt: 16\n",
         ),
         (
-            "a training saves nothing",
+            "training saves no trained weights",
             "trainer:\n  save_freq: -1\n",
             "trainer:\n  save_freq: 20\n",
         ),
@@ -305,7 +305,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "Map(prompt_column='question')\n",
         ),
         (
-            "TRL is given no max_length",
+            "max_length is not set, so TRL",
             "SFTConfig(output_dir='o')\n",
             "SFTConfig(output_dir='o', max_length=4096)\n",
         ),
@@ -314,13 +314,13 @@ def shows(name: str, text: str, cause: str) -> bool:
             "SFTConfig(max_length=512)\n",
             "SFTConfig(max_length=4096)\n",
         ),
-        ("the best model is chosen", "if f1 < best:\n    save()\n", "if f1 > limit:\n    save()\n"),
+        ("the worst checkpoint is kept", "if f1 < best:\n    save()\n", "if f1 > limit:\n    save()\n"),
         (
-            "some of the LoRA targets",
+            "a name in the LoRA target modules",
             "LoraConfig(target_modules=['c_attn'])\n",
             "LoraConfig(target_modules=['q_proj'])\n",
         ),
-        ("the adapter is so small", "LoraConfig(r=1)\n", "LoraConfig(r=16)\n"),
+        ("LoRA has rank 1 on a single", "LoraConfig(r=1)\n", "LoraConfig(r=16)\n"),
         (
             "what is saved as the tuned model",
             "m = AutoModel.from_pretrained(b)\nm.save_pretrained(o)\n",
@@ -503,13 +503,13 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
         ),
         (
             "a.sh",
-            "a server of vLLM answers",
+            "a vLLM server runs with random",
             "vllm serve m --load-format dummy\n",
             "vllm serve m --load-format auto\n",
         ),
         (
             "a.sh",
-            "a vLLM server is given",
+            "a vLLM server is given adapters",
             "vllm serve m --lora-modules a=b\n",
             "vllm serve m --enable-lora --lora-modules a=b\n",
         ),
@@ -552,33 +552,33 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
         ),
         (
             "a.yaml",
-            "LLaMA-Factory resumes",
+            "LLaMA-Factory resumes an earlier run",
             "stage: sft\noutput_dir: out\n",
             "stage: sft\noutput_dir: out\noverwrite_output_dir: true\n",
         ),
-        ("a.yaml", "LoRA is described", "lora_r: 16\n", "adapter: lora\nlora_r: 16\n"),
+        ("a.yaml", "LoRA settings are given, but", "lora_r: 16\n", "adapter: lora\nlora_r: 16\n"),
         (
             "a.yaml",
-            "the best model is to be loaded",
+            "load_best_model_at_end is set, but checkpoints",
             "load_best_model_at_end: true\n",
             "load_best_model_at_end: false\n",
         ),
         (
             "a.json",
-            "the schedule of the DeepSpeed",
+            "the DeepSpeed schedule replaces the",
             '"warmup_max_lr": 0.001\n',
             '"zero_optimization": 2\n',
         ),
         ("a.json", "steps are skipped because", '"loss_scale": 65536\n', '"loss_scale": 0\n'),
         (
             "a.yaml",
-            "the settings change no weight",
+            "the settings train no weight",
             "learning_rate: 0.0\n",
             "learning_rate: 0.0002\n",
         ),
         (
             "a.log",
-            "the settings change no weight",
+            "the settings train no weight",
             "learning_rate: 0.0\n",
             "{'loss': 1.2, 'learning_rate': 0.0}\n",
         ),
@@ -590,25 +590,25 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
         ),
         (
             "a.yaml",
-            "packed documents see",
+            "packed documents attend to the",
             "packing: true\n",
             "packing: true\nflash_attn: fa2\nattn_implementation: flash_attention_2\n",
         ),
         (
             "a.yaml",
-            "the last save of a sharded training",
+            "the final save of a sharded",
             "fsdp_state_dict_type: SHARDED_STATE_DICT\n",
             "fsdp_state_dict_type: FULL_STATE_DICT\n",
         ),
         (
             "a.yaml",
-            "settings let the model write fewer tokens",
+            "the limit on generated tokens",
             "max_completion_length: 256\n",
             "max_completion_length: 4096\n",
         ),
         (
             "a.sh",
-            "options are on a line of their own",
+            "options are on a separate line",
             "torchrun train.py --bf16\n  --learning_rate 1e-4\n",
             "torchrun train.py --bf16 \\\n  --learning_rate 1e-4\n",
         ),
@@ -618,8 +618,8 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
             "row = {'role': 'assistant', 'content': a, 'train': False}\n",
             "row = {'role': 'assistant', 'content': a, 'train': True}\n",
         ),
-        ("a.yaml", "the adapter is so small", "lora_rank: 2\n", "lora_rank: 32\n"),
-        ("a.log", "the adapter is so small", "lora_r: 1\n", "rank      : 1 (local_rank: 1)\n"),
+        ("a.yaml", "LoRA has rank 1 on a single", "lora_rank: 2\n", "lora_rank: 32\n"),
+        ("a.log", "LoRA has rank 1 on a single", "lora_r: 1\n", "rank      : 1 (local_rank: 1)\n"),
     ],
 )
 def test_lines_of_settings_and_output(name: str, cause: str, text: str, near_miss: str) -> None:

@@ -42,46 +42,46 @@ COUNTED = r"(?:step|steps|i|it|idx|batch_idx|n|seen|count|num|total|denom)\w{0,1
 
 NOTHING_TRAINED = (
     r"^nothing is trainable|hardly more than a norm or two|^no parameter of the model requires"
-    r"|^most tensors of a fine-tuned model equal|^the settings change no weight"
+    r"|^most tensors of a fine-tuned model equal|^the settings train no weight"
 )
 MASKED = (
     r"^no token has a label|^the response marker that the trainer masks by"
     r"|^sequences have labels, but none of them"
-    r"|^only completions are to be learned|^the roles to train do not hold"
+    r"|^completion_only_loss is on, but the|^roles_to_train does not include the"
 )
 OTHER_ROWS = (
     r"^answers are paired with the questions|^rows are joined by position"
     r"|^labels do not belong"
 )
 IN_ORDER = (
-    r"^rows are trained in the order|^neighbouring rows come|^the loss takes the same course"
+    r"^the rows are not shuffled|^neighbouring rows come|^the loss takes the same course"
     r"|^the loss jumps up and then returns"
 )
 SCHEDULED = r"^the schedule has ended"
 IN_FLOAT16 = (
     r"^activations or gradients overflow in float16|^the loss of a micro-batch is not finite"
     r"|^weights are NaN|^the loss scale of float16"
-    r"|^a job trains a model that overflows in float16"
+    r"|^a job trains a model in float16"
 )
 IN_BARE_16_BITS = (
     r"^weights in bfloat16 alone|^large weights never changed|^all norms are bit-identical"
     r"|^steps of the run's own optimizer leave"
 )
 CUT = (
-    r"^no max_length is set|^TRL is given no max_length"
-    r"|^training rows are longer than the limit"
+    r"^no max_length is set|^max_length is not set, so TRL"
+    r"|^training rows are too long"
 )
 NEW_WEIGHTS = (
     r"^the run starts with a loss above"
     r"|^a fine-tuning trains a model whose weights are random"
-    r"|^a job that is to fine-tune starts"
+    r"|^a fine-tuning job starts from"
 )
 TAKEN_UP = (
     r"^the run resumed from a checkpoint|^LLaMA-Factory resumes|^the checkpoint to resume from"
     r"|^the run was resumed without its weights"
 )
 OTHER_RATE = (
-    r"^the optimizer and scheduler of ds_config|^the schedule of the DeepSpeed settings"
+    r"^the optimizer and scheduler of ds_config|^the DeepSpeed schedule replaces the"
     r"|^DeepSpeed trains with another"
 )
 
@@ -133,12 +133,12 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"requires_grad",
     ),
     Sign(
-        r"^layers are chosen by numbers|^settings choose layers",
+        r"^layers are chosen by numbers|^settings select layers by numbers",
         r"layers_to_transform|freeze_trainable_layers|unfrozen_parameters|\.layers\[\s*-?\d"
         r"|['\"][\w.]{0,20}layers\.\d{1,3}[\w.]{0,40}['\"]\s*(?:in|\)|,|\])",
     ),
     Sign(
-        r"^LoRA is described",
+        r"^LoRA settings are given, but",
         r"\bLoraConfig\(|\blora_(?:r|rank|alpha)\b",
         unless=r"get_peft_model|peft_config|add_adapter|inject_adapter|\badapter\s*:"
         r"|finetuning_type\W+lora|--?lora\b|use_lora|tuner_type|train_type|Fast\w*Model"
@@ -201,8 +201,11 @@ SIGNS: tuple[Sign, ...] = (
         r"|\w{0,40}CompletionOnlyLM)\(",
     ),
     Sign(MASKED, rf"\b(?:assistant_only_loss|train_on_completions_only){SET}[Tt]rue"),
-    Sign(r"^the roles to train do not hold", r"\broles_to_train\b|message_field_role|\broles\s*:"),
-    Sign(r"^only completions are to be learned", rf"completion_only_loss{SET}[Tt]rue"),
+    Sign(
+        r"^roles_to_train does not include the",
+        r"\broles_to_train\b|message_field_role|\broles\s*:",
+    ),
+    Sign(r"^completion_only_loss is on, but the", rf"completion_only_loss{SET}[Tt]rue"),
     Sign(
         MASKED,
         r"\blab\w*\b.{0,200}\[\s*:\s*[\w.\[\]'\"]{0,40}(?i:max|len|cut|limit|block|ctx|size|\d{3})",
@@ -305,7 +308,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=BACKWARD,
     ),
     Sign(
-        r"^neighbouring rows come|^rows are trained in the order",
+        r"^neighbouring rows come|^the rows are not shuffled",
         r"concatenate_datasets\(|\bsorted\([^)]{0,80}(?:rows?|data|train|records)|\.sort\("
         r"|sort_values\(",
         unless=r"\.shuffle\(|sample\(frac",
@@ -418,7 +421,7 @@ SIGNS: tuple[Sign, ...] = (
         rf"lora_alpha{GIVEN}(?:[2-9]\d\d|\d{{4}})\b|use_rslora{GIVEN}[Tt]rue",
     ),
     Sign(
-        r"^the adapter is so small",
+        r"^LoRA has rank 1 on a single",
         rf"(?:\blora_r(?:ank)?|lora_dim){GIVEN}[12]\b(?![.\d])"
         r"|LoraConfig\(.{0,300}\br\s*=\s*[12]\b|get_peft_model\(.{0,300}\br\s*=\s*[12]\b",
     ),
@@ -467,7 +470,7 @@ SIGNS: tuple[Sign, ...] = (
         preceded_by=r"^\w*(?:loss|total|run|sum)\w* \+= .{0,80}\.item\(",
     ),
     Sign(
-        r"^a warm-up is set, and the schedule has none",
+        r"^a warm-up is set, but the schedule",
         rf"lr_scheduler(?:_type)?{GIVEN}constant\b(?!_with)",
         beside=r"(?i)warm_?up",
     ),

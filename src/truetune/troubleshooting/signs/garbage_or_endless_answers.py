@@ -118,7 +118,7 @@ _PROMPT_SIGNS = (
     ),
     Sign(
         r"^the prompt is another one|^the server builds another prompt|^trained with one chat template"
-        r"|^a server writes prompts in the template|^the server builds another prompt",
+        r"|^a server uses the chat template|^the server builds another prompt",
         r"--chat[-_]template\b|--chat-template|\bchat_template(?:_path)?\s*=(?!=)\s*(?:open|Path|['\"f]|[A-Z])",
         beside=ASKS_OR_SERVES,
     ),
@@ -323,7 +323,7 @@ _ROW_SIGNS = (
         beside_in_file=r"f['\"][^'\"]{0,200}\{\w+\[",
     ),
     Sign(
-        r"^(?:prompts and completions are plain strings|settings of TRL train a chat model on rows of plain)"
+        r"^(?:prompts and completions are plain strings|a chat model is trained on rows)"
         r"|^a chat model is trained on plain strings",
         r"['\"]prompt['\"]\s*:\s*(?!\[)[^}\[]{0,120}['\"](?:completion|chosen)['\"]\s*:\s*(?!\[)",
         beside=r"[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b",
@@ -337,19 +337,19 @@ _ROW_SIGNS = (
 
 _STOP_SIGNS = (
     Sign(
-        r"^the stop token is masked|^the pad token is EOS|^the settings make the pad token|stage pt masks every EOS",
+        r"^the stop token is masked|^the pad token is EOS|^the settings use the stop token|stage pt masks every EOS",
         rf"(?:==|!=|\.eq\(|\.ne\()\s*[\w.\[\]'\"]{{0,40}}{PAD}\b.*-\s?100"
         rf"|-\s?100.*(?:==|!=|\.eq\(|\.ne\()\s*[\w.]{{0,40}}{PAD}\b"
         rf"|labels?\w*\[[^\]]{{0,60}}(?:==|!=)\s*[\w.]{{0,40}}{PAD}\]|ignore_index\s*=\s*[\w.]{{0,40}}{PAD}",
         beside=PAD_IS_EOS,
     ),
     Sign(
-        r"^the stop token is masked|^the pad token is EOS|^the settings make the pad token|stage pt masks every EOS",
+        r"^the stop token is masked|^the pad token is EOS|^the settings use the stop token|stage pt masks every EOS",
         PAD_IS_EOS,
         beside=rf"{LANGUAGE_MODELLING}|DataCollatorForCompletionOnlyLM|stage{SET}pt\b",
     ),
     Sign(
-        r"^the stop token is masked|^the settings make the pad token",
+        r"^the stop token is masked|^the settings use the stop token",
         PAD_IS_EOS,
         beside_in_file=TRAINS,
         unless_in_file=r"-\s?100|Classif|SFTTrainer|DPO|GRPO",
@@ -371,7 +371,7 @@ _STOP_SIGNS = (
         unless_in_file=rf"{APPENDED_STOP}|apply_chat_template",
     ),
     Sign(
-        r"^no stop token is in the rows|^plain text rows end without|^Axolotl's settings leave the token"
+        r"^no stop token is in the rows|^plain text rows end without|^Axolotl's settings leave the stop"
         r"|^training rows are built of prompts",
         rf"add_eos_token{GIVEN}{FALSE}|train_on_eo[st]{SET}none|efficient_eos{SET}{TRUE}",
     ),
@@ -381,7 +381,7 @@ _STOP_SIGNS = (
         beside_in_file=r"eos_token|</s>|<\|endoftext\|>",
     ),
     Sign(
-        r"^most rows lose their end|^training rows are longer|^tokenized rows are cut off"
+        r"^most rows lose their end|^training rows are too long|^tokenized rows are cut off"
         r"|^generated answers are always cut off|^examples longer than",
         # 512 tokens are some 350 words. Longer limits are those of most projects.
         rf"(?<!/)\b(?:max_(?:seq(?:uence)?_)?len(?:gth)?|cutoff_len"
@@ -403,7 +403,7 @@ _STOP_SIGNS = (
     ),
     Sign(
         r"^the server stops at another token|^it stops at other tokens|^the server does not end answers"
-        r"|^a model is asked by its chat template, and generation|^a server answers chats, and stops at no token"
+        r"|^a model is asked by its chat template, and generation|^a chat server does not stop"
         r"|^the template ends turns with another token",
         rf"(?<!['\"])\beos_token_id{GIVEN}\S|\bstop_token_ids|^PARAMETER stop\b|\bstop{GIVEN}\[|\bterminators\b",
         beside=ASKS_OR_SERVES,
@@ -447,13 +447,14 @@ _WEIGHT_SIGNS = (
         r"|load_state_dict\(torch\.load|torch\.save\(\w+(?:\.module)?\.state_dict\(",
     ),
     Sign(
-        r"^the weights are not those|^an adapter is put on another|^Ollama puts the adapter on another"
-        r"|^a server puts an adapter on another",
+        r"^the weights are not those|^an adapter is loaded on another"
+        r"|^Ollama loads the adapter on"
+        r"|^a server loads an adapter on another",
         rf"{LOAD_ADAPTER}|--lora-modules|^ADAPTER\s+(?!=)|adapter_name_or_path",
         beside=rf"{LORA}",
     ),
     Sign(
-        r"^Ollama puts the adapter on another",
+        r"^Ollama loads the adapter on",
         r"^FROM\s+\S",
         beside_in_file=r"^ADAPTER\s+(?!=)",
     ),
@@ -462,7 +463,7 @@ _WEIGHT_SIGNS = (
         r"^[\w.]+\.merge_and_unload\(",
     ),
     Sign(
-        r"^(?:a script|a server) puts an adapter on weights that it was merged into",
+        r"^(?:a script puts an adapter on weights that it was merged into|a server loads an adapter on weights)",
         rf"(?:{LOAD_ADAPTER}|--lora-modules).*|\bvllm serve\s\S*merged\S*.*--lora-modules",
         beside=r"merge_and_unload|save_pretrained_merged|export_dir|merged",
         unless_in_file=r"merge_and_unload",
@@ -510,7 +511,7 @@ _WEIGHT_SIGNS = (
         beside=r"chat_template|messages|<\|eot_id\|>|template:\s*llama3|llama-3",
     ),
     Sign(
-        r"^Axolotl's chat template writes marks",
+        r"^Axolotl's chat template writes turn",
         r"^chat_template:\s*(?!tokenizer_default)\w+",
         unless=r"^\s*tokens:|special_tokens:\s*$",
     ),
@@ -532,7 +533,7 @@ _WEIGHT_SIGNS = (
         unless=ADDS_TOKENS,
     ),
     Sign(
-        r"^the tokenizer is another one|^a server is given the tokenizer|^model and tokenizer are of families"
+        r"^the tokenizer is another one|^a server uses the tokenizer|^model and tokenizer are of families"
         r"|^tokens in the data have ids",
         rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S"
         rf"|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
@@ -544,8 +545,8 @@ _WEIGHT_SIGNS = (
         beside_in_file=rf"{LOAD_MODEL}\s*(?!['\"])\w",
     ),
     Sign(
-        r"^a fine-tuning trains a model whose weights are random|^a server of vLLM answers with random"
-        r"|^a job that is to fine-tune starts from random",
+        r"^a fine-tuning trains a model whose weights are random|^a vLLM server runs with random"
+        r"|^a fine-tuning job starts from",
         rf"load[-_]format{SET}dummy|\.from_config\(|\b(?:GPT2LMHeadModel"
         rf"|LlamaForCausalLM|\w+ForCausalLM)\(\s*\w*[Cc]onfig"
         rf"|train_from_scratch{SET}{TRUE}|--config_name|config_overrides|random_init_weights{SET}{TRUE}",
@@ -602,7 +603,7 @@ _WEIGHT_SIGNS = (
         r"\.astype\(str\)|\bstr\(\s*(?:r|row|ex|example|item)\[|\.to_dict\(\s*(?:orient\s*=\s*)?['\"]records",
     ),
     Sign(
-        r"^prompts are longer than the model|^an adapter is trained with other positions",
+        r"^prompts are longer than the model|^an adapter is merged, loaded",
         rf"\brope_scaling{GIVEN}(?!null|None|rope_type|type)[\w{{]"
         rf"|--rope-scaling|hf-overrides|VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         unless=r"original_max_position_embeddings",
@@ -727,14 +728,14 @@ _ASKING_SIGNS = (
 
 _SERVING_SIGNS = (
     Sign(
-        r"^the adapter is not served|^a client asks a server for the base|^a command asks a server for the base"
+        r"^the adapter is not served|^a client asks a server for the base|^requests name the base model"
         r"|^two models give the same answers",
         r"\bmodel['\"]?\s*[=:]\s*['\"][\w.-]+/[\w.-]+['\"]|\b(?:MODEL|BASE)\w*\s*=\s*['\"][\w.-]+/[\w.-]+['\"]",
         beside_in_file=rf"{COMPLETIONS}|{CHATS}",
         beside=r"--lora-modules|enable[-_]lora",
     ),
     Sign(
-        r"^the adapter is not served|^a trained adapter is made ready|^a vLLM server is given adapters",
+        r"^the adapter is not served|^a trained adapter is prepared|^a vLLM server is given adapters",
         rf"{SERVER}|\bLLM\(",
         beside=LORA,
         unless=r"--lora-modules|enable[-_]lora|LoRARequest|merge|export_dir|--lora\b|merged",
@@ -770,28 +771,28 @@ _SERVING_SIGNS = (
         r"^TEMPLATE\s",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template"
+        r"^trained with one chat template|^a server uses the chat template"
         r"|^a chat model is trained by the template",
         rf"\b(?:chat_)?template{SET}(?!qwen|chatml|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Qwen",
         unless=r"Llama-?[23]|Mistral|gemma-\d|Phi-",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template"
+        r"^trained with one chat template|^a server uses the chat template"
         r"|^a chat model is trained by the template",
         rf"\b(?:chat_)?template{SET}(?!llama-?3|llama-3|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Llama-3",
         unless=r"Qwen|Mistral|gemma-\d|Phi-",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template"
+        r"^trained with one chat template|^a server uses the chat template"
         r"|^a chat model is trained by the template",
         rf"\b(?:chat_)?template{SET}(?!mistral|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Mistral-",
         unless=r"Qwen|Llama-?3|gemma-\d|Phi-",
     ),
     Sign(
-        r"^trained with one chat template|^a server writes prompts in the template"
+        r"^trained with one chat template|^a server uses the chat template"
         r"|^a chat model is trained by the template",
         r"get_chat_template\(|\bchat_template\s*=|^chat_template:|--chat-template|^template:|--template\s",
         beside=ASKS_OR_SERVES,
@@ -805,7 +806,7 @@ _SERVING_SIGNS = (
 
 _CACHE_SIGNS = (
     Sign(
-        r"^rows came tokenized, without labels|^the rows are tokenized already|^the trainer ignores the column",
+        r"^rows came tokenized, without labels|^the rows are already tokenized|^the trainer ignores the column",
         r"load_from_disk\(|skip_prepare_dataset|read_parquet\([^)]{0,60}(?:tok"
         r"|cache|ids|prep)|memmap\(|tokenized_path",
         unless=r"['\"]labels['\"]",
@@ -816,7 +817,8 @@ _CACHE_SIGNS = (
         beside=rf"{KEPT_ROWS}|-\s?100|['\"]labels['\"]|completion_mask|assistant_masks",
     ),
     Sign(
-        r"^a cache of another template or tokenizer|^encoded rows that are older|^a script loads rows that it saved"
+        r"^a cache of another template or tokenizer|^the tokenized rows in the cache"
+        r"|^a script loads rows that it saved"
         r"|^tokenized rows decode to nonsense|^a model is trained on rows that another script",
         KEPT_UNLESS_NEW,
         beside=rf"{KEPT_ROWS}|cache_file_name|overwrite_cache",
@@ -827,7 +829,7 @@ _CACHE_SIGNS = (
         beside=KEPT_ROWS,
     ),
     Sign(
-        r"^the cache of models and data sets can't be written",
+        r"^the cache of models and data",
         r"HF_(?:HOME|HUB_CACHE|DATASETS_CACHE|HUB_OFFLINE)|TRANSFORMERS_(?:CACHE|OFFLINE)|cache_dir",
     ),
 )

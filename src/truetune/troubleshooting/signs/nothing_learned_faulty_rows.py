@@ -78,20 +78,20 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"\bnum_workers\b",
     ),
     Sign(
-        r"^LLaMA-Factory trains a chat model with a template",
+        r"^a chat model is trained with",
         rf"\btemplate{GIVEN}(?:empty|default)\b",
     ),
     Sign(
-        r"^a mixture of data sets ends before most rows",
+        r"^a mixture of data sets leaves",
         rf"\bmix_strategy{GIVEN}interleave|\binterleave_probs?\b|\binterleave_datasets\(",
     ),
     Sign(
-        r"^another column, the template's text|^prompts are learned as well as answers",
+        r"^another column, the template's text|^the loss covers the prompts",
         rf"\btrain_on_(?:inputs?|prompts?){GIVEN}{YES}|\b(?:completion_only_loss|mask_prompt"
         rf"|mask_inputs?){GIVEN}[Ff]alse",
     ),
     Sign(
-        r"^another column, the template's text|^prompts are learned as well as answers"
+        r"^another column, the template's text|^the loss covers the prompts"
         r"|^labels of tokenized rows include the prompts",
         LABELS_OF_IDS,
         unless_in_file=MASKED,
@@ -216,12 +216,12 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^the template's generation tags do not match", r"\{%-?\s*generation"),
     Sign(
-        r"^only completions are to be learned, and the rows have none",
+        r"^completion_only_loss is on, but the",
         rf"completion_only_loss{GIVEN}{YES}",
         unless=r"['\"]completion['\"]",
     ),
     Sign(
-        r"^the rows are tokenized already, and the masking|^the settings keep prompts out of the loss, but every token"
+        r"^the rows are already tokenized|^the settings keep prompts out of the loss, but every token"
         r"|^the rows contain token ids, but the trainer",
         rf"(?:completion|assistant)_only_loss{GIVEN}{YES}|DataCollatorForCompletionOnlyLM\(",
         beside=r"['\"]input_ids['\"]",
@@ -390,43 +390,43 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     # How rows are made and cut
     Sign(
-        r"^TRL is given no max_length|^no max_length is set, and examples",
+        r"^max_length is not set, so TRL|^no max_length is set, and examples",
         r"\b(?:SFT|DPO|KTO|ORPO|Reward)Config\((?!.*max_(?:seq_)?len).*|^(?:trl"
         r"|accelerate launch .{0,80})\s+(?:sft|dpo)\b(?!.*max_(?:seq_)?length)",
         unless=r"max_(?:seq_)?length",
     ),
     Sign(
         r"^examples longer than max_length lose|^tokenized rows are cut off"
-        r"|^training rows are longer than the limit|^answers are cut off at the length limit"
+        r"|^training rows are too long|^answers are cut off at the length limit"
         r"|^a loop cuts rows from the right",
         CUT,
         beside=LONG_ROWS,
     ),
     Sign(
         r"^examples longer than max_length lose|^tokenized rows are cut off"
-        r"|^training rows are longer than the limit|^answers are cut off at the length limit",
+        r"|^training rows are too long|^answers are cut off at the length limit",
         SMALL_LIMIT,
     ),
     Sign(
-        r"^rows contain several conversations|^packed documents see those",
+        r"^rows contain several conversations|^packed documents attend to the",
         r"def group_texts|\bchain(?:\.from_iterable)?\(\s*\*?\w*(?:examples|batch)|\bsum\(\s*examples\["
         r"|ConstantLengthDataset\(|def pack",
         unless=r"position_ids|cu_seqlens|seq_lens|document_ids",
     ),
     Sign(
-        r"^packed documents see those|^the data do not fill one packed batch",
+        r"^packed documents attend to the|^the data do not fill one packed batch",
         rf"\b(?:sample_)?packing{GIVEN}{YES}",
         unless=r"flash_attention_2|flash_attn|padding_free|neat_packing",
     ),
     Sign(
         r"^an earlier preparation is loaded again|^a script loads rows that it saved earlier"
-        r"|^encoded rows that are older",
+        r"|^the tokenized rows in the cache",
         KEPT_ROWS,
         unless=rf"overwrite_cache{GIVEN}{YES}",
     ),
     Sign(
         r"^an earlier preparation is loaded again|^a script loads rows that it saved earlier"
-        r"|^encoded rows that are older|^a model is trained on rows that another script tokenized",
+        r"|^the tokenized rows in the cache|^a model is trained on rows that another script tokenized",
         LOADED_ROWS,
         unless=rf"overwrite_cache{GIVEN}{YES}",
     ),

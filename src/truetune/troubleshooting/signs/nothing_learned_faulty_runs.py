@@ -51,11 +51,11 @@ LAYERS = (
 
 RUN_SIGNS: tuple[Sign, ...] = (
     Sign(
-        r"^the answers to a prompt are compared with each other",
+        r"^training compares the answers to",
         rf"\brollout\.n=1\b(?!\.)|\bnum_generations_per_prompt{GIVEN}1\b(?!\.)"
         r"|\brollout\.temperature=0(?:\.0)?(?![.\d])",
     ),
-    Sign(r"^a training saves nothing of what it trains", rf"\bsave_freq{GIVEN}-1\b"),
+    Sign(r"^training saves no trained weights", rf"\bsave_freq{GIVEN}-1\b"),
     # How long it trains
     Sign(
         r"^the run (?:makes a few|has too few) optimizer steps",
@@ -106,17 +106,17 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights", RESUMED
     ),
     Sign(
-        r"^LLaMA-Factory resumes the run",
+        r"^LLaMA-Factory resumes an earlier run",
         r"^\s*output_dir:",
         beside=r"^\s*(?:finetuning_type|stage):",
         unless=rf"overwrite_output_dir{GIVEN}[Tt]rue",
     ),
     Sign(
-        r"^evaluation or logging is due after the last step",
+        r"^evaluation or logging would only",
         rf"\b(?:save|eval)_steps{GIVEN}[1-9]\d{{3,}}\b",
     ),
     Sign(
-        r"^a setting does nothing, because another one decides",
+        r"^a setting has no effect, because",
         rf"\bmax_steps{GIVEN}[1-9]\d*",
         beside=rf"num_(?:train_)?epochs{GIVEN}\d",
         unless_in_file=WRITTEN,
@@ -158,7 +158,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^the schedule of the DeepSpeed settings|^DeepSpeed trains with another learning rate"
+        r"^the DeepSpeed schedule replaces the|^DeepSpeed trains with another learning rate"
         r"|^DeepSpeed's engine trains",
         r"['\"](?:warmup_max_lr|warmup_min_lr)['\"]\s*:\s*[\d.]|['\"](?:Warmup(?:Decay|Cosine)?LR|OneCycle)['\"]",
     ),
@@ -180,7 +180,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         rf"\bfp16{GIVEN}{YES}|--fp16\b|\bdtype{GIVEN}(?:torch\.)?(?:float16|fp16)",
     ),
     Sign(
-        r"^the settings change no weight",
+        r"^the settings train no weight",
         r"\b(?:learning_rate|num_train_epochs|num_epochs|freeze_trainable_layers"
         rf"|lora_alpha){GIVEN}0(?:\.0*)?(?![\d.eE])|\bdo_train{GIVEN}[Ff]alse",
         unless_in_file=WRITTEN,
@@ -237,24 +237,24 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|\bname\.(?:starts|ends)with\(",
         beside_in_file=r"named_parameters\(|requires_grad",
     ),
-    Sign(r"^layers are chosen by numbers|^settings choose layers by numbers", LAYERS),
+    Sign(r"^layers are chosen by numbers|^settings select layers by numbers", LAYERS),
     Sign(
         r"^most tensors of a fine-tuned model equal its base",
         r"\b(?:use_galore|galore_\w+|lisa_\w+|use_badam|badam_\w+|freeze_trainable_layers"
         r"|unfrozen_parameters)\b|optim\W{1,4}galore",
     ),
     Sign(
-        r"^some of the LoRA targets|^some entries of target_modules",
+        r"^a name in the LoRA target modules|^some entries of target_modules",
         r"(?:target_modules|lora_target(?:_modules)?|lora_modules)\W.{0,120}(?:c_attn|c_proj"
         r"|query_key_value|\bquery\b|Wqkv|W_pack|qkv_proj|gate_up_proj|dense\w*|fc_in|fc1|\bw1\b|\bwq\b"
         r"|self_attn\.)",
     ),
     Sign(
-        r"^the rank of the adapter is larger",
+        r"^the LoRA rank is larger than",
         rf"\b(?:r|lora_r|lora_rank|rank){GIVEN}(?:512|1024|2048|4096)\b",
     ),
     Sign(
-        r"^the adapter is so small",
+        r"^LoRA has rank 1 on a single",
         rf"\b(?:lora_r|lora_rank|lora_dim){GIVEN}[1-4]\b(?!\.|\d)|['\"(\s,]r['\"]?\s*[=:]\s*[1-4]\b(?!\.)",
     ),
     Sign(
@@ -262,7 +262,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         rf"\blora_alpha{GIVEN}(?:[1-4]|0?\.\d+|[5-9]\d\d|\d{{4}})\b(?!\.\d)|use_rslora{GIVEN}{YES}",
     ),
     Sign(
-        r"^the head is trained as a whole",
+        r"^lm_head is trained in full",
         r"(?:modules_to_save|additional_target)\W(?!.*embed)[^\n]{0,80}lm_head",
     ),
     Sign(
@@ -280,7 +280,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=r"modules_to_save|trainable_token_indices|additional_target|embed_tokens",
     ),
     Sign(
-        r"^LoRA is described, and is not switched on",
+        r"^LoRA settings are given, but",
         r"\blora_(?:r|rank|alpha|target)\b",
         unless_in_file=(
             rf"adapter{GIVEN}q?lora|finetuning_type{GIVEN}lora|LoraConfig|use_peft|use_lora"
@@ -305,7 +305,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bkl_div\((?!.*batchmean).*|KLDivLoss\((?!.*batchmean).*",
     ),
     Sign(
-        r"^a setting goes by another name",
+        r"^a setting has another name",
         r"\bevaluation_strategy\b|\bper_gpu_\w+_batch_size\b|\bno_cuda\b|\bgroup_by_length\b",
     ),
     Sign(
@@ -318,19 +318,20 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|AutoModelForCausalLMWithValueHead)\b",
     ),
     Sign(
-        r"^a data set is named that dataset_info",
+        r"^a data set is not described",
         r"^\s*dataset:\s*\w",
         beside=r"^\s*finetuning_type:",
         unless=r"['\"](?:file_name|hf_hub_url|script_url|ms_hub_url)['\"]",
     ),
     Sign(
-        r"^a preference run starts from the bare base",
+        r"^preference training starts from the",
         r"^\s*(?:model_name_or_path|base_model):",
         beside=r"^\s*(?:stage:\s*(?:dpo|kto|ppo|rm)|rl:\s*(?:dpo|ipo|kto|orpo))\b",
         unless=r"^\s*(?:adapter_name_or_path|lora_model_dir):",
     ),
     Sign(
-        r"^an adapter is put on another model than|^the adapter is loaded but changes nothing",
+        r"^an adapter is loaded on another"
+        r"|^the adapter is loaded but changes nothing",
         rf"\b(?:adapter_name_or_path|lora_model_dir|adapters){GIVEN}[\w./]",
     ),
     # What is saved
@@ -362,16 +363,16 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=rf"stage3_gather_16bit_weights_on_model_save{GIVEN}true|zero_to_fp32",
     ),
     Sign(
-        r"^the last save of a sharded training",
+        r"^the final save of a sharded",
         rf"fsdp_state_dict_type{GIVEN}(?:SHARDED|LOCAL)|zero3_save_16bit_model{GIVEN}false"
         rf"|stage3_gather_16bit_weights_on_model_save{GIVEN}false",
         unless=r"FULL_STATE_DICT|zero_to_fp32|merge-weights",
     ),
     Sign(
-        r"^settings let the model write fewer tokens",
+        r"^the limit on generated tokens",
         rf"\b(?:max_new_tokens|max_completion_length){GIVEN}\d{{1,3}}\b",
     ),
-    Sign(r"^options are on a line of their own", r"^--[A-Za-z]\w+"),
+    Sign(r"^options are on a separate line", r"^--[A-Za-z]\w+"),
     Sign(
         r"^turns are marked as not to be trained",
         r"['\"](?:train['\"]\s*:\s*[Ff]alse|weight['\"]\s*:\s*0(?:\.0)?\s*[,}])",
@@ -409,7 +410,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|ModelCheckpoint\(.*monitor|\bmode\s*=\s*['\"](?:min|max)['\"]",
     ),
     Sign(
-        r"^training ends at an early checkpoint|^the best model is to be loaded"
+        r"^training ends at an early checkpoint|^load_best_model_at_end is set, but checkpoints"
         r"|^the checkpoint kept as the best",
         rf"load_best_model_at_end{GIVEN}{YES}|EarlyStopping\w*\(|early_stopping_patience{GIVEN}\d",
     ),

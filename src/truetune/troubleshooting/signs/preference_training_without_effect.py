@@ -26,7 +26,7 @@ _PAIRS = (
     ),
     Sign(
         "^both sides of a pair are the same tokens|^no token of the answers is left in the loss"
-        "|TRL is given no max_length|training rows are longer than the limit",
+        "|max_length is not set, so TRL|training rows are too long",
         r"\b(?:max_(?:seq_|prompt_|sequence_)?length|max_len|cutoff_len|sequence_len"
         rf"|MAX_LEN\w{{0,8}}){GIVEN}{SHORT}",
         beside=PREFERS,
@@ -107,8 +107,7 @@ _PAIRS = (
         beside_in_file=r"chosen",
     ),
     Sign(
-        "^prompts and completions are plain strings|^settings of TRL train a chat model on rows of"
-        " plain strings"
+        "^prompts and completions are plain strings|^a chat model is trained on rows of plain strings"
         "|^a chat model is trained on plain strings",
         r"['\"]prompt['\"]\]?\s*[=:]\s*(?:f?['\"]|\w{1,10}\[|\w{1,10}\.\w)",
         beside_in_file=PAIRS,
@@ -185,7 +184,7 @@ _SETTINGS = (
         beside=PREFERS,
     ),
     Sign(
-        "^a warm-up is set, and the schedule has none",
+        "^a warm-up is set, but the schedule",
         rf"\blr_scheduler(?:_type)?{GIVEN}constant\b(?!_)",
         beside=r"warmup",
     ),
@@ -236,20 +235,19 @@ _REFERENCES = (
     ),
     Sign(
         "^policy and reference are not the same at the start|^precomputed reference log-probabilities"
-        "|^the reference of a preference run is not the model|^a preference loss takes the bare base",
+        "|^the reference model of a preference|^a preference loss takes the bare base",
         r"precompute_ref\w{0,20}|reference_(?:chosen|rejected)_logps|ref_(?:chosen|rejected)_log"
         rf"|ref_model(?:_name_or_path|_path|_adapters)?{GIVEN}(?!None|none|null)[\w'\".]"
         r"|\bref\w{0,12}\s*=.{0,60}from_pretrained\(|disable_adapter\(",
     ),
     Sign(
-        "^policy and reference are not the same at the start|^the reference of a preference run is"
-        " not the model",
+        "^policy and reference are not the same at the start|^the reference model of a preference run",
         rf"\badapter_name_or_path{GIVEN}\S",
         beside=r"(?:stage|--stage)['\"]?\s*[=: ]\s*['\"]?(?:dpo|kto)",
         unless=r"create_new_adapter|ref_model",
     ),
     Sign(
-        "^a preference run starts from the bare base|^the reference of a preference run is not the model"
+        "^preference training starts from the|^the reference model of a preference"
         "|^a preference loss takes the bare base",
         rf"\b(?:model_name_or_path|base_model|model|MODEL|BASE|pretrain|model\.path|--pretrain){GIVEN}{HUB}",
         beside=rf"{PREFERS}.{{0,200}}|\bsft",
@@ -287,7 +285,7 @@ _SERVED = (
         beside=r"/v1|openai|OpenAI|lora[-_]modules",
     ),
     Sign(
-        "^the adapter of the DPO was trained on the merged SFT|^a server puts an adapter on another model",
+        "^the adapter of the DPO was trained on the merged SFT|^a server loads an adapter on another",
         rf"from_pretrained\(\s*(?:['\"]{HUB}|BASE|base)|--model {HUB}|vllm serve {HUB}|--base {HUB}",
         unless_in_file=TRAINS_DPO,
         beside_in_file=PREFERS,
