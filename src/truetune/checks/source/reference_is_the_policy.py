@@ -203,11 +203,7 @@ class ReferenceIsThePolicy(SourceRule):
 
 def _fault_in_words(has_log_sigmoid: bool) -> str:
     """What is wrong, with the loss that is seen where the code says how it is computed."""
-    seen = (
-        "the loss stays at 0.6931"
-        if has_log_sigmoid
-        else "the log-ratio is zero at every step"
-    )
+    seen = "the loss stays at 0.6931" if has_log_sigmoid else "the log-ratio is zero at every step"
     return f"the reference is the same object as the policy: it moves with it, and {seen}"
 
 

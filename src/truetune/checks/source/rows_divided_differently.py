@@ -149,12 +149,12 @@ def _effect_of_draw(module: Module, draw: RandomDraw) -> str:
     """What comes of the draw, in words; empty where nothing divides what was drawn."""
     if draw.is_split:
         if _is_dealt_out_by_library(module, draw) or _is_cut_by_process(module, draw):
-            return (
-                "each process splits the rows differently: one trains on rows that another validates on"
-            )
+            return "each process splits the rows differently: one trains on rows that another validates on"
         return ""
     if _is_cut_by_process(module, draw) or _is_dealt_out_by_library(module, draw):
-        return "each process shuffles the rows differently before it takes its part: the parts overlap"
+        return (
+            "each process shuffles the rows differently before it takes its part: the parts overlap"
+        )
     if _is_cut_into_head_and_tail(module, draw):
         return (
             "each process shuffles the rows differently before they are split: one trains on rows that another"
