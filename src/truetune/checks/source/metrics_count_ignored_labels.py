@@ -1,9 +1,9 @@
 """compute_metrics counts positions whose label is -100 as if they were answers.
 
 ## What it does
-Looks at the function that a trainer of a causal model gets as `compute_metrics`, and at hand-written evaluation loops.
-It fires if tokens picked by `argmax` are compared with labels and nothing (in the function or those that it calls)
-leaves out labels of -100. The labels must be known to contain -100: a collator writes it on padding (that of
+Looks at the function that a trainer of a causal model gets as `compute_metrics`, and into hand-written evaluation
+loops. It fires if tokens picked by `argmax` are compared with labels and nothing (in the function or those that it
+calls) leaves out labels of -100. The labels must be known to contain -100: a collator writes it on padding (that of
 `SFTTrainer`, for example), or code writes it on prompts, here or in an imported file. Comments, docstrings and names of
 functions do not count as a mask.
 

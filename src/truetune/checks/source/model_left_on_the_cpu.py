@@ -131,7 +131,7 @@ def _message_and_advice(use: CpuUse) -> tuple[str, str]:
         )
     if use.what.startswith("every"):
         remedy = (
-            'pass device_map="auto" to from_pretrained, and move the inputs with .to(model.device)'
+            'set device_map="auto" in from_pretrained, and move the inputs with .to(model.device)'
         )
     else:
         remedy = 'call model.to("cuda") after the load, and move each batch to model.device'

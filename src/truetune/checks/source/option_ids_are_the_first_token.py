@@ -88,8 +88,9 @@ class OptionIdsAreTheFirstToken(SourceRule):
             return
         yield self.finding(
             "the first id of each option is the tokenizer's BOS: all options get the same id, and the same score",
-            'use tokenizer(" " + letter, add_special_tokens=False).input_ids[-1] (without the " " if the prompt'
-            " already ends in a space)",
+            "encode each letter with add_special_tokens=False and take the last id:"
+            ' tokenizer(" " + letter, add_special_tokens=False).input_ids[-1] (without the " " if the prompt already'
+            " ends in a space)",
             cases=[case_of_node(module, node) for node, _ in first_ids],
         )
 

@@ -1,4 +1,4 @@
-"""A hand-written LoRA adapter initialises both of its matrices with zeros, or both at random.
+"""A custom LoRA adapter initialises both of its matrices with zeros, or both at random.
 
 ## What it does
 Looks at modules of a script that contain the two matrices of a low-rank adapter (`lora_A` and `lora_B`, `A` and `B`,
@@ -122,8 +122,8 @@ class OwnAdapterStartsWrong(SourceRule):
                 yield self.finding(
                     f"both matrices of {owner.name} start at zero: the gradient of each is a product with the other,"
                     " so both stay zero and nothing is trained",
-                    "initialise the first one (A) at random as PEFT does, nn.init.kaiming_uniform_(A, a=5**0.5), and"
-                    " leave B at zero",
+                    "initialise one of them at random, as torch.randn does, and leave the other at zero; PEFT uses"
+                    " nn.init.kaiming_uniform_(A, a=5**0.5)",
                     cases=cases,
                 )
             else:

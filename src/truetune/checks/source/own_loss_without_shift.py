@@ -1,4 +1,4 @@
-"""A hand-written loss of a causal model compares logits with the labels of the same position.
+"""A custom loss of a causal model compares logits with the labels of the same position.
 
 ## What it does
 Traces logits and labels of cross-entropies (`cross_entropy`, `CrossEntropyLoss`, `nll_loss`) and of log-probabilities

@@ -92,7 +92,7 @@ OF_LOSSES = (
     "losses of batches are averaged as if all batches had the same number of tokens, and the"
     " perplexity is computed from that"
 )
-REMEDY = "sum loss * tokens and tokens over all texts, and take exp(total_loss / total_tokens) once"
+REMEDY = "sum up loss * tokens and tokens over all texts, and compute exp(total / tokens) once"
 
 
 def _exponentials_of_losses(module: Module) -> Iterator[ast.Call]:

@@ -1,4 +1,4 @@
-"""Images go into the model at full size: each one is thousands of tokens.
+"""Pictures go into the model at full size: each one is thousands of tokens.
 
 ## What it does
 Applies to scripts that create the processor of a Qwen vision model without a pixel limit. It takes the sizes of the

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau has the wrong mode: it lowers the learning rate while the metric improves.
+"""A schedule that waits for a plateau has the wrong mode: it lowers the learning rate while the metric improves.
 
 ## What it does
 Looks at `ReduceLROnPlateau`, its `mode` (default: `min`) and the metric that its `step` gets. It fires if the metric's

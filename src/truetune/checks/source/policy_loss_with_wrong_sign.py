@@ -1,4 +1,4 @@
-"""A term of a hand-written policy loss has the wrong sign: training moves away from its goal.
+"""A term of a custom policy loss has the wrong sign: training moves away from its goal.
 
 ## What it does
 Expands what `backward()` is called on into a sum of signed terms, following variables and functions. If the loss has a

@@ -82,7 +82,7 @@ class PromptGrowsWithEachRow(SourceRule):
         for found in prompts_or_rows_growing_per_row(module):
             if found.form == "prompt":
                 message = "the prompt is created once and grows with each row: it contains all earlier rows"
-                remedy = "create a new list for each row: messages = [*shots, message], or copy.deepcopy(shots)"
+                remedy = "create a new list for each row: messages = [*shots, message]; copy.deepcopy(shots) works too"
             else:
                 message = "__getitem__ changes the row that the data set keeps: the next epoch changes it again"
                 remedy = "change a copy of the row (copy.deepcopy), or build a new list ([*messages, message])"

@@ -1,4 +1,4 @@
-"""Rows are cut from the right, and long prompts fill the limit: no label is left, and the loss of the batch is NaN.
+"""A loop cuts rows from the right, and long prompts fill the limit: no label is left, and the batch's loss is NaN.
 
 ## What it does
 Traces the code that turns local rows into token ids, up to the loader of a loop. It assumes six characters per token,

@@ -85,8 +85,8 @@ class PromptsLoseTheirEnd(SourceRule):
                 yield self.finding(
                     f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
                     " generation prompt are lost",
-                    f"raise max_length above {length}, or shorten the document before the prompt is built;"
-                    ' tokenizer.truncation_side = "left" keeps the end, but cuts the system message',
+                    f"raise max_length above {length}, or shorten the document before the prompt is built, or"
+                    ' set truncation_side="left" on the tokenizer (which then cuts the system message)',
                     cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 )
 

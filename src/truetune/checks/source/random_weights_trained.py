@@ -72,7 +72,7 @@ class RandomWeightsTrained(SourceRule):
             yield self.finding(
                 f"the model is created only from the config{source}: training starts with random weights, not with"
                 " the pretrained ones",
-                f"replace {made} by from_pretrained({name}), which loads the weights",
+                f"remove {made}, and load the weights with from_pretrained({name})",
                 evidence=[f"it is a fine-tuning: {found.sign}"],
                 cases=[case_of_node(self.subject, found.construction.node)],
             )

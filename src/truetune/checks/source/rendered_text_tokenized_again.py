@@ -125,7 +125,7 @@ class RenderedTextTokenizedAgain(SourceRule):
             yield self.finding(
                 "text rendered by apply_chat_template is tokenized with special tokens added: a"
                 " second BOS" + (" if the template writes one" if bos is BosCount.UNKNOWN else ""),
-                "pass add_special_tokens=False to the tokenizer here, or let apply_chat_template"
+                "set add_special_tokens=False in this tokenizer call, or let apply_chat_template"
                 " tokenize (tokenize=True)",
                 severity=self.severity if bos is BosCount.TWO else "info",
                 evidence=[

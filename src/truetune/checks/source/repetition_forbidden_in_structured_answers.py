@@ -160,7 +160,7 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
             yield self.finding(
                 f"{setting.name}={setting.value:g} {'forbids' if forbids else 'penalises'} the keys and"
                 " brackets that structured answers repeat",
-                f"remove {setting.name} for these answers (default: off)",
+                f"leave {setting.name} out for these answers (it is off by default)",
                 severity="error" if forbids else "warning",
                 cases=[case_of_node(module, setting.node), case_of_node(module, structured)],
             )

@@ -68,7 +68,7 @@ class RewardTellsNothingApart(SourceRule):
             yield self.finding(
                 f"{blind.function.name} never reads the completions: all completions of a prompt get the same reward,"
                 " so GRPO learns nothing",
-                "compute each reward from the text of its completion: [score(text) for text in completions]",
+                "compute each reward from the text of its completion",
                 cases=[case_of_node(module, blind.function), case_of_node(module, blind.place)],
             )
         for single in reward_functions_returning_one_reward(module):

@@ -1,4 +1,4 @@
-"""Training rows are built from prompts and answers without a stop token after the answers.
+"""Training rows are built from prompts and answers, and nothing puts a stop token after the answers.
 
 ## What it does
 Traces, in a symbolic run, tokenized texts to the trainer or backward pass that gets them: `Trainer`, loops, Lightning,

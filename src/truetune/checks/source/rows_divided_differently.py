@@ -1,4 +1,4 @@
-"""Each process splits the rows in its own random order.
+"""Each process divides the rows in its own random order.
 
 ## What it does
 Looks, in a script that runs as several processes (one per GPU), for a shuffle, a sample or a random split whose

@@ -1,4 +1,4 @@
-"""Each process takes its part of the rows, and a trainer or sampler splits that part again.
+"""Each process takes its part of the rows, and a trainer or sampler divides that part again.
 
 ## What it does
 Traces the training rows of a Trainer, a `DistributedSampler`, `accelerator.prepare`, Fabric, Lightning or

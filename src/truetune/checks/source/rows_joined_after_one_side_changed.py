@@ -1,4 +1,4 @@
-"""Rows are joined by position after only one side was filtered, sorted or split.
+"""Rows are joined by position after only one side was filtered, sorted or divided.
 
 ## What it does
 Traces the sides of `zip`, of `pandas.concat(axis=1)`, and of columns added to a frame or data set, back to what was

@@ -73,8 +73,8 @@ NEEDS_ONE_LENGTH = re.compile(
 )
 """Where one length for all is faster than many"""
 INSTEAD = (
-    "remove the padding here, and let the collator pad to the longest row of a batch: DataCollatorWithPadding, or"
-    " DataCollatorForSeq2Seq if the rows have labels"
+    "remove the padding here, and let the collator pad to the longest row of a batch (DataCollatorForSeq2Seq if the"
+    " rows have labels, else DataCollatorWithPadding)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Rows are repeated or augmented before the split: copies of evaluation rows are trained on.
+"""Rows are repeated or augmented before they are divided: copies of evaluation rows are trained on.
 
 ## What it does
 Traces the rows that a script splits (`train_test_split`, `random_split`, `rows[:n]` and `rows[n:]`, the folds of

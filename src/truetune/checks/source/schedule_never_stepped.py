@@ -1,4 +1,4 @@
-"""A schedule with a warm-up is never stepped: the learning rate stays at its start.
+"""A schedule with a warm-up is never stepped by a hand-written loop: the learning rate stays at its start.
 
 ## What it does
 For files that call `backward()` themselves: looks at each schedule of transformers that has a warm-up, and at each

@@ -235,8 +235,7 @@ class SchedulerLengthMiscounted(SourceRule):
             cases.append(case_of_node(self.subject, row_count))
         return self.finding(
             "the schedule counts rows, not steps: it is longer than the run, and the learning rate hardly falls",
-            "set its length to len(loader) * epochs // accumulation_steps (leave the last factor out without"
-            " accumulation)",
+            "set its length to len(loader) * epochs // accumulation steps (without accumulation: len(loader) * epochs)",
             cases=cases,
         )
 

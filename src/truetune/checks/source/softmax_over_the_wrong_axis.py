@@ -1,4 +1,4 @@
-"""A softmax or argmax of a model's logits is taken over the rows or tokens instead of the classes.
+"""A softmax or argmax of a model's logits is taken over the rows or tokens, and not over the classes.
 
 ## What it does
 Looks at `softmax`, `log_softmax` and `argmax` of `.logits` with an explicit `dim`. A sequence classifier returns logits

@@ -6,8 +6,8 @@ Looks for splits in file order (`train_test_split(shuffle=False)` of datasets an
 only the test part has. It does not fire if anything filters, sorts or shuffles the rows before.
 
 ## Why it is bad
-The model is tested on labels that it was never trained on, and trained on labels that are never tested. The score is
-bad whatever it learned, and says nothing about the other labels.
+The model is tested on labels that it was never trained on, and trained on labels that are never tested. The evaluation
+is bad whatever it learned, and says nothing about the other labels.
 
 ## Example
 ```python

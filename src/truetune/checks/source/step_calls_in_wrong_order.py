@@ -8,9 +8,9 @@ its optimizer. All states and orders: docs/training-code-protocol.md. It does no
 is not in the files, may change the order.
 
 ## Why it is bad
-The loop runs, and its loss is finite. But a clipping limit of 1.0 on gradients that are multiplied by 65,536 reduces
-them to almost nothing. A scaler that is never updated fails at the second step. A schedule that steps first skips its
-first learning rate.
+The loop runs with a finite loss, but a clipping limit of 1.0 on gradients that are multiplied by 65,536 (float16)
+reduces them to almost nothing. A scaler that is never updated stops at the second step, and a schedule that steps first
+skips its first learning rate.
 
 ## Example
 ```python

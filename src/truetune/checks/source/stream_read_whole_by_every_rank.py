@@ -157,7 +157,7 @@ class StreamReadWholeByEveryRank(SourceRule):
             ):
                 yield self.finding(
                     "every process reads the whole stream: all train on the same rows",
-                    "split it: rows = datasets.distributed.split_dataset_by_node(rows, rank=rank,"
-                    " world_size=world_size)",
+                    "split it: rows = split_dataset_by_node(rows, torch.distributed.get_rank(),"
+                    " torch.distributed.get_world_size()), from datasets.distributed",
                     cases=[case_of_node(module, call.node)],
                 )

@@ -117,8 +117,7 @@ class TensorsBroadcastAgainstEachOther(SourceRule):
                 yield self.finding(
                     f"tensors of shape {_format_axes(found.one)} and {_format_axes(found.other)} are broadcast against"
                     " each other: each row is compared with the values of all rows",
-                    "remove the axis of size one (scores.squeeze(-1)); if you subtract a mean, compute it with"
-                    " keepdim=True",
+                    "drop the axis of size one: scores.squeeze(-1); a mean that you subtract needs keepdim=True",
                     cases=[case_of_node(module, found.node)],
                 )
 

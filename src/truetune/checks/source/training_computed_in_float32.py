@@ -244,7 +244,7 @@ def _lightning_without_precision(trace: Trace) -> _Float32Training | None:
             name = "the Trainer" if names is LIGHTNING else "Fabric"
             why = f"{name} of Lightning computes in 32 bits" + ("" if given else " by default")
             return _Float32Training(
-                call, why, f'set precision="bf16-mixed" (or "bf16-true") in {name}'
+                call, why, f'give {name} precision="bf16-mixed" (or "bf16-true")'
             )
     return None
 

@@ -58,8 +58,8 @@ from truetune.source.parsed_source_file import Module
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (
-        "delete the collator, and in SFTConfig set completion_only_loss=True if the rows have prompt and completion,"
-        " or assistant_only_loss=True if they have messages"
+        "set completion_only_loss=True in SFTConfig if the rows have prompt and completion, or set"
+        " assistant_only_loss=True if they have messages"
     ),
     "setup_chat_format": "set tokenizer.chat_template and add its tokens to the tokenizer yourself, before the trainer",
     "PPOTrainer": "use RLOOTrainer or GRPOTrainer",
@@ -160,7 +160,7 @@ def _advice_on_name(name: str, gone: RemovedExport) -> str:
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:
-        return f"remove {name}, and {INSTEAD[name]}"
+        return f"remove {name} (the import and its use), and {INSTEAD[name]}"
     return f'pin "trl<{gone.taken.gone}", or remove the use of {name}'
 
 

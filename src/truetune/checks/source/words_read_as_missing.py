@@ -99,7 +99,7 @@ class WordsReadAsMissing(SourceRule):
             yield self.finding(
                 f"pandas reads {counts.total():,} text cells of {path.name} as missing values (NaN): {word!r} in"
                 f" {column!r}",
-                "pass keep_default_na=False to the call (empty cells become empty strings)",
+                "set keep_default_na=False in this call (empty cells then become empty strings)",
                 cases=[case_of_node(self.subject, call.node)],
             )
 

@@ -73,7 +73,7 @@ PREFIXES = (
 """Wrapper -> what stands before the names of the weights in its state"""
 SAVE_THE_INSIDE = (
     "save the model inside the wrapper (model.module.state_dict(), or model._orig_mod.state_dict() if it is compiled),"
-    " and load with strict=True; if the file already exists, remove the prefix from its names"
+    " and load it with strict=True (for a file that already exists, first remove the prefix from its names)"
 )
 SAVE_THE_ADAPTER = (
     "save the adapter with model.save_pretrained(FOLDER), and load it with PeftModel.from_pretrained(base, FOLDER); or"

@@ -53,7 +53,7 @@ WHOLE_UNIT = (
     r"^FSDP is set to shard, and given no policy|^a script wraps its model in FSDP"
     r"|^FSDP makes one unit"
 )
-NCCL_OFF = r"^a script switches a fast transport|^a job switches a fast transport"
+NCCL_OFF = r"^a script switches off a fast NCCL transport|^a job switches a fast transport"
 INTERFACE = r"^the machines can't reach one another|^several nodes are set to talk"
 GENERATES = (
     r"^under ZeRO-3 the answers of a training|^a script generates with a model whose weights"
