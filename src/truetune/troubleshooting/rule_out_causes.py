@@ -861,7 +861,7 @@ RULES: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(r"^keep_alive is 0", _reason_if_server_loads_model_once),
     make_rule_out_row(
-        r"^a (?:job|script) switches a fast transport of NCCL off",
+        r"^a (?:job switches a|script switches off a) fast (?:NCCL )?transport",
         _reason_if_no_nccl_transport_is_set,
     ),
     make_rule_out_row(r"^the evaluation names the base twice", _reason_if_evaluation_loads_adapter),

@@ -83,7 +83,7 @@ def shows(text: str, cause: str) -> bool:
             "model(ids, labels=labels)\n",
         ),
         (
-            "an own loss of a causal model",
+            "a custom loss of a causal model",
             "model = AutoModelForCausalLM.from_pretrained(p)\nloss = F.cross_entropy(logits, labels)\n",
             "model = AutoModelForCausalLM.from_pretrained(p)\n"
             "loss = F.cross_entropy(logits[:, :-1], labels)\n",

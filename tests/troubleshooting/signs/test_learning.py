@@ -50,14 +50,14 @@ NO_TEXT_SHOWS = (
     "calls within a training step are in an order",
     "calls that save or resume a run are in an order",
     "the batches that a resumed run skips are skipped again",
-    "weights are kept under a second name",
+    "weights are kept in a second variable",
     "early stopping counts wrongly",
-    "a reward function tells no completions apart",
+    "a reward function can't distinguish completions",
     "a loop sets the seed again in each pass",
     "a value is computed for a purpose",
     # What is missing shows these, or a name that only the other statements tell to be wrong.
-    "an option of the command line changes nothing",
-    "a statement that looks like a step of the training",
+    "a command line option changes nothing",
+    "a statement that looks like a training step",
     "a method of a callback, a trainer or a Lightning module",
 )
 ASK = "print(model.generate(**ids))\n"
@@ -108,7 +108,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "labels = ids[1:]\nlogits = logits[:, :-1]\n",
         ),
         (
-            "token ids are written as 16-bit numbers",
+            "token ids are stored in an integer type",
             "ids = tokenizer(text)['input_ids']\nnp.array(ids, dtype=np.uint16).tofile('a.bin')\n",
             "ids = tokenizer(text)['input_ids']\nnp.array(ids, dtype=np.uint32).tofile('a.bin')\n",
         ),
@@ -322,7 +322,7 @@ def shows(name: str, text: str, cause: str) -> bool:
         ),
         ("LoRA has rank 1 on a single", "LoraConfig(r=1)\n", "LoraConfig(r=16)\n"),
         (
-            "what is saved as the tuned model",
+            "the model that is saved as the tuned one",
             "m = AutoModel.from_pretrained(b)\nm.save_pretrained(o)\n",
             TRAIN + "m.save_pretrained(o)\n",
         ),
@@ -337,7 +337,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "m = get_peft_model(m, c)\n",
         ),
         (
-            "settings of a quantization",
+            "a quantization config",
             "b = BitsAndBytesConfig()\n",
             "b = BitsAndBytesConfig()\nM.load(quantization_config=b)\n",
         ),
@@ -357,12 +357,12 @@ def shows(name: str, text: str, cause: str) -> bool:
             "rows = rows.shuffle()\nTrainer(m)\n",
         ),
         (
-            "a filter on names",
+            "a filter on weight names",
             "if 'lora' in name:\n    p.requires_grad = True\n",
             "if name:\n    p.requires_grad = True\n",
         ),
         (
-            "the mask of the labels is the wrong",
+            "the label mask is inverted",
             "labels = ids + [-100] * len(answer)\n",
             "labels = [-100] * len(prompt) + answer\n",
         ),
@@ -397,17 +397,17 @@ def shows(name: str, text: str, cause: str) -> bool:
             "f = CrossEntropyLoss(ignore_index=-100)\n",
         ),
         (
-            "a loss or a difference takes tensors",
+            "a loss or a difference gets tensors",
             "loss = F.mse_loss(scores, target)\n",
             "loss = F.cross_entropy(scores, target)\n",
         ),
         (
-            "a term of an own policy loss",
+            "a term of a custom policy loss",
             "loss = (ratio * advantages).mean()\n",
             "loss = -(ratio * advantages).mean()\n",
         ),
         (
-            "a reward function pays for a distance",
+            "a reward function rewards distance",
             "def r(completions, **kw):\n    return [abs(200 - len(c)) for c in completions]\n",
             "def r(completions, **kw):\n    return [-abs(200 - len(c)) for c in completions]\n",
         ),
@@ -417,12 +417,12 @@ def shows(name: str, text: str, cause: str) -> bool:
             "rewards = score([p for p in prompts for _ in range(8)])\n",
         ),
         (
-            "pandas reads words of a column as missing",
+            "pandas reads words in a column as missing",
             "df = pd.read_csv('codes.csv')\n",
             "df = pd.read_csv('codes.csv', keep_default_na=False)\n",
         ),
         (
-            "windows are cut at a stride",
+            "the stride between windows is larger",
             "rows = [x[i:i + n] for i in range(0, len(x) - n, stride)]\n",
             "rows = [x[i:i + n] for i in range(0, len(x) - n)]\n",
         ),
@@ -442,7 +442,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "self.heads = nn.ModuleList([nn.Linear(8, 1) for _ in range(4)])\n",
         ),
         (
-            "an adapter that is written by hand",
+            "a custom LoRA adapter",
             "self.lora_A = nn.Parameter(torch.zeros(8, 64))\n",
             "self.weight = nn.Parameter(torch.zeros(8, 64))\n",
         ),

@@ -235,7 +235,7 @@ def shown(text: str) -> str:
             "model.generate(num_return_sequences=1)\n",
         ),
         (
-            "settings of a quantization",
+            "a quantization config",
             "q = BitsAndBytesConfig()\n",
             "load(quantization_config=BitsAndBytesConfig())\n",
         ),

@@ -1,14 +1,15 @@
-"""A figure goes by the name of one average, and is computed as another: macro for micro, or the other way round.
+"""A score is named after one average (macro, micro, weighted) and computed with another.
 
 ## What it does
-Looks at the `average=` of F1, precision and recall (scikit-learn, evaluate, torchmetrics), and at the name that the
-figure gets: the variable, the key of a dictionary, the argument. Where one says macro, micro or weighted and the other
-says another of the three, the name is wrong. The averages of the scripts beside are compared as well: two files that
-report one figure by two averages give two numbers for one model.
+Compares the `average=` of F1, precision and recall (scikit-learn, evaluate, torchmetrics) with the name that the result
+gets: a variable, a dictionary key or an argument. It fires if one says macro, micro or weighted and the other says a
+different one of the three. It also compares the averages of scripts in the same folder, and reports as info if two
+files compute the same metric with different averages.
 
 ## Why it is bad
-With one label for each row the micro average is the accuracy. A model that says the largest class to everything has a
-micro F1 of 0.88 and a macro F1 of 0.19: under the wrong name it looks good, or two reports contradict each other.
+With one label per row the micro average equals the accuracy. A model that predicts the largest class for every row can
+have a micro F1 of 0.88 and a macro F1 of 0.19: under the wrong name it looks good, or two reports contradict each
+other.
 
 ## Example
 ```python
@@ -27,7 +28,8 @@ print(f"macro F1 {macro_f1:.3f}")
 ```
 
 ## Fix safety
-There is no automatic fix: either the name or the average is what was meant.
+There is no automatic fix: either the name or the average can be the one that was meant. Changing the name keeps the
+number; changing the average changes it, and earlier results must be computed again to be comparable.
 
 ## References
 - scikit-learn/scikit-learn#17311; scikit-learn user guide, From binary to multiclass and multilabel
@@ -52,9 +54,9 @@ AVERAGES = ("macro", "micro", "weighted")
 FIGURES = re.compile(r"f1|fbeta|precision|recall|jaccard", re.I)
 """Functions and metrics that have an average; `evaluate.load("f1")` names it in its argument"""
 MEANINGS = {
-    "micro": "it counts all rows alike, and is the accuracy where each row has one label",
-    "macro": "it counts all classes alike, whatever their number of rows",
-    "weighted": "it counts classes by their number of rows",
+    "micro": "weights every row equally, and equals the accuracy if each row has one label",
+    "macro": "weights every class equally, whatever its number of rows",
+    "weighted": "weights each class by its number of rows",
 }
 
 
@@ -95,8 +97,9 @@ class MetricAverageNamedAsAnother(SourceRule):
             if other is not None and other != one.average:
                 named = True
                 yield self.finding(
-                    f"a figure is called {other} and averaged by {one.average}: {MEANINGS[one.average]}",
-                    f"give average={other!r}, or call it {one.average}",
+                    f"a score is named {other} but computed with average={one.average!r}, which"
+                    f" {MEANINGS[one.average]}",
+                    f"set average={other!r}, or rename the score to {one.average}",
                     cases=[case_of_node(module, one.call.node)],
                 )
         if not named:
@@ -119,9 +122,9 @@ class MetricAverageNamedAsAnother(SourceRule):
             # Of two files that disagree one tells it: the other would say the same of this one.
             if module.path < other.path:
                 yield self.finding(
-                    f"{own.figure} is averaged by {own.average} here and by {another.average} in the script beside:"
-                    f" {own.average}: {MEANINGS[own.average]}",
-                    "take one average in both, and write its name beside each figure",
+                    f"{own.figure} is computed with average={own.average!r} here and average={another.average!r} in"
+                    f" the other script, so the two numbers can't be compared: {own.average} {MEANINGS[own.average]}",
+                    "use the same average= in both scripts, and put its name next to each number",
                     severity="info",
                     cases=[
                         case_of_node(module, own.call.node),

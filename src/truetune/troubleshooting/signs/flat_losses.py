@@ -73,7 +73,7 @@ CUT = (
 )
 NEW_WEIGHTS = (
     r"^the run starts with a loss above"
-    r"|^a fine-tuning trains a model whose weights are random"
+    r"|^a fine-tuning run trains a model whose weights are random"
     r"|^a fine-tuning job starts from"
 )
 TAKEN_UP = (
@@ -127,7 +127,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=rf"\bref\w*\.requires_grad|{ADAPTER}",
     ),
     Sign(
-        r"^a filter on names of weights",
+        r"^a filter on weight names",
         r"\bif\b.{0,80}\b(?:not )?in (?:n|name|pname|k|key)\b|\.startswith\(|re\.(?:search"
         r"|match|fullmatch)\(",
         beside_in_file=r"requires_grad",
@@ -238,7 +238,7 @@ SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"logits?\w*\[(?:\.\.\.|:),\s*:-1|shift_logits|num_items_in_batch",
     ),
     Sign(
-        r"^an own loss of a causal model",
+        r"^a custom loss of a causal model",
         r"cross_entropy\(|CrossEntropyLoss\(|nll_loss\(",
         beside=r"CausalLM|LMHead",
         unless_in_file=r":\s*-1|shift|ForSequenceClassification|\[1:\]",
@@ -315,7 +315,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=TRAINS,
     ),
     Sign(
-        r"^rows are transformed, and the result",
+        r"^rows are transformed, but the result",
         r"^\w{1,30}(?:\[['\"]\w{1,30}['\"]\])?\.(?:map|filter|rename_columns?|select"
         r"|remove_columns|cast_column|shuffle|train_test_split|add_column)\(",
         unless_in_file=r"^(?:random|rng|np|rs)\.shuffle\(|^\w+\.shuffle\(\w+\)",

@@ -136,11 +136,11 @@ _PROMPT_SIGNS = (
         beside=r"['\"]?role['\"]?\s*[:=]\s*['\"]system['\"]|default_system|system_prompt|SYSTEM",
     ),
     Sign(
-        r"^the model is asked with reasoning on",
+        r"^the model is trained with reasoning off",
         rf"enable_thinking|/no_?think\b|reasoning[-_]parser|reasoning_effort|thinking_budget{SET}",
     ),
     Sign(
-        r"^text that the chat template rendered is tokenized again|^rows that were already rendered",
+        r"^text rendered by the chat template is tokenized|^rows that were already rendered",
         rf"{TOKENIZE}(?!.*(?:add_special_tokens\s*=\s*False"
         rf"|apply_chat_template)).*(?:text|prompt|render|chat|formatted)\w*.*\)",
         beside_in_file=r"apply_chat_template\(.*tokenize\s*=\s*False",
@@ -152,13 +152,13 @@ _PROMPT_SIGNS = (
         unless_in_file=r"\[['\"]input_ids['\"]\]\s*$",
     ),
     Sign(
-        r"^a prompt goes to the model with its placeholder",
+        r"^a prompt reaches the model with a placeholder",
         rf"(?<![fF])(?:['\"]|\"\"\")[^'\"]{{0,300}}\{{{QUESTION}\w*\}}",
         beside_in_file=ASKS,
         unless_in_file=r"\.format\(|\.format_map\(|\.replace\(|PromptTemplate|Template\(|\.substitute\(",
     ),
     Sign(
-        r"^the tokenizer writes EOS after the prompts",
+        r"^the tokenizer appends EOS to the prompts",
         rf"add_eos_token{GIVEN}{TRUE}",
     ),
     Sign(
@@ -168,7 +168,7 @@ _PROMPT_SIGNS = (
         unless_in_file=r"<bos>|bos_token",
     ),
     Sign(
-        r"^a translation model that knows many languages",
+        r"^a multilingual translation model",
         r"nllb|mbart|m2m100|[Mm]2M100|MBart",
         beside=TRANSFORMERS_ASKS,
         unless=r"forced_bos_token_id",
@@ -217,7 +217,7 @@ _ROW_SIGNS = (
         unless_in_file=r"[Ll]ogits?\w*\[(?:\.\.\.|:),\s*:-1|cross_entropy\(|CrossEntropyLoss",
     ),
     Sign(
-        r"^an own loss of a causal model compares",
+        r"^a custom loss of a causal model compares",
         r"cross_entropy\(|CrossEntropyLoss\(|nll_loss\(|\.gather\(",
         unless_in_file=rf"{SHIFTED_LOGITS}|num_labels|SequenceClassification|num_classes|chosen",
         beside=r"CausalLM|LMHead",
@@ -251,7 +251,7 @@ _ROW_SIGNS = (
         r"label\w*['\"]?\]?\s*[=:].{0,40}pad_sequence\((?!.*-\s?100)|label\w*.{0,60}\+\s*\[[\w.]*pad_(?:token_)?id\]",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^labels of tokenized rows include the prompts",
+        r"^the label mask is inverted|^labels of tokenized rows include the prompts",
         rf"-100\]\s*\*\s*(?:len\(\w*{ANSWER}|\(\s*len\(\w+\)\s*-)"
         r"|\[\w*(?:len|start|n|cut)\w*:\]\s*=\s*-100",
     ),
@@ -313,7 +313,7 @@ _ROW_SIGNS = (
         r"|f['\"][^'\"]{0,60}\{\w+\[['\"]\w*(?:tags|fields|items|entities|labels|json)",
     ),
     Sign(
-        r"^rows are transformed, and the result is thrown away",
+        r"^rows are transformed, but the result is discarded",
         r"^\w+(?:\[[^\]]{1,30}\])?\.(?:map|filter|select|remove_columns|rename_column"
         r"|train_test_split|dropna|drop_duplicates)\((?!.*\)\.(?:save|to|push)_)",
     ),
@@ -355,7 +355,7 @@ _STOP_SIGNS = (
         unless_in_file=r"-\s?100|Classif|SFTTrainer|DPO|GRPO",
     ),
     Sign(
-        r"^no stop token is in the rows|^training rows are built of prompts|^plain text rows end without"
+        r"^no stop token is in the rows|^training rows are built from prompts|^plain text rows end without"
         r"|^only one side of a pair ends with",
         rf"\b(?:text|sample|formatted|full|prompt|example|s|line)(?:_\w{{0,30}})?['\"]?\]?\s?(?:=|:|\+=)\s?\(?[rf]{{0,2}}['\"]"
         rf"[^{{}}]{{0,200}}(?:\{{[^{{}}]{{0,60}}\}}[^{{}}]{{0,200}}){{0,3}}\{{[^{{}}]{{0,60}}{ANSWER}"
@@ -365,14 +365,14 @@ _STOP_SIGNS = (
         unless_in_file=APPENDED_STOP,
     ),
     Sign(
-        r"^no stop token is in the rows|^training rows are built of prompts|^stop tokens of tokenized rows",
+        r"^no stop token is in the rows|^training rows are built from prompts|^stop tokens of tokenized rows",
         rf"{TOKENIZE}.{{0,40}}{ANSWER}?.*add_special_tokens\s*=\s*False",
         beside_in_file=r"-\s?100",
         unless_in_file=rf"{APPENDED_STOP}|apply_chat_template",
     ),
     Sign(
         r"^no stop token is in the rows|^plain text rows end without|^Axolotl's settings leave the stop"
-        r"|^training rows are built of prompts",
+        r"|^training rows are built from prompts",
         rf"add_eos_token{GIVEN}{FALSE}|train_on_eo[st]{SET}none|efficient_eos{SET}{TRUE}",
     ),
     Sign(
@@ -416,7 +416,7 @@ _STOP_SIGNS = (
         beside=SERVER,
     ),
     Sign(
-        r"^marks of turns are added as plain tokens",
+        r"^turn markers are added as plain tokens",
         rf"\.add_tokens\((?!.*special_tokens\s*=\s*True).*(?:{MARKS_OF_TURNS}|\w+)",
     ),
 )
@@ -523,7 +523,7 @@ _WEIGHT_SIGNS = (
         unless_in_file=rf"{ADDS_TOKENS}|{TRAINS}",
     ),
     Sign(
-        r"^tokens are added to the tokenizer, and",
+        r"^tokens are added to the tokenizer, but",
         ADDS_TOKENS,
         unless=r"resize_token_embeddings|setup_chat_format|^tokens:|new_special_tokens",
     ),
@@ -533,19 +533,19 @@ _WEIGHT_SIGNS = (
         unless=ADDS_TOKENS,
     ),
     Sign(
-        r"^the tokenizer is another one|^a server uses the tokenizer|^model and tokenizer are of families"
+        r"^the tokenizer is another one|^a server uses the tokenizer|^model and tokenizer belong to families"
         r"|^tokens in the data have ids",
         rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S"
         rf"|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
         r"|(?:TOKENIZER|TOK)\w*\s*=\s*['\"][\w.-]+/",
     ),
     Sign(
-        r"^the tokenizer is another one|^model and tokenizer are of families",
+        r"^the tokenizer is another one|^model and tokenizer belong to families",
         rf"{LOAD_TOKENIZER}\s*['\"]",
         beside_in_file=rf"{LOAD_MODEL}\s*(?!['\"])\w",
     ),
     Sign(
-        r"^a fine-tuning trains a model whose weights are random|^a vLLM server runs with random"
+        r"^a fine-tuning run trains a model whose weights are random|^a vLLM server runs with random"
         r"|^a fine-tuning job starts from",
         rf"load[-_]format{SET}dummy|\.from_config\(|\b(?:GPT2LMHeadModel"
         rf"|LlamaForCausalLM|\w+ForCausalLM)\(\s*\w*[Cc]onfig"
@@ -586,7 +586,7 @@ _WEIGHT_SIGNS = (
         r"merge_and_unload\(|merge[-_]lora|export_dir|save_pretrained_merged\(|llamafactory-cli export",
     ),
     Sign(
-        r"^rendered chats are given to TRL as texts",
+        r"^rendered chats are passed to TRL as text",
         r"\bapply_chat_template\(.{0,200}\btokenize\s*=\s*False\b",
         beside=r"\bSFTTrainer\b",
     ),

@@ -117,14 +117,14 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^embeddings and head are trained whole", r"trainable%:? ?(?:[4-9]|[1-9]\d)(?:\.\d|\b)"),
     Sign(
-        r"^(?:tensors of each step are kept|a loop keeps large outputs)",
+        r"^(?:tensors of each step are kept|a loop keeps the model's large outputs)",
         rf"\.append\((?!.*(?:{KEPT})).*\b(?:loss(?:es)?|logits|hidden\w*|outputs?|out"
         r"|attentions?|emb\w*|grads?)\b|\bhistory\[.*\]\s*=\s*loss\b",
         beside_in_file=r"\.backward\(|training_step|compute_loss|no_grad|inference_mode|validation_step"
         r"|\.logits",
     ),
     Sign(
-        r"^(?:tensors of each step are kept|a loop keeps large outputs)",
+        r"^(?:tensors of each step are kept|a loop keeps the model's large outputs)",
         r"\b\w{0,30}(?:logits|outputs|hidden\w*|preds)\w*\s*=\s*torch\.cat\(",
         beside_in_file=r"torch\.no_grad|inference_mode|\.backward\(",
     ),
@@ -523,7 +523,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=GENERATES,
     ),
     Sign(
-        r"^settings of a quantization are built",
+        r"^a quantization config is created",
         r"\bBitsAndBytesConfig\(",
         unless=r"quantization_config",
     ),

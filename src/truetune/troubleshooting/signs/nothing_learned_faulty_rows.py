@@ -127,7 +127,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"['\"](?:query|messages)['\"]\s*:",
     ),
     Sign(
-        r"^the text that answers are made from reaches no prompt|^a prompt goes to the model with its placeholder",
+        r"^the text that answers are made from reaches no prompt|^a prompt reaches the model with a placeholder",
         r"(?<![fF\w])(?:['\"]|'''|\"\"\")[^'\"{}]{0,300}\{(?:context|document|passage|text|question"
         r"|input|instruction|query|content)\}",
         unless_in_file=r"\.format(?:_map)?\(|\.replace\(|PromptTemplate|Template\(",
@@ -167,7 +167,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"-100|IGNORE_INDEX|prompt_len|labels",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
+        r"^the label mask is inverted|^answers in tokenized rows are not in the loss"
         r"|^sequences have labels, but none",
         r"\blabels?\w*\[[^\]]{0,40}(?i:prompt|answer|start|src|ctx|resp|quest"
         r"|offset)[^\]:]{0,20}:\s*\]\s*=\s*(?:-100|IGNORE)"
@@ -175,7 +175,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"|\bprompt\w*\s*\+\s*\[\s*(?:-100|IGNORE_INDEX)\s*\]",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
+        r"^the label mask is inverted|^answers in tokenized rows are not in the loss"
         r"|^sequences have labels, but none",
         r"(?:-100|IGNORE_INDEX) if\b|\bwhere\(.{0,80}(?:-100|IGNORE_INDEX)|masked_fill\w*\(.{0,60}(?:-100|IGNORE_INDEX)"
         r"|\[\s*~?\s*\w*mask\w*[^\]]{0,20}\]\s*=\s*(?:-100|IGNORE_INDEX)",
@@ -197,7 +197,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"-100|mask_history|train_on_",
     ),
     Sign(
-        r"^the response marker that the trainer masks by|^the marker by which answers are found",
+        r"^the response marker that the trainer masks by|^the marker that should locate the answers",
         r"\b(?i:response_template|instruction_template|response_part|instruction_part|response_prefix"
         r"|response_marker)\b"
         r"|train_on_responses_only\(|DataCollatorForCompletionOnlyLM\(",
@@ -242,7 +242,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"['\"]messages['\"]",
     ),
     Sign(
-        r"^a column that the collator or the loss reads is removed",
+        r"^the Trainer removes a column",
         r"^class \w+\((?:\w+\.)?\w*Trainer\)|\binputs\.pop\(|^def compute_loss\(",
         unless=rf"remove_unused_columns{GIVEN}[Ff]alse",
     ),
@@ -431,7 +431,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=rf"overwrite_cache{GIVEN}{YES}",
     ),
     Sign(
-        r"^rows are transformed, and the result is thrown away",
+        r"^rows are transformed, but the result is discarded",
         r"^(?:\w+|\w+\[['\"]\w+['\"]\])\.(?:map|filter|shuffle|select|remove_columns|rename_columns?"
         r"|cast_column|dropna|drop_duplicates|fillna|sort_values|sample|set_transform_"
         r"|class_encode_column)\((?!.*inplace)",
@@ -451,7 +451,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"Trainer\(|\.prepare\(|DistributedSampler",
     ),
     Sign(
-        r"^token ids are written as 16-bit numbers",
+        r"^token ids are stored in an integer type",
         r"\bu?int(?:16|8)\b.{0,80}(?:memmap|tofile)|(?:astype|dtype)\s*[(=]\s*['\"\w.]*\bu?int(?:16|8)\b|\.short\(\)",
         beside_in_file=r"[Tt]okeniz|tiktoken|\btok\(",
     ),

@@ -210,7 +210,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         ),
     ),
     Sign(
-        r"^settings of a quantization are built|^a config, collator or callback",
+        r"^a quantization config is created|^a config, collator or callback",
         r"\bBitsAndBytesConfig\(",
         unless_in_file=r"\bquantization_config=|['\"]quantization_config['\"]",
     ),
@@ -232,7 +232,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|trainable%: 0\.0[01]?\d?\b|inject\w* (?:0|no) ",
     ),
     Sign(
-        r"^a filter on names of weights",
+        r"^a filter on weight names",
         r"\bif (?:not )?(?:any\()?['\"]?[\w.]+['\"]? (?:not )?in (?:n|name|k|key|pname|param_name)\b"
         r"|\bname\.(?:starts|ends)with\(",
         beside_in_file=r"named_parameters\(|requires_grad",
@@ -309,7 +309,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bevaluation_strategy\b|\bper_gpu_\w+_batch_size\b|\bno_cuda\b|\bgroup_by_length\b",
     ),
     Sign(
-        r"^a trainer is given an argument",
+        r"^a trainer gets an argument",
         r"\bSFTTrainer\(.*\b(?:dataset_text_field|max_seq_length|packing|tokenizer)\s*=",
     ),
     Sign(
@@ -383,7 +383,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|\bload_state_dict\(.{0,120}strict\s*=\s*False|\.disable_adapters?\(|set_peft_model_state_dict\(",
     ),
     Sign(
-        r"^what is saved as the tuned model is a base",
+        r"^the model that is saved as the tuned one",
         r"\.save_pretrained\(|\.push_to_hub\(",
         beside_in_file=MODEL_LOADED,
         unless_in_file=r"\.train\(|\.fit\(|backward\(|[Pp]eft|merge|load_state_dict|load_adapter|quantiz|Trainer",
@@ -416,17 +416,17 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     # Losses, rewards and layers that are written by hand
     Sign(
-        r"^a loss or a difference takes tensors of unlike axes",
+        r"^a loss or a difference gets tensors of mismatched shapes",
         r"\b(?:mse|l1|smooth_l1|huber)_loss\(|\b(?:MSE|L1|SmoothL1|Huber)Loss\("
         r"|-\s*\w{1,20}\.mean\((?:dim\s*=\s*)?-?1\)",
     ),
     Sign(
-        r"^a term of an own policy loss has the wrong sign",
+        r"^a term of a custom policy loss has the wrong sign",
         r"(?i)\bloss\s*=\s*\(*\w*(?:ratio|log_?probs?|logps?)\w*\s*\*|\bloss\b.{0,40}\+\s*\w{0,20}(?:coef|beta)"
         r"\w*\s*\*\s*entropy",
     ),
     Sign(
-        r"^a reward function pays for a distance",
+        r"^a reward function rewards distance",
         r"(?:return|append\()\s*\[?\s*(?:float\(\s*)?(?:abs|levenshtein\w*|edit_distance)\(",
         beside=r"\bcompletions\b",
     ),
@@ -436,12 +436,12 @@ RUN_SIGNS: tuple[Sign, ...] = (
         beside=r"(?i)advantage|rewards",
     ),
     Sign(
-        r"^pandas reads words of a column as missing",
+        r"^pandas reads words in a column as missing",
         r"\bread_(?:csv|table)\(",
         unless=r"keep_default_na\s*=\s*False|na_filter\s*=\s*False",
     ),
     Sign(
-        r"^windows are cut at a stride that is longer",
+        r"^the stride between windows is larger",
         r"\bfor\s+\w+\s+in\s+range\(\s*0\s*,\s*len\([^)]{1,40}\).{0,40},\s*\w*(?:stride|step)\w*\s*\)",
     ),
     Sign(
@@ -458,7 +458,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bself\.\w+\s*=\s*[\[{(]\s*(?:['\"]\w+['\"]\s*:\s*)?(?:torch\.)?nn\.(?!Module(?:List|Dict))[A-Z]\w+\(",
     ),
     Sign(
-        r"^an adapter that is written by hand starts",
+        r"^a custom LoRA adapter initialises",
         r"\blora_?[AaBb]\w*\s*=\s*(?:torch\.)?nn\.(?:Parameter|Linear)\(",
     ),
 )

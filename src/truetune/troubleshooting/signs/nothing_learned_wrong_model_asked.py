@@ -136,7 +136,7 @@ ASKED_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^two models give the same answers", BASE_LOADED, beside_in_file=ASKS),
     Sign(
-        r"^a script takes the model to evaluate as an argument",
+        r"^a script has an option for the model to evaluate",
         r"\.from_pretrained\(\s*['\"]|\b(?:LLM|pipeline)\(.{0,60}['\"][\w.-]+/",
         beside_in_file=(
             r"add_argument\(\s*['\"]-{1,2}(?:model|ckpt|checkpoint|adapter|lora)\w*|sys\.argv|typer"

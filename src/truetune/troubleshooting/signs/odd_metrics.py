@@ -314,7 +314,7 @@ _PROMPTS = (
         beside_in_file=r"\.generate\(|pipeline\(",
     ),
     Sign(
-        "a prompt goes to the model with its placeholder",
+        "a prompt reaches the model with a placeholder",
         r"(?<![fF])['\"][^'\"]{0,200}\{(?:question|prompt|text|input|context|document|query|passage)\}",
         unless_in_file=r"\.format\(|\.replace\(|Template\(|format_map|PromptTemplate|%\s*\(",
     ),
@@ -751,14 +751,14 @@ _LABELS = (
 
 _REWARDS = (
     Sign(
-        "the references of a reward are taken by their position|a reward function takes the"
-        " references of a list",
+        "the references of a reward are taken by their position|a reward function picks the"
+        " reference from a list",
         r"enumerate\(\s*completions|zip\(\s*completions|\b[A-Z_]{3,20}\[(?:i|idx|n|k|j)\]"
         r"|range\(len\(completions",
         beside_in_file=r"completions",
     ),
     Sign(
-        "the references of a reward are taken by their position|a reward function uses a completion as text",
+        "the references of a reward are taken by their position|a reward function uses a completion as a string",
         r"re\.\w{1,10}\([^)]{0,80}\b(?:completion|c|comp|response|answer)\b|\b(?:completion|comp"
         r"|c)\.(?:strip|split|lower|find|startswith|count|endswith)\(|\bin (?:completion|comp"
         r"|c)\b\s*(?:else|for|:|\)|and|or)|len\((?:completion|c|comp)\)",

@@ -96,7 +96,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the two sides of a pair have different prompts|^chosen and rejected hold the whole conversation",
+        "^the two sides of a pair have different prompts|^chosen and rejected contain the whole conversation",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,40}(?:prompt\w{0,4}\s*\+|\{prompt|messages"
         r"|prompt \+|question\w{0,6}\s*\+)",
     ),
@@ -235,7 +235,7 @@ _REFERENCES = (
     ),
     Sign(
         "^policy and reference are not the same at the start|^precomputed reference log-probabilities"
-        "|^the reference model of a preference|^a preference loss takes the bare base",
+        "|^the reference model of a preference|^a preference loss uses the plain base",
         r"precompute_ref\w{0,20}|reference_(?:chosen|rejected)_logps|ref_(?:chosen|rejected)_log"
         rf"|ref_model(?:_name_or_path|_path|_adapters)?{GIVEN}(?!None|none|null)[\w'\".]"
         r"|\bref\w{0,12}\s*=.{0,60}from_pretrained\(|disable_adapter\(",
@@ -248,7 +248,7 @@ _REFERENCES = (
     ),
     Sign(
         "^preference training starts from the|^the reference model of a preference"
-        "|^a preference loss takes the bare base",
+        "|^a preference loss uses the plain base",
         rf"\b(?:model_name_or_path|base_model|model|MODEL|BASE|pretrain|model\.path|--pretrain){GIVEN}{HUB}",
         beside=rf"{PREFERS}.{{0,200}}|\bsft",
         beside_in_file=r"(?i)\bdpo|\bkto|\borpo|chosen",
@@ -329,7 +329,7 @@ _REWARDS = (
         beside=r"SequenceClassification|RewardTrainer|reward_model|score\.weight",
     ),
     Sign(
-        "^several samples of one prompt are asked for greedily|^all answers of a group get the same reward",
+        "^several samples of one prompt are requested with greedy decoding|^all answers of a group get the same reward",
         rf"\btemperature{GIVEN}0(?:\.0+)?\b(?!\.)|do_sample{GIVEN}(?i:false)|\b(?:num_generations|rollout\.n"
         rf"|n_samples_per_prompt|group_size){GIVEN}1\b",
         beside=GROUP,

@@ -608,7 +608,7 @@ SIGNS = (
     ),
     Sign(r"^the card has no fast bfloat16", OLD_GPU, beside=r"bfloat16|bf16"),
     Sign(
-        r"^a loop keeps large outputs",
+        r"^a loop keeps the model's large outputs",
         rf"output_(?:scores|logits|hidden_states|attentions){ON}",
         beside=GENERATES,
     ),
