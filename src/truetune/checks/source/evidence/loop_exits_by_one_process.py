@@ -66,7 +66,7 @@ DEPTH = 2
 OWN_RANK = "by a condition that only its rank meets"
 OWN_ROWS = "by figures of its own rows"
 OWN_CLOCK = "by its own clock"
-OWN_EXCEPTION = "after an exception that it alone may meet"
+OWN_EXCEPTION = "after an exception that only it may meet"
 
 
 class LoopExit(NamedTuple):
