@@ -108,9 +108,8 @@ def describe_padding(padded: PaddedBatches) -> str:
         _round_to_two_digits, (padded.expected, padded.median, padded.longest)
     )
     return (
-        f"about {padded.share:.0%} of the tokens in each batch are padding: the longest of {padded.batch} rows has"
-        " about"
-        f" {expected:,} tokens on average, the median row {median:,} (the longest of all"
+        f"about {padded.share:.0%} of what each batch computes are pads: the longest of {padded.batch} rows has about"
+        f" {expected:,} tokens on average, and the median row {median:,} (the longest"
         f" {longest:,})"
     )
 

@@ -99,8 +99,9 @@ class AdapterRewrapped(SourceRule):
         """The finding on a trainer that is given an adapter and a config."""
         return self.finding(
             "the trainer gets a peft_config and a model that already has an adapter",
-            "remove peft_config to train the existing adapter (load it with is_trainable=True), or merge it first:"
-            " model = model.merge_and_unload()",
+            "remove peft_config to train the existing adapter, which must be loaded with is_trainable=True; or"
+            " merge that"
+            " first: model = model.merge_and_unload()",
             cases=cases,
         )
 
@@ -119,8 +120,8 @@ class AdapterRewrapped(SourceRule):
         """The finding on `get_peft_model` around a model that has an adapter."""
         return self.finding(
             "get_peft_model wraps a model that already has an adapter",
-            "delete this call to train the existing adapter (load it with is_trainable=True), or merge it first:"
-            " model = model.merge_and_unload()",
+            "delete this call to train the existing adapter, which must be loaded with is_trainable=True; or merge that"
+            " first: model = model.merge_and_unload()",
             cases=cases,
         )
 

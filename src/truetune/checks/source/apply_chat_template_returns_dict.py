@@ -100,7 +100,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         evidence = [effect]
         if not module.pins.of("transformers"):
             evidence.append(
-                "no file here pins a transformers release; before 5 the result is a list of ids"
+                "no file here says which release of transformers is used; before 5 the result is a list of ids"
             )
         calls = [one.call.node for one in together]
         # Two uses show the fault; more places would hide the calls that have to change.

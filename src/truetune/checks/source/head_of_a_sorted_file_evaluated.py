@@ -123,7 +123,7 @@ class HeadOfASortedFileEvaluated(SourceRule):
             return
         for head in heads_lacking_labels(module):
             yield self.finding(
-                f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and"
+                f"only the first {head.rows:,} of {head.whole:,} rows are evaluated ({head.source}), and"
                 f" {describe_head_difference(head)}",
                 "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report a score for each"
                 f" {'kind' if head.lengths else 'label' if is_label_column(head.column) else head.column}",

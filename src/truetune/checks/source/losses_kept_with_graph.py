@@ -90,7 +90,7 @@ class LossesKeptWithGraph(SourceRule):
             also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(
                 f"`{ast.unparse(kept.holder)}` keeps the loss of every step with its graph"
-                f"{': the activations of all steps stay in memory' if whole else ', which keeps some memory of each step'}",
+                f"{': the activations of all steps stay in memory' if whole else ', which keeps part of each step'}",
                 f"keep {detached} instead{also}",
                 severity="error" if whole else "warning",
                 cases=[
