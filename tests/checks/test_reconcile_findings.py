@@ -56,7 +56,7 @@ DICTIONARY = Finding(
     "SRC010",
     "error",
     "apply_chat_template returns a dictionary",
-    "add return_dict=False to the call",
+    "set return_dict=False in this call",
     evidence=("this raises an exception", "no file here says which release of transformers is used"),
     cases=(Case("head + tail", file="train.py", line=3),),
 )

@@ -1,7 +1,7 @@
 """Gradients are accumulated over more batches than an epoch has, so the optimizer never steps.
 
 ## What it does
-Looks at hand-written loops that step their optimizer only every N batches (`(i + 1) % 32 == 0`), and counts the batches
+Checks hand-written loops that step their optimizer only every N batches (`(i + 1) % 32 == 0`), and counts the batches
 of an epoch: from a list in the script, a limit, or the rows of a file next to it. It is an error if the counter
 restarts with each epoch and never reaches N: no step is ever made. If the counter continues over epochs, or Accelerate
 steps at the end of an epoch, it is a warning below 10 steps in total. A loop that steps once more after its last batch

@@ -141,7 +141,7 @@ class AdapterLoadedFrozen(SourceRule):
         module = self.subject
         return self.finding(
             "the adapter is loaded frozen and then trained: no parameter will change",
-            "add is_trainable=True to this call",
+            "set is_trainable=True in this call",
             evidence=["is_trainable is False by default"],
             cases=[case_of_node(module, load.node), case_of_node(module, user)],
             fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),

@@ -204,7 +204,7 @@ class AddedTokensLeftFrozen(SourceRule):
             + ("" if certain else ", unless the model already has these tokens"),
             'set trainable_token_indices={"embed_tokens": ids, "lm_head": ids} in LoraConfig, with ids ='
             " tokenizer.convert_tokens_to_ids([...]) of the new tokens (without lm_head if embeddings are tied), or"
-            ' modules_to_save=["embed_tokens", "lm_head"]',
+            ' set modules_to_save=["embed_tokens", "lm_head"]',
             severity=self.severity if certain else "info",
             cases=[
                 case_of_node(module, call.node),

@@ -84,7 +84,7 @@ class AppendResultAsValue(SourceRule):
                     if module.flow.function_that_expression_names(made.node.func) is None:
                         yield self.finding(
                             f"{name} is set to the result of {made.method}(), which is None: the setting is lost",
-                            f"call {made.method}() on a line of its own before, and give {name} the list itself",
+                            f"give {name} the list itself; change the list on a line of its own before",
                             cases=[
                                 case_of_node(module, made.node),
                                 case_of_node(module, call.node),

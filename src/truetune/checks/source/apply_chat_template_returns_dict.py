@@ -107,7 +107,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         places = [*(silent + loud)[:2], *calls]
         return self.finding(
             f"apply_chat_template returns a dictionary since transformers 5; here it is used as {meant}",
-            'add return_dict=False to the call, or use ["input_ids"] of its result',
+            'set return_dict=False in this call, or use ["input_ids"] of its result',
             severity="error" if silent else "warning",
             evidence=evidence,
             cases=[case_of_node(module, node) for node in places],

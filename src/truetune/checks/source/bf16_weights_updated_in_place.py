@@ -80,7 +80,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
             yield self.finding(
                 f"bfloat16 weights are updated in place at a learning rate of {rate:g}: most updates"
                 " round to nothing",
-                "load the weights with dtype=torch.float32, and run the forward pass under"
+                "load the weights with dtype=torch.float32; run the forward pass under"
                 ' torch.autocast("cuda", dtype=torch.bfloat16)',
                 cases=[
                     case_of_node(optimizer.home, optimizer.node),

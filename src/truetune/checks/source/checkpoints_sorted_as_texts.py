@@ -190,8 +190,7 @@ class CheckpointsSortedAsTexts(SourceRule):
         for picked in checkpoints_picked_by_text(module):
             yield self.finding(
                 "the checkpoints are ordered alphabetically: checkpoint-900 counts as newer than checkpoint-1000",
-                'sort by number: key=lambda path: int(str(path).rsplit("-", 1)[1]) (split at the character before'
-                " the number)",
+                'sort by number: key=lambda path: int(path.rsplit("-", 1)[1]) (of a pathlib path: path.name.rsplit)',
                 cases=[
                     case_of_node(module, picked.order.node),
                     case_of_node(module, picked.listing),

@@ -172,7 +172,8 @@ class DeviceMapInADistributedScript(SourceRule):
                 "remove the device map, and move the model to the GPU of its process:"
                 ' model.to(int(os.environ["LOCAL_RANK"]))'
                 if call.named(*PLACING)
-                else 'remove device_map; for a quantized model, set device_map={"": int(os.environ["LOCAL_RANK"])}'
+                else 'leave device_map out; for a quantized model, set device_map={"": local_rank}, with local_rank ='
+                ' int(os.environ["LOCAL_RANK"])'
             )
         return self.finding(
             message,

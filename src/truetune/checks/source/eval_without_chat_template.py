@@ -73,7 +73,7 @@ class EvalWithoutChatTemplate(SourceRule):
         for node in dict.fromkeys(_chat_evaluations_without_template(module)):
             yield self.finding(
                 "a chat model is evaluated without its chat template: its scores are too low",
-                "add apply_chat_template=True (and fewshot_as_multiturn=True if num_fewshot is set)",
+                "set apply_chat_template=True (and fewshot_as_multiturn=True if num_fewshot is set)",
                 cases=[case_of_node(module, node)],
                 fix=_fix_adding_template_switch(module, calls[node]) if node in calls else None,
             )

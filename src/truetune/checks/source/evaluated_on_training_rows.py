@@ -187,8 +187,8 @@ class EvaluatedOnTrainingRows(SourceRule):
             )
         return self.finding(
             "the evaluation rows are also training rows: the evaluation says nothing about new rows",
-            'split first: parts = rows.train_test_split(0.1, seed=0), train on parts["train"], and evaluate on'
-            ' parts["test"]',
+            'split them first: rows.train_test_split(0.1, seed=0); train on its "train" part, and evaluate on its'
+            ' "test" part',
             cases=[case_of_node(self.subject, place)],
         )
 

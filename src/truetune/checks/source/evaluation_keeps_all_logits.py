@@ -121,8 +121,8 @@ def _remedy(module: Module, trainer: Call) -> str:
             " (its log-probability) instead of all its logits"
         )
     return (
-        "add preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), and remove argmax from"
-        " compute_metrics"
+        "set preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) (and remove argmax from"
+        " compute_metrics)"
     )
 
 

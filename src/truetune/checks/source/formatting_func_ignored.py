@@ -82,7 +82,7 @@ class FormattingFuncIgnored(SourceRule):
                 "formatting_func is ignored: the rows have a messages column, which TRL renders"
                 " with the chat template instead",
                 "to train on the function's text, map the rows to a text column and drop messages; to train on the chat"
-                " template, remove formatting_func",
+                " template, leave formatting_func out",
                 severity="info" if same else "error",
                 evidence=(
                     ["the function renders the same template: the text is the same"] if same else []

@@ -35,7 +35,7 @@ quantized = BitsAndBytesConfig(
     bnb_4bit_quant_storage=torch.bfloat16,
 )
 model = AutoModelForCausalLM.from_pretrained(
-    "model", quantization_config=quantized, torch_dtype=torch.bfloat16
+    "model", quantization_config=quantized, dtype=torch.bfloat16
 )
 if trainer.is_fsdp_enabled:
     trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")

@@ -27,10 +27,10 @@ import functools
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from transformers import AutoModelForCausalLM
-from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
 
 model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
-policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Qwen2DecoderLayer})
+layer_class = type(model.model.layers[0])
+policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={layer_class})
 model = FSDP(model, device_id=local_rank, auto_wrap_policy=policy)
 ```
 
@@ -106,7 +106,7 @@ class FsdpWrapsTheModelWhole(SourceRule):
                 "shard each layer before the model: for layer in model.model.layers: fully_shard(layer)"
                 if call.named(SECOND_VERSION)
                 else "add auto_wrap_policy=functools.partial(transformer_auto_wrap_policy,"
-                " transformer_layer_cls={DecoderLayer}), where DecoderLayer is type(model.model.layers[0])",
+                " transformer_layer_cls={type(model.model.layers[0])})",
                 cases=[case_of_node(module, call.node)],
             )
 

@@ -89,7 +89,7 @@ class GatheredRowsCountTwice(SourceRule):
                 yield self.finding(
                     "accelerator.gather also returns the repeated rows that fill up the last batch: they count"
                     " twice in the score",
-                    "call accelerator.gather_for_metrics(...) instead of accelerator.gather(...)",
+                    "call accelerator.gather_for_metrics(...) instead of gather",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -120,8 +120,9 @@ def _remedy(found: DoubleAccumulation) -> str:
             " optimizer.zero_grad() for each batch"
         )
     return (
-        f"remove the condition (`if ... % {found.times or found.by}`) and call engine.step() after every"
-        " engine.backward(); the number of updates is engine.global_steps"
+        "call engine.step() after every engine.backward(), without the condition (`if ... %"
+        f" {found.times or found.by}`);"
+        " the number of updates is engine.global_steps"
     )
 
 

@@ -1,7 +1,7 @@
 """A loop that accumulates gradients averages them between the processes at every micro-batch.
 
 ## What it does
-Looks at hand-written loops whose model is wrapped in DistributedDataParallel, or given to `accelerator.prepare` in a
+Checks hand-written loops whose model is wrapped in DistributedDataParallel, or given to `accelerator.prepare` in a
 script that a command starts as several processes (one per GPU). It fires if the optimizer steps only at some batches
 (`if (i + 1) % 8 == 0`, or a counter that is compared) and nothing keeps the other backward passes from averaging:
 neither `no_sync` nor `accelerator.accumulate`.

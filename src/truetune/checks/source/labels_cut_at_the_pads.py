@@ -77,7 +77,7 @@ from truetune.checks.source.evidence.labels_counted_from_padded_end import (
 from truetune.source.parsed_source_file import Module
 
 FIX = (
-    "build the labels before the padding ([-100] * len(prompt_ids) + answer_ids), and let the collator pad both"
+    "build the labels before the padding (-100 for the prompt, then the answer's ids), and let the collator pad both"
     " (DataCollatorForSeq2Seq pads labels with -100)"
 )
 SIDE_NOT_SET = (

@@ -136,7 +136,8 @@ class LabelsShiftedByHand(SourceRule):
         return self.finding(
             "labels are shifted by hand, and the model shifts them again: each position"
             " learns the token after the next",
-            "do not shift: labels are a copy of the ids, with -100 at positions that should not count in the loss",
+            "do not shift labels by hand: use a copy of the ids (with -100 at positions that should not count in the"
+            " loss)",
             cases=[case_of_node(self.subject, place) for place in places],
         )
 

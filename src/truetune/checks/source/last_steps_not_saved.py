@@ -1,7 +1,7 @@
 """A loop saves every N steps but not at its end: what it learned after the last save is lost.
 
 ## What it does
-Looks at hand-written loops that save the model only under a condition on a multiple (`step % 500 == 0`). It fires if
+Checks hand-written loops that save the model only under a condition on a multiple (`step % 500 == 0`). It fires if
 nothing else saves: not after the loop, not at the best metric, not in a function that the files do not show. An endless
 loop, and one whose last step is known to be a multiple, are not reported.
 

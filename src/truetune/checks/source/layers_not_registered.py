@@ -115,7 +115,8 @@ class LayersNotRegistered(SourceRule):
                         f"the layers of self.{name} are in a plain list or dictionary, which torch does not search:"
                         " they"
                         " are not trained, moved or saved with the module",
-                        f"use self.{name} = nn.ModuleList([...]), or nn.ModuleDict for a dictionary",
+                        f"keep them in nn.ModuleList: self.{name} = nn.ModuleList([...]); a dictionary of layers in"
+                        " nn.ModuleDict",
                         cases=[case_of_node(module, assignment)],
                     )
             for call in _layers_made_in_forward(module, owner):

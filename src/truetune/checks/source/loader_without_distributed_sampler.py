@@ -140,7 +140,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 yield self.finding(
                     "every process trains on all rows, so more GPUs bring nothing: the loader has no"
                     " DistributedSampler",
-                    "replace shuffle by sampler=DistributedSampler(rows, shuffle=True), and"
+                    "replace shuffle by sampler=DistributedSampler(rows, shuffle=True);"
                     " call sampler.set_epoch(epoch) in each epoch",
                     severity="error" if _runs_as_several_processes(module) else "warning",
                     cases=[case_of_node(module, call.node)],

@@ -101,7 +101,8 @@ class LossForcedToRequireGrad(SourceRule):
                 is_cut = forced.is_leaf or _is_made_without_gradients(module, forced.target)
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
-                    "remove this requires_grad; if torch then raises an error, find what cuts the"
+                    "remove the line that sets requires_grad on the loss; if torch then raises an error, find what"
+                    " cuts the"
                     " graph: frozen weights, no_grad, detach() or item()",
                     severity="error" if is_cut else "warning",
                     cases=[case_of_node(module, forced.node)],

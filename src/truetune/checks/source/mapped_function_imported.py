@@ -99,7 +99,7 @@ class MappedFunctionImported(SourceRule):
                 yield self.finding(
                     f"the cache of datasets knows {name} only by its name: after a change in its module"
                     " you get the old rows",
-                    "add load_from_cache_file=False to this call while you change that module",
+                    "set load_from_cache_file=False in this call while you change that module",
                     cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(
                         module, set_keyword(module, call, "load_from_cache_file", "False")

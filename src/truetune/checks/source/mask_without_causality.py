@@ -102,7 +102,7 @@ class MaskWithoutCausality(SourceRule):
             yield self.finding(
                 f"the attention mask allows {mask.what}, also later ones: each token sees the one that it has to"
                 " predict",
-                "add mask = mask & torch.ones_like(mask).tril() (FlexAttention: & (q_idx >= kv_idx) in the"
+                "add mask = mask & torch.ones_like(mask).tril() (FlexAttention: q_idx >= kv_idx in the"
                 " mask_mod), and"
                 " train again from the base",
                 cases=[case_of_node(self.subject, mask.node)],
