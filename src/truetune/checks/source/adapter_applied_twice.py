@@ -1,4 +1,4 @@
-"""A script applies an adapter to weights that the same adapter is already merged into.
+"""A script puts an adapter on weights that it was merged into already.
 
 ## What it does
 Looks at adapters that a script loads onto a model (`PeftModel.from_pretrained`, `load_adapter`, `LoRARequest`), and at

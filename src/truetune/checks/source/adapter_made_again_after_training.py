@@ -1,4 +1,4 @@
-"""The code that creates the adapter ran again after the training, and the new, empty adapter is used.
+"""The code that makes the adapter ran again after the training, and the new, untrained adapter is used.
 
 ## What it does
 Reads the order in which the cells of a notebook last ran: from their execution counts, or from comments like `# In[4]:`

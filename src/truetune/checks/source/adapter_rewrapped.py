@@ -1,4 +1,4 @@
-"""A model that already has an adapter gets a second one.
+"""A model that has an adapter is wrapped into another one.
 
 ## What it does
 It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model. A model that

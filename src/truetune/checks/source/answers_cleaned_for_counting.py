@@ -1,4 +1,4 @@
-"""Answers in training rows are cleaned as for a bag-of-words model: stop words, endings or punctuation are removed.
+"""The answers of training rows are cleaned as for a bag of words: they lose stop words, endings or punctuation.
 
 ## What it does
 Follows the texts that a script uses as answers (turns of the assistant, `output`, `completion`, `response`, `chosen`)

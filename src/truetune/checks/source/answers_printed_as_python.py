@@ -1,4 +1,4 @@
-"""Answers that should be JSON are written in Python's notation.
+"""A script writes answers that should be JSON as Python prints them.
 
 ## What it does
 Inspects scripts that train, or that write rows to a file. It fires if the content of the assistant's message, or the

@@ -1,4 +1,4 @@
-"""The result of `apply_chat_template` is used as a list of ids, but since transformers 5 it is a dictionary.
+"""The result of `apply_chat_template` is taken for a list of ids, but since transformers 5 it is a dictionary.
 
 ## What it does
 It follows results of `apply_chat_template` (tokenized, without `return_dict`) into `len`, slices, loops, list

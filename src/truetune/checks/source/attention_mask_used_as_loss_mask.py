@@ -1,4 +1,4 @@
-"""Prompt tokens are removed from the attention mask to keep them out of the loss.
+"""Tokens are taken out of the attention mask to keep them out of the loss.
 
 ## What it does
 Looks for a part of `attention_mask` that is set to 0 by position (`attention_mask[:, :prompt_length] = 0`).

@@ -1,4 +1,4 @@
-"""A chat model gets a bare text as its prompt, without its chat template.
+"""A chat model is asked with a bare text.
 
 ## What it does
 Looks at texts in the file that a tokenizer encodes as they are and that a chat model generates from. Chat models are

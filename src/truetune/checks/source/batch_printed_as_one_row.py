@@ -1,4 +1,4 @@
-"""A function written for one row is mapped with `batched=True`: whole columns are formatted into one text.
+"""A function that is written for one row is mapped with `batched=True`: whole columns are put into one text.
 
 ## What it does
 Inspects functions of `map(..., batched=True)`, `set_transform` and `with_transform` in the checked files. It finds

@@ -1,4 +1,4 @@
-"""A client requests the base model by name, although the server has an adapter under another name.
+"""A client asks a server for the base by name, although the server has an adapter under another name.
 
 ## What it does
 Runs the script symbolically, and compares the `model` of its requests (clients of OpenAI, Ollama, LiteLLM and

@@ -1,4 +1,4 @@
-"""DeepSpeed's batch settings in a script do not fit the number of processes.
+"""DeepSpeed's settings in a script give another batch size than the number of processes allows.
 
 ## What it does
 Reads the DeepSpeed settings that a script writes as a dictionary, with plain numbers for `train_batch_size`,

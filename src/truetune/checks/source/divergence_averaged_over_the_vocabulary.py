@@ -1,4 +1,4 @@
-"""A student's Kullback-Leibler loss is averaged over the vocabulary as well, which makes it almost zero.
+"""The Kullback-Leibler loss of a student is averaged over the vocabulary as well, which makes it almost zero.
 
 ## What it does
 Inspects `kl_div` and `KLDivLoss` with `reduction="mean"`, which is their default, in a script that loads a causal or

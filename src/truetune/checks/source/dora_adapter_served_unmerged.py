@@ -1,4 +1,4 @@
-"""A DoRA adapter is served unmerged: each forward pass computes the norms of all adapted weights again.
+"""An adapter with DoRA is served unmerged: each forward pass computes the norms of all adapted weights again.
 
 ## What it does
 Reads the `adapter_config.json` of each adapter that a file loads from a local folder. It fires if that has `use_dora`,

@@ -1,4 +1,4 @@
-"""A vLLM engine is created with arguments that make each answer slow.
+"""An engine of vLLM is created with arguments that make each answer slow.
 
 ## What it does
 Looks at `vllm.LLM(...)` and the arguments of its engines in a file that trains nothing, for arguments whose cost is

@@ -1,4 +1,4 @@
-"""DeepSpeed uses the learning rate in its settings, and the script's own learning rate is never read.
+"""DeepSpeed's engine trains at the learning rate of its settings, and the script's own is never read.
 
 ## What it does
 Looks at calls of `deepspeed.initialize` without an optimizer: the engine creates one from the `optimizer` block of its

@@ -1,4 +1,4 @@
-"""The evaluation data is part of the training data.
+"""The evaluation data are part of the training data.
 
 ## What it does
 Compares `eval_dataset` with `train_dataset` of a trainer. It reports the same data set, or rows selected from it that

@@ -1,4 +1,4 @@
-"""A loop creates a new iterator over its loader at each step, so it trains only on the first batch.
+"""A loop makes a new iterator over its loader at each step, so it trains only on the first batch.
 
 ## What it does
 Finds `next(iter(loader))` in the body of a loop that also calls `backward()`. It is an error if the `DataLoader` keeps

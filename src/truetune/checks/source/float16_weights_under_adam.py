@@ -1,4 +1,4 @@
-"""Adam updates float16 weights: they become NaN after the first step.
+"""A hand-written loop updates float16 weights with Adam: they become NaN after the first step.
 
 ## What it does
 Follows, in a symbolic run, the parameters of each Adam or AdamW of torch to a model that is loaded or cast as float16,

@@ -1,4 +1,4 @@
-"""A script wraps its whole model in FSDP as one unit.
+"""A script wraps its model in FSDP as one unit.
 
 ## What it does
 Looks for `FullyShardedDataParallel(model)` without `auto_wrap_policy`, and for `fully_shard(model)`, in scripts that

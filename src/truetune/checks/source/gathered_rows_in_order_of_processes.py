@@ -1,4 +1,4 @@
-"""Answers from several processes are joined process by process, but compared with rows in the file's order.
+"""Answers are gathered process by process, but compared with rows in the order of the file.
 
 ## What it does
 Looks for `all_gather_object`, `gather_object` and the like with answers to `rows[rank::world]` (a round-robin split of

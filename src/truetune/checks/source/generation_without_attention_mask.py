@@ -1,4 +1,4 @@
-"""Padded ids are passed to generate without their attention mask.
+"""Ids are given to generate without their attention mask, although they are padded.
 
 ## What it does
 Looks for `model.generate(ids)` without an attention mask, if the ids come from a tokenizer call that pads. Without

@@ -1,4 +1,4 @@
-"""Gradients are accumulated both by the loop and by the library that runs it.
+"""The loop accumulates gradients by hand, and its library accumulates them as well.
 
 ## What it does
 Reads how many micro-batches the library accumulates: `gradient_accumulation_steps` of DeepSpeed's settings or of

@@ -1,4 +1,4 @@
-"""Labels are counted from the end of a row at which the pads are.
+"""Labels are counted off from the end of a row at which the pads are.
 
 ## What it does
 Follows slices that choose which tokens count in the loss (`labels[:-n] = -100`, `labels[:, -n:] = ids[:, -n:]`, `[-100]

@@ -1,4 +1,4 @@
-"""Layers are selected by numbers that the model does not have.
+"""Layers are chosen by numbers that the model does not have.
 
 ## What it does
 Compares the layer numbers in a script with the number of layers of the model, by its config.json or, for a published

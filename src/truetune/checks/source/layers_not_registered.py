@@ -1,4 +1,4 @@
-"""Layers kept in a plain list, or created in the forward pass, are not registered: nothing trains or saves them.
+"""Layers that a module keeps in a plain list, or creates in its forward pass, are not registered: nothing trains them.
 
 ## What it does
 Looks at the modules that a script defines. It fires if layers with weights are kept in a list, tuple or dictionary

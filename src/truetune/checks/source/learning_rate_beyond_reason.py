@@ -1,4 +1,4 @@
-"""An optimizer gets a learning rate that destroys a pretrained model, or does not change it.
+"""An optimizer gets a learning rate at which a pretrained model falls apart, or does not change.
 
 ## What it does
 Looks for an optimizer of PyTorch, bitsandbytes or transformers that divides by the size of the gradient (Adam, AdamW,

@@ -1,4 +1,4 @@
-"""Every process of a distributed training loop goes through all rows.
+"""Every process of a DistributedDataParallel loop goes through all rows.
 
 ## What it does
 Looks for a `DataLoader` that a training loop of DistributedDataParallel, FSDP or a DeepSpeed engine reads, with neither

@@ -1,4 +1,4 @@
-"""A loss is forced to require a gradient: if it has no graph, backward() runs but nothing is trained.
+"""A loss is set to require a gradient: if it has no graph, backward() runs but nothing is trained.
 
 ## What it does
 Looks for a loss that gets `requires_grad` by hand and on which `backward()` is called in the same function:

@@ -1,4 +1,4 @@
-"""A loss gets values on the wrong scale: probabilities instead of logits, or logits instead of log-probabilities.
+"""A loss is given scores on another scale than it takes: probabilities as logits, or logits as log-probabilities.
 
 ## What it does
 Follows, by a symbolic run, the input of a loss back to the softmax, sigmoid, logarithm, linear layer or model that made

@@ -1,4 +1,4 @@
-"""The margin in a hand-written preference loss is reversed: the model learns to prefer the rejected answers.
+"""The margin of a preference loss in the script is reversed: the model learns to prefer the rejected answers.
 
 ## What it does
 Inspects `-logsigmoid(...)` and `softplus(-...)`, and expands their argument into a sum, following variable assignments.

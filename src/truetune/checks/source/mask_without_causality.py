@@ -1,4 +1,4 @@
-"""A hand-written attention mask lets a decoder's tokens see later ones.
+"""An attention mask that a script builds lets the tokens of a decoder see later ones.
 
 ## What it does
 Follows, in a script that trains a decoder, each mask over pairs of positions that the script builds: documents compared

@@ -1,4 +1,4 @@
-"""The merged model that merge_and_unload returns is not used.
+"""The model that merge_and_unload returns is thrown away.
 
 ## What it does
 Looks for `model.merge_and_unload()` as a statement, if the wrapper is used again after it; and for a call of a helper
