@@ -372,7 +372,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "F.kl_div(s, t, reduction='batchmean')\n",
         ),
         (
-            "answers are read from a file",
+            "answers are read from a cache file",
             "if os.path.exists(pred_path):\n    pass\n",
             "if os.path.exists(config):\n    pass\n",
         ),
@@ -427,7 +427,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "rows = [x[i:i + n] for i in range(0, len(x) - n)]\n",
         ),
         (
-            "of a tokenizer's result is used",
+            "`len()` of a tokenizer's result",
             "n = len(tokenizer(row['prompt']))\n",
             "n = len(tokenizer(row['prompt'])['input_ids'])\n",
         ),

@@ -1,4 +1,4 @@
-"""Answers are cut off at a token limit that is shorter than the answers need.
+"""Answers are limited to fewer tokens than they need.
 
 ## What it does
 Follows the result of `generate(max_new_tokens=N)` with N up to 32, through `decode`, to the `predictions` of ROUGE,

@@ -1,4 +1,4 @@
-"""Early stopping miscounts: its counter is never reset, or the best value is replaced before it is compared.
+"""Early stopping counts wrongly: its counter is never reset, or the best value is replaced before it is compared.
 
 ## What it does
 Looks at loops and classes that compare a metric with the best one so far, increase a counter if it is not better, and
