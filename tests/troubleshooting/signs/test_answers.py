@@ -79,7 +79,7 @@ ROWS = [
     ),
     ("the tokenizer appends EOS to the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
     (
-        "a prompt with Gemma's marks is encoded without BOS",
+        "a prompt in Gemma's chat format is encoded",
         'p = "<start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
         'p = "<bos><start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
     ),

@@ -372,7 +372,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "F.kl_div(s, t, reduction='batchmean')\n",
         ),
         (
-            "answers are read from a file",
+            "answers are read from a cache file",
             "if os.path.exists(pred_path):\n    pass\n",
             "if os.path.exists(config):\n    pass\n",
         ),
@@ -412,7 +412,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "def r(completions, **kw):\n    return [-abs(200 - len(c)) for c in completions]\n",
         ),
         (
-            "completions of a prompt are laid out as blocks",
+            "completions are ordered in blocks",
             "rewards = score(prompts * 8)\n",
             "rewards = score([p for p in prompts for _ in range(8)])\n",
         ),
@@ -427,7 +427,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "rows = [x[i:i + n] for i in range(0, len(x) - n)]\n",
         ),
         (
-            "the length of what a tokenizer returns",
+            "`len()` of a tokenizer's result",
             "n = len(tokenizer(row['prompt']))\n",
             "n = len(tokenizer(row['prompt'])['input_ids'])\n",
         ),

@@ -1,15 +1,14 @@
-"""A score is named after one average (macro, micro, weighted) and computed with another.
+"""A score is named after one average (macro, micro, weighted) but computed with another.
 
 ## What it does
-Compares the `average=` of F1, precision and recall (scikit-learn, evaluate, torchmetrics) with the name that the result
-gets: a variable, a dictionary key or an argument. It fires if one says macro, micro or weighted and the other says a
-different one of the three. It also compares the averages of scripts in the same folder, and reports as info if two
-files compute the same metric with different averages.
+Looks at the `average=` of F1, precision and recall (scikit-learn, evaluate, torchmetrics), and at the name of the
+result: the variable, the key of a dictionary, the argument. It is a warning if one says macro, micro or weighted and
+the other says another of the three. Scripts next to each other are compared as well: it is info if two of them report
+the same score with different averages.
 
 ## Why it is bad
-With one label per row the micro average equals the accuracy. A model that predicts the largest class for every row can
-have a micro F1 of 0.88 and a macro F1 of 0.19: under the wrong name it looks good, or two reports contradict each
-other.
+With one label per row the micro average is the accuracy. A model that always predicts the largest class can have a
+micro F1 of 0.88 and a macro F1 of 0.19: under the wrong name it looks good, or two reports contradict each other.
 
 ## Example
 ```python
@@ -28,8 +27,7 @@ print(f"macro F1 {macro_f1:.3f}")
 ```
 
 ## Fix safety
-There is no automatic fix: either the name or the average can be the one that was meant. Changing the name keeps the
-number; changing the average changes it, and earlier results must be computed again to be comparable.
+There is no automatic fix: either the name or the average may be what you want. A changed average changes the score.
 
 ## References
 - scikit-learn/scikit-learn#17311; scikit-learn user guide, From binary to multiclass and multilabel
@@ -54,9 +52,9 @@ AVERAGES = ("macro", "micro", "weighted")
 FIGURES = re.compile(r"f1|fbeta|precision|recall|jaccard", re.I)
 """Functions and metrics that have an average; `evaluate.load("f1")` names it in its argument"""
 MEANINGS = {
-    "micro": "weights every row equally, and equals the accuracy if each row has one label",
-    "macro": "weights every class equally, whatever its number of rows",
-    "weighted": "weights each class by its number of rows",
+    "micro": "it weights all rows equally, and is the accuracy if each row has one label",
+    "macro": "it weights all classes equally, whatever their number of rows",
+    "weighted": "it weights classes by their number of rows",
 }
 
 
@@ -97,9 +95,8 @@ class MetricAverageNamedAsAnother(SourceRule):
             if other is not None and other != one.average:
                 named = True
                 yield self.finding(
-                    f"a score is named {other} but computed with average={one.average!r}, which"
-                    f" {MEANINGS[one.average]}",
-                    f"set average={other!r}, or rename the score to {one.average}",
+                    f"a score is named {other} but uses average={one.average!r}: {MEANINGS[one.average]}",
+                    f"set average={other!r}, or name the score {one.average}",
                     cases=[case_of_node(module, one.call.node)],
                 )
         if not named:
@@ -122,9 +119,10 @@ class MetricAverageNamedAsAnother(SourceRule):
             # Of two files that disagree one tells it: the other would say the same of this one.
             if module.path < other.path:
                 yield self.finding(
-                    f"{own.figure} is computed with average={own.average!r} here and average={another.average!r} in"
-                    f" the other script, so the two numbers can't be compared: {own.average} {MEANINGS[own.average]}",
-                    "use the same average= in both scripts, and put its name next to each number",
+                    f"{own.figure} uses the {own.average} average here and the {another.average} average in the"
+                    " script next to it:"
+                    f" {own.average}: {MEANINGS[own.average]}",
+                    "use the same average in both, and write its name next to each score",
                     severity="info",
                     cases=[
                         case_of_node(module, own.call.node),

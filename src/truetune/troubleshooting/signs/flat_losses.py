@@ -263,7 +263,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\blabels?\[.{0,20}-\s*\w+.{0,10}\]|\[\s*-\s*(?:len\(|\w*len\w*|n_\w+|\w*ans\w*)",
     ),
     Sign(
-        r"^where no answer is marked|^the collator gives labels",
+        r"^if the template marks no answer|^the collator gives labels",
         r"return_assistant_tokens_mask|assistant_masks|\{%-? generation"
         r"|DataCollatorForLanguageModeling\(",
     ),
@@ -332,7 +332,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=TRAINS,
     ),
     Sign(
-        r"^a prompt with Gemma's marks",
+        r"^a prompt in Gemma's chat format",
         rf"add_special_tokens{SET}False|<start_of_turn>",
         beside=r"(?i)gemma",
     ),

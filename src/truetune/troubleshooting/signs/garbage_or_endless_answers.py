@@ -162,7 +162,7 @@ _PROMPT_SIGNS = (
         rf"add_eos_token{GIVEN}{TRUE}",
     ),
     Sign(
-        r"^a prompt with Gemma's marks is encoded without BOS",
+        r"^a prompt in Gemma's chat format",
         r"add_special_tokens\s*=\s*False",
         beside_in_file=r"<start_of_turn>",
         unless_in_file=r"<bos>|bos_token",
@@ -183,7 +183,8 @@ _ROW_SIGNS = (
         unless_in_file=r"-\s?100",
     ),
     Sign(
-        r"^the answers were not what was supervised|^labels are made with care|^the collator gives labels to tokens",
+        r"^the answers were not what was supervised|^labels are masked by hand, and a|^labels are made with care"
+        r"|^the collator gives labels to tokens",
         LANGUAGE_MODELLING,
         beside=r"-\s?100|messages|instruction|question|prompt",
     ),
@@ -278,7 +279,7 @@ _ROW_SIGNS = (
         r"[Pp][Dd][Ff](?:plumber|miner|2|Reader)|PyPDF|\bfitz\b|pymupdf|pdftotext|extract_text\(|\.pdf\b",
     ),
     Sign(
-        r"^the rows hold it|^a script reads a file of UTF-8",
+        r"^the rows hold it|^a script reads a UTF-8 file",
         r"encoding(?:_errors)?\s*=\s*['\"](?:latin|cp125|iso-?8859"
         r"|windows-125|ascii)|errors\s*=\s*['\"](?:ignore|replace)"
         r"|Ã[©¨¤¶¼ª´§]|â€[™œ]",
@@ -403,7 +404,7 @@ _STOP_SIGNS = (
     ),
     Sign(
         r"^the server stops at another token|^it stops at other tokens|^the server does not end answers"
-        r"|^a model is asked by its chat template, and generation|^a chat server does not stop"
+        r"|^generation with the chat template does not stop|^a chat server does not stop"
         r"|^the template ends turns with another token",
         rf"(?<!['\"])\beos_token_id{GIVEN}\S|\bstop_token_ids|^PARAMETER stop\b|\bstop{GIVEN}\[|\bterminators\b",
         beside=ASKS_OR_SERVES,
@@ -474,7 +475,7 @@ _WEIGHT_SIGNS = (
         beside_in_file=rf"{LOAD_ADAPTER}",
     ),
     Sign(
-        r"^an adapter on a classifier is declared",
+        r"^a classifier's LoRA config has the task type",
         r"CAUSAL_LM",
         beside_in_file=r"SequenceClassification|TokenClassification|num_labels",
     ),
@@ -772,28 +773,28 @@ _SERVING_SIGNS = (
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         rf"\b(?:chat_)?template{SET}(?!qwen|chatml|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Qwen",
         unless=r"Llama-?[23]|Mistral|gemma-\d|Phi-",
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         rf"\b(?:chat_)?template{SET}(?!llama-?3|llama-3|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Llama-3",
         unless=r"Qwen|Mistral|gemma-\d|Phi-",
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         rf"\b(?:chat_)?template{SET}(?!mistral|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Mistral-",
         unless=r"Qwen|Llama-?3|gemma-\d|Phi-",
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         r"get_chat_template\(|\bchat_template\s*=|^chat_template:|--chat-template|^template:|--template\s",
         beside=ASKS_OR_SERVES,
     ),
@@ -812,7 +813,8 @@ _CACHE_SIGNS = (
         unless=r"['\"]labels['\"]",
     ),
     Sign(
-        r"^labels are made with care|^rows came tokenized, without labels|^the collator gives labels to tokens",
+        r"^labels are masked by hand, and a|^labels are made with care|^rows came tokenized, without labels"
+        r"|^the collator gives labels to tokens",
         LANGUAGE_MODELLING,
         beside=rf"{KEPT_ROWS}|-\s?100|['\"]labels['\"]|completion_mask|assistant_masks",
     ),

@@ -162,7 +162,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"image_token|image_pad|vision_start|<image>",
     ),
     Sign(
-        r"^labels are made with care, and a collator|^the collator gives labels to tokens",
+        r"^labels are masked by hand, and a collator|^the collator gives labels to tokens",
         r"DataCollatorForLanguageModeling\(|DataCollatorWithFlattening\(|ConstantLengthDataset\(",
         beside_in_file=r"-100|IGNORE_INDEX|prompt_len|labels",
     ),
@@ -203,7 +203,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|train_on_responses_only\(|DataCollatorForCompletionOnlyLM\(",
     ),
     Sign(
-        r"^the trainer masks by `\{% generation|^where no answer is marked, the mask falls back"
+        r"^the trainer masks by `\{% generation|^if the template marks no answer"
         r"|^earlier turns are not in the loss",
         rf"assistant_only_loss{GIVEN}{YES}|return_assistant_tokens_mask\s*=\s*True",
         unless=r"\{%-?\s*generation",

@@ -431,7 +431,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         beside=r"\bcompletions\b",
     ),
     Sign(
-        r"^completions of a prompt are laid out as blocks",
+        r"^completions are ordered in blocks",
         r"(?i)\bprompts\s*\*\s*\w+|\.repeat\(\s*\w+\s*,\s*1\s*\)",
         beside=r"(?i)advantage|rewards",
     ),
@@ -445,7 +445,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bfor\s+\w+\s+in\s+range\(\s*0\s*,\s*len\([^)]{1,40}\).{0,40},\s*\w*(?:stride|step)\w*\s*\)",
     ),
     Sign(
-        r"^the length of what a tokenizer returns",
+        r"^.len\(\). of a tokenizer's result",
         r"\blen\(\s*(?:self\.)?tok(?:enizer)?\((?:[^()]|\([^()]{0,80}\)){1,200}\)\s*\)",
     ),
     Sign(

@@ -56,7 +56,8 @@ PLAIN_ASKED = (
 )
 NO_SYSTEM = r"\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user['\"]"
 SYSTEM = r"['\"]role['\"]\s*:\s*['\"]system['\"]|^\s*(?:default_)?system\w*\s*[:=]|\bSYSTEM\w*\s*="
-NAMES_BASE = r"^the base is asked in place|^a script asks the base|^it is the base model that answers|^both sets of answers come"
+NAMES_BASE = (
+    r"^the base is asked in place|^a script (?:asks|evaluates) the base|^it is the base model that answers|^both sets of answers come"
 KEPT_ANSWERS = (
     r"(?:exists|isfile|is_file)\([^)]{0,60}(?i:pred|answer|output|result|respon|generat|out_?(?:path"
     r"|file))|(?i:pred|answer|output|result|respon|generat|out_?(?:path|file))\w*\.(?:exists"
@@ -130,7 +131,7 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         r"|joblib\.Memory|set_llm_cache|\blru_cache\b|response_cache|Cached requests",
     ),
     Sign(
-        r"^answers are read from a file where it is there|^checkpoints are asked with one cache"
+        r"^answers are read from a cache file|^checkpoints are asked with one cache"
         r"|^two models give the same answers",
         KEPT_ANSWERS,
     ),

@@ -428,7 +428,7 @@ _TOKEN_METRICS = (
         beside=r"(?i)accuracy|\bf1|classification|confusion|score",
     ),
     Sign(
-        "the classifier's pad_token_id is not the id|a classifier looks for its last token by another pad",
+        "the classifier's pad_token_id is not the id|a classifier's pad token is not the",
         r"SequenceClassification\w{0,8}\.from_pretrained\(|RewardTrainer\(|pad_token\s*=",
         unless=r"config\.pad_token_id\s*=|pad_token_id\s*=\s*\w{1,12}\.(?:pad|eos)",
         beside=r"SequenceClassification",
@@ -709,14 +709,14 @@ _MODELS = (
 
 _LABELS = (
     Sign(
-        "the rows of the evaluation are labelled in another way",
+        "the rows of the evaluation are labelled in another way|^training and evaluation compute the loss over",
         rf"\b{HELD_OUT}\w{{0,20}}\s*=.{{0,80}}\.map\("
         rf"|\b{HELD_OUT}\w{{0,20}}['\"]?\s*[=:]\s*\w{{0,20}}(?:Dataset|encode|tokeni[sz]e"
         rf"|collat)\w{{0,12}}\(|\b(?:train_on_inputs?|train_on_prompt|mask_prompt|mask_inputs){GIVEN}",
         unless_in_file=r"DatasetDict|data\.map\(|\bds\.map\(",
     ),
     Sign(
-        "the rows of the evaluation are labelled in another way",
+        "the rows of the evaluation are labelled in another way|^training and evaluation compute the loss over",
         r"\blabels?['\"]?\]?\s*[=:]\s*[\w.\[\]'\"]{0,30}(?:input_ids|ids)\b['\"\]]{0,3}(?:\.copy\(\)"
         r"|\.clone\(\)|\[:\]|\s*$|\s*[,}])|list\(\w{0,10}(?:input_)?ids\)",
         beside=r"-100|completion_only|train_on",
