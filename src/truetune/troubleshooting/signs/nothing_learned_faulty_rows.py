@@ -106,7 +106,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\b{OF_A_CLASS}\s*=\s*['\"]\w+['\"]$",
     ),
     Sign(
-        r"^the answers of the rows are all alike|^most rows have one label|^all or nearly all answers in the batches are the same text",
+        r"^the answers of the rows are all alike|^most rows have one label"
+        r"|^all or nearly all answers in the batches are the same text",
         rf"(?:['\"](?:content|text|{ANSWER})['\"]|\b{ANSWER}\w*)\s*[:=]\s*.{{0,60}}\[['\"]{OF_A_CLASS}['\"]\]",
     ),
     Sign(
@@ -121,7 +122,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"logits\w*\[[^\]]{0,20}:\s*-1|cross_entropy|CrossEntropy",
     ),
     Sign(r"^the configuration trains the demo data", DEMO_DATA),
-    Sign(
+    Sign"
+        r"(
         r"^the text that answers are made from reaches no prompt|^a field of the rows is missing from the training text",
         r"^['\"]prompt['\"]\s*:\s*['\"]\w+['\"]|['\"]columns['\"]\s*:\s*\{",
         unless_in_file=r"['\"](?:query|messages)['\"]\s*:",
@@ -261,7 +263,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"^most of the loss is on a text that all rows share",
         r"^(?i:\w*(?:policy|system|rules|instruction|prompt|guideline)\w*)\s*=\s*.{250,}",
         unless=MASKED,
-    ),
+    )"
+        r",
     Sign(
         r"^most of the loss is on a text that all rows share|^the loss covers the whole text, and the answer at its end",
         TEXT_ROWS,
