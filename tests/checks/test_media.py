@@ -22,7 +22,7 @@ from truetune.settings.run_spec import RunSpec
 LENGTHS = (
     "truncation-cuts-the-terminator",
     "truncation-leaves-no-label",
-    "sft-max-length-default-1024",
+    "rows-longer-than-default-max-length",
 )
 
 

@@ -26,7 +26,7 @@ def notes(folder: Path, ends: dict[str, object]) -> str:
     ]
     path = folder / "preds.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = score(str(path), select=("answers-leave-the-form-of-references",)).findings
+    found = score(str(path), select=("answers-invalid-json-unlike-references",)).findings
     return "; ".join(f"{' '.join(one.evidence)} {one.remedy}" for one in found)
 
 

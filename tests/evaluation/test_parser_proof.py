@@ -18,7 +18,7 @@ from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_catalogue import select_rules
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import make_parser
-from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 from truetune.generation.final_answers import find_final_answer, holds_final_answer
 from truetune.generation.parser_selftest_results import ParserSelftest
 

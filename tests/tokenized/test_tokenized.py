@@ -266,7 +266,7 @@ def test_a_row_whose_columns_do_not_fit_is_not_judged(tmp_path: Path) -> None:
 def test_ids_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"input_ids": [1, 2]}\n{"input_ids": [1, "2"]}\n')
-    with pytest.raises(DataError, match=r"rows.jsonl:2: input_ids is no list of whole numbers"):
+    with pytest.raises(DataError, match=r"rows.jsonl:2: input_ids is not a list of whole numbers"):
         report_on(file, "smollm2")
 
 

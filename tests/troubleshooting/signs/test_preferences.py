@@ -123,7 +123,7 @@ CASES = [
     ),
     ("too many epochs", DPO + "num_train_epochs = 5\n", DPO + "num_train_epochs = 1\n"),
     (
-        "a warm-up is set",
+        "a warm-up is set, but the schedule",
         "lr_scheduler_type: constant\nwarmup_ratio: 0.1\n",
         "lr_scheduler_type: constant_with_warmup\nwarmup_ratio: 0.1\n",
     ),
@@ -156,7 +156,7 @@ CASES = [
         "stage: dpo\nadapter_name_or_path: saves/sft\ncreate_new_adapter: true\n",
     ),
     (
-        "starts from the bare base",
+        "preference training starts from the",
         "rl: dpo\nbase_model: Qwen/Qwen2.5-7B\n",
         "rl: dpo\nbase_model: ./out/sft\n",
     ),
@@ -221,7 +221,7 @@ CASES = [
         "args = GRPOConfig()\n{'reward_std': 0.4}\n",
     ),
     (
-        "evaluated by, are cut off",
+        "always cut off",
         "args = GRPOConfig(max_completion_length=128)\n",
         "args = GRPOConfig(max_completion_length=2048)\n",
     ),

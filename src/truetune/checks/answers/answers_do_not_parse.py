@@ -60,7 +60,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
     since = "0.1.0"
     tolerated = TOLERATED
     called = "can't be read by the parser"
-    moot_where = ("answers-are-cut-off", "repetition-is-suppressed")
+    moot_where = ("answers-are-cut-off", "answers-diverge-where-references-repeat")
     untold = Unmet("no parser is named", "name one with --parser")
 
     def is_bad_answer(self, sample: Sample) -> bool | None:

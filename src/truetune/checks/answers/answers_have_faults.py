@@ -78,7 +78,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
     moot_where = (
         "answers-are-cut-off",
         "answers-are-empty",
-        "answers-are-garbage",
+        "answers-are-gibberish",
         "answers-are-too-long",
         "answers-change-language",
         "answers-echo-the-prompt",

@@ -79,7 +79,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         "answers-leave-fields-out",
         "labels-are-exchanged",
         "answers-are-empty",
-        "answers-are-garbage",
+        "answers-are-gibberish",
         "answers-belong-to-other-rows",
         "answers-change-language",
         "answers-do-not-parse",
@@ -89,7 +89,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         "exact-match-measures-form",
         "one-answer-to-all",
         "prompts-do-not-tell-the-answers",
-        "repetition-is-suppressed",
+        "answers-diverge-where-references-repeat",
         "role-markers-in-answers",
     )
 

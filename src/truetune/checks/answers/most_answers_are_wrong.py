@@ -94,7 +94,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
     moot_where = (
         "answers-are-cut-off",
         "answers-are-empty",
-        "answers-are-garbage",
+        "answers-are-gibberish",
         "answers-leave-fields-out",
         "answers-belong-to-other-rows",
         "answers-change-language",

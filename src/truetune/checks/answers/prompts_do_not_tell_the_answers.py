@@ -85,7 +85,12 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
     symptoms = ("nothing-is-learned", "garbage-output", "odd-metrics")
     severity = "warning"
     # Answers that are no text know nothing of any reference.
-    moot_where = ("answers-are-empty", "answers-are-garbage", "answers-loop", "answers-are-cut-off")
+    moot_where = (
+        "answers-are-empty",
+        "answers-are-gibberish",
+        "answers-loop",
+        "answers-are-cut-off",
+    )
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

@@ -63,7 +63,7 @@ class WorseThanItsBase(CauseRule):
         "nan-in-weights",
         "tensors-missing",
         "weights-file-broken",
-        "tied-embeddings-lost-on-merge",
+        "tied-embeddings-flag-contradicts-tensors",
         "merge-is-not-base-plus-adapter",
     )
 

@@ -47,7 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.evaluation_results import LossChange, ModelMeasurements
+from truetune.generation.evaluation_loss_and_score_types import LossChange, ModelMeasurements
 
 # Rows: an exchange test of 8 pairs can reach p = 0.008; of 4 pairs never below 0.12.
 MIN_ROWS = 8

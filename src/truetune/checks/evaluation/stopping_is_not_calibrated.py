@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.evaluation_results import StopCalibration
+from truetune.generation.evaluation_loss_and_score_types import StopCalibration
 
 # Rows with an end: with fewer a bootstrap over rows says nothing of its edges.
 MIN_ROWS = 8

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.evaluation_results import EqualAnswers
+from truetune.generation.evaluation_loss_and_score_types import EqualAnswers
 
 MIN_ROWS = 20
 """Answers to compare at least. Chosen by hand: two models may agree on a handful of easy questions"""

@@ -4,7 +4,7 @@ sets.
 
 from __future__ import annotations
 
-from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
+from truetune.checks.config.demo_data_trained_own_rows_unused import trains_demo_data_alone
 from truetune.checks.inspect_tokenized import find_folder_of_tokenized_rows
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged

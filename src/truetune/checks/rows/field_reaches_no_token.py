@@ -81,7 +81,7 @@ class FieldReachesNoToken(DataRule):
     code = "ROW017"
     symptoms = ("nothing-is-learned",)
     severity = "error"
-    moot_where = ("role-alias-dropped",)
+    moot_where = ("turn-roles-unknown-to-template",)
     by_trainer = (SeverityByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:

@@ -56,7 +56,7 @@ class MalformedRows(DataRule):
         """Count the malformed rows of a batch."""
         self.rows += len(batch.rows)
         for row in batch.rows:
-            # Unknown roles are role-alias-dropped's: the row is right, the template does not know
+            # Unknown roles are turn-roles-unknown-to-template's: the row is right, the template does not know
             # the role.
             problems = [problem for problem in row.problems if problem.kind != "unknown-role"]
             if problems:

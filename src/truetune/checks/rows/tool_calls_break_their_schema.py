@@ -218,7 +218,7 @@ def _faults_of_call(
     if definition is None:
         yield UNDEFINED, call.name
         return
-    # Null for what is no parameter is another fault: `tool-arguments-of-other-tools`.
+    # Null for what is no parameter is another fault: `null-parameters-of-other-tools`.
     nulls = null_keys(call.arguments)
     given = call.arguments.keys() - nulls
     # Strict definitions require each parameter, and take null for one that is left out.

@@ -106,7 +106,7 @@ class RowsLongerThanSavedLimits(DataRule):
     code = "TOK013"
     symptoms = ("garbage-output", "good-here-bad-there")
     moot_where = (
-        "sft-max-length-default-1024",
+        "rows-longer-than-default-max-length",
         "one-row-decides-memory",
         "truncation-cuts-the-terminator",
         "truncation-leaves-no-label",

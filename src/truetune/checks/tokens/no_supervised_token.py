@@ -46,7 +46,7 @@ class NoSupervisedToken(DataRule):
     stability = "stable"
     since = "0.1.0"
     moot_where = (
-        "role-alias-dropped",
+        "turn-roles-unknown-to-template",
         "special-token-in-structure",
         "template-rejects-rows",
         "malformed-rows",

@@ -78,20 +78,20 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"\bnum_workers\b",
     ),
     Sign(
-        r"^LLaMA-Factory trains a chat model with a template",
+        r"^a chat model is trained with",
         rf"\btemplate{GIVEN}(?:empty|default)\b",
     ),
     Sign(
-        r"^a mixture of data sets ends before most rows",
+        r"^a mixture of data sets leaves",
         rf"\bmix_strategy{GIVEN}interleave|\binterleave_probs?\b|\binterleave_datasets\(",
     ),
     Sign(
-        r"^another column, the template's text|^prompts are learned as well as answers",
+        r"^another column, the template's text|^the loss covers the prompts",
         rf"\btrain_on_(?:inputs?|prompts?){GIVEN}{YES}|\b(?:completion_only_loss|mask_prompt"
         rf"|mask_inputs?){GIVEN}[Ff]alse",
     ),
     Sign(
-        r"^another column, the template's text|^prompts are learned as well as answers"
+        r"^another column, the template's text|^the loss covers the prompts"
         r"|^labels of tokenized rows include the prompts",
         LABELS_OF_IDS,
         unless_in_file=MASKED,
@@ -106,7 +106,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\b{OF_A_CLASS}\s*=\s*['\"]\w+['\"]$",
     ),
     Sign(
-        r"^the answers of the rows are all alike|^most rows have one label|^all answers in the batches are one text",
+        r"^the answers of the rows are all alike|^most rows have one label|^all or nearly all answers in the batches are the same text",
         rf"(?:['\"](?:content|text|{ANSWER})['\"]|\b{ANSWER}\w*)\s*[:=]\s*.{{0,60}}\[['\"]{OF_A_CLASS}['\"]\]",
     ),
     Sign(
@@ -127,13 +127,13 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"['\"](?:query|messages)['\"]\s*:",
     ),
     Sign(
-        r"^the text that answers are made from reaches no prompt|^a prompt goes to the model with its placeholder",
+        r"^the text that answers are made from reaches no prompt|^a prompt reaches the model with a placeholder",
         r"(?<![fF\w])(?:['\"]|'''|\"\"\")[^'\"{}]{0,300}\{(?:context|document|passage|text|question"
         r"|input|instruction|query|content)\}",
         unless_in_file=r"\.format(?:_map)?\(|\.replace\(|PromptTemplate|Template\(",
     ),
     Sign(
-        r"^columns of the rows hold text, or weights|^the column that is trained on as the answer"
+        r"^columns of the rows contain text, or weights|^the column that is trained on as the answer"
         r"|^no column is called `text`|^rows have an answer without any text",
         MAPPING,
     ),
@@ -162,21 +162,21 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"image_token|image_pad|vision_start|<image>",
     ),
     Sign(
-        r"^labels are made with care, and a collator|^the collator gives labels to tokens",
+        r"^labels are masked by hand, and a collator|^the collator gives labels to tokens",
         r"DataCollatorForLanguageModeling\(|DataCollatorWithFlattening\(|ConstantLengthDataset\(",
         beside_in_file=r"-100|IGNORE_INDEX|prompt_len|labels",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
-        r"|^lines have labels, and none",
+        r"^the label mask is inverted|^answers in tokenized rows are not in the loss"
+        r"|^sequences have labels, but none",
         r"\blabels?\w*\[[^\]]{0,40}(?i:prompt|answer|start|src|ctx|resp|quest"
         r"|offset)[^\]:]{0,20}:\s*\]\s*=\s*(?:-100|IGNORE)"
         rf"|\[\s*(?:-100|IGNORE_INDEX)\s*\]\s*\*\s*(?:len\(\s*)?(?:a\b|{ANSWER}|ans\w*|resp\w*|tgt)"
         rf"|\bprompt\w*\s*\+\s*\[\s*(?:-100|IGNORE_INDEX)\s*\]",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
-        r"|^lines have labels, and none",
+        r"^the label mask is inverted|^answers in tokenized rows are not in the loss"
+        r"|^sequences have labels, but none",
         r"(?:-100|IGNORE_INDEX) if\b|\bwhere\(.{0,80}(?:-100|IGNORE_INDEX)|masked_fill\w*\(.{0,60}(?:-100|IGNORE_INDEX)"
         r"|\[\s*~?\s*\w*mask\w*[^\]]{0,20}\]\s*=\s*(?:-100|IGNORE_INDEX)",
     ),
@@ -191,19 +191,19 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|\blabels?\b.{0,60}==\s*[\w.]*(?:eos|pad)_token_id\]\s*=\s*-100",
     ),
     Sign(
-        r"^only the last or another one of the assistant's turns",
+        r"^only some of the assistant's turns have labels",
         rf"\bmask_history{GIVEN}{YES}|train_on_(?:eos|eot){GIVEN}last|\blast_turn"
         r"|messages\w*(?:['\"]\])?\[-1\]",
         beside=r"-100|mask_history|train_on_",
     ),
     Sign(
-        r"^the response marker that the trainer masks by|^the marker by which answers are found",
+        r"^the response marker that the trainer masks by|^the marker that should locate the answers",
         r"\b(?i:response_template|instruction_template|response_part|instruction_part|response_prefix"
         r"|response_marker)\b"
         r"|train_on_responses_only\(|DataCollatorForCompletionOnlyLM\(",
     ),
     Sign(
-        r"^the trainer masks by `\{% generation|^where no answer is marked, the mask falls back"
+        r"^the trainer masks by `\{% generation|^if the template marks no answer"
         r"|^earlier turns are not in the loss",
         rf"assistant_only_loss{GIVEN}{YES}|return_assistant_tokens_mask\s*=\s*True",
         unless=r"\{%-?\s*generation",
@@ -216,13 +216,13 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^the template's generation tags do not match", r"\{%-?\s*generation"),
     Sign(
-        r"^only completions are to be learned, and the rows have none",
+        r"^completion_only_loss is on, but the",
         rf"completion_only_loss{GIVEN}{YES}",
         unless=r"['\"]completion['\"]",
     ),
     Sign(
-        r"^the rows are tokenized already, and the masking|^the settings keep prompts out of the loss, and every token"
-        r"|^the rows hold token ids, and the trainer",
+        r"^the rows are already tokenized|^the settings keep prompts out of the loss, but every token"
+        r"|^the rows contain token ids, but the trainer",
         rf"(?:completion|assistant)_only_loss{GIVEN}{YES}|DataCollatorForCompletionOnlyLM\(",
         beside=r"['\"]input_ids['\"]",
     ),
@@ -242,7 +242,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"['\"]messages['\"]",
     ),
     Sign(
-        r"^a column that the collator or the loss reads is removed",
+        r"^the Trainer removes a column",
         r"^class \w+\((?:\w+\.)?\w*Trainer\)|\binputs\.pop\(|^def compute_loss\(",
         unless=rf"remove_unused_columns{GIVEN}[Ff]alse",
     ),
@@ -252,7 +252,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"padding|\bpad\b",
     ),
     Sign(
-        r"^the loss teaches positions that the labels leave out",
+        r"^the loss teaches positions that have no label",
         r"CrossEntropyLoss\(|\bcross_entropy\(",
         unless_in_file=r"ignore_index|-100|reduction\s*=\s*['\"]none|mask",
     ),
@@ -383,55 +383,55 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=r"</think>|/no_think|reasoning_content",
     ),
     Sign(
-        r"^the tokenizer has a chat template, the rows are chats",
+        r"^the rows are chats, but the chat template",
         r"\bjoin\(.{0,80}\bcontent\b|['\"](?:User|Human|Question|Q|Customer):|### (?:Instruction|Input|User)",
         beside=r"(?i:instruct|-chat|-it)\b",
         unless_in_file=r"apply_chat_template|chat_template",
     ),
     # How rows are made and cut
     Sign(
-        r"^TRL is given no max_length|^no max_length is set, and examples",
+        r"^max_length is not set, so TRL|^no max_length is set, and examples",
         r"\b(?:SFT|DPO|KTO|ORPO|Reward)Config\((?!.*max_(?:seq_)?len).*|^(?:trl"
         r"|accelerate launch .{0,80})\s+(?:sft|dpo)\b(?!.*max_(?:seq_)?length)",
         unless=r"max_(?:seq_)?length",
     ),
     Sign(
         r"^examples longer than max_length lose|^tokenized rows are cut off"
-        r"|^training rows are longer than the limit|^answers are cut off at the length limit"
+        r"|^training rows are too long|^answers are cut off at the length limit"
         r"|^a loop cuts rows from the right",
         CUT,
         beside=LONG_ROWS,
     ),
     Sign(
         r"^examples longer than max_length lose|^tokenized rows are cut off"
-        r"|^training rows are longer than the limit|^answers are cut off at the length limit",
+        r"|^training rows are too long|^answers are cut off at the length limit",
         SMALL_LIMIT,
     ),
     Sign(
-        r"^rows contain several conversations|^packed documents see those",
+        r"^rows contain several conversations|^packed documents attend to the",
         r"def group_texts|\bchain(?:\.from_iterable)?\(\s*\*?\w*(?:examples|batch)|\bsum\(\s*examples\["
         r"|ConstantLengthDataset\(|def pack",
         unless=r"position_ids|cu_seqlens|seq_lens|document_ids",
     ),
     Sign(
-        r"^packed documents see those|^the data do not fill one packed batch",
+        r"^packed documents attend to the|^the data do not fill one packed batch",
         rf"\b(?:sample_)?packing{GIVEN}{YES}",
         unless=r"flash_attention_2|flash_attn|padding_free|neat_packing",
     ),
     Sign(
         r"^an earlier preparation is loaded again|^a script loads rows that it saved earlier"
-        r"|^encoded rows that are older",
+        r"|^the tokenized rows in the cache",
         KEPT_ROWS,
         unless=rf"overwrite_cache{GIVEN}{YES}",
     ),
     Sign(
         r"^an earlier preparation is loaded again|^a script loads rows that it saved earlier"
-        r"|^encoded rows that are older|^a model is trained on rows that another script tokenized",
+        r"|^the tokenized rows in the cache|^a model is trained on rows that another script tokenized",
         LOADED_ROWS,
         unless=rf"overwrite_cache{GIVEN}{YES}",
     ),
     Sign(
-        r"^rows are transformed, and the result is thrown away",
+        r"^rows are transformed, but the result is discarded",
         r"^(?:\w+|\w+\[['\"]\w+['\"]\])\.(?:map|filter|shuffle|select|remove_columns|rename_columns?"
         r"|cast_column|dropna|drop_duplicates|fillna|sort_values|sample|set_transform_"
         r"|class_encode_column)\((?!.*inplace)",
@@ -451,7 +451,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"Trainer\(|\.prepare\(|DistributedSampler",
     ),
     Sign(
-        r"^token ids are written as 16-bit numbers",
+        r"^token ids are stored in an integer type",
         r"\bu?int(?:16|8)\b.{0,80}(?:memmap|tofile)|(?:astype|dtype)\s*[(=]\s*['\"\w.]*\bu?int(?:16|8)\b|\.short\(\)",
         beside_in_file=r"[Tt]okeniz|tiktoken|\btok\(",
     ),
