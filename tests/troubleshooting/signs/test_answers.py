@@ -79,7 +79,7 @@ ROWS = [
     ),
     ("the tokenizer appends EOS to the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
     (
-        "a prompt with Gemma's marks is encoded without BOS",
+        "a prompt in Gemma's chat format is encoded",
         'p = "<start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
         'p = "<bos><start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
     ),
@@ -119,7 +119,7 @@ ROWS = [
         "mask = seg[:, None] == seg[None, :]\n",
         "mask = (seg[:, None] == seg[None, :]).tril()\n",
     ),
-    ("rows share a line of the batch", "sample_packing: true\n", "sample_packing: false\n"),
+    ("several rows share a sequence of the batch", "sample_packing: true\n", "sample_packing: false\n"),
     (
         "labels are a plain copy of padded",
         'e = tok(t, padding="max_length")\ne["labels"] = e["input_ids"].copy()\n',
@@ -163,7 +163,7 @@ ROWS = [
         'r = {"content": q}\n',
     ),
     (
-        "the answers are paired with the questions of other rows",
+        "answers are paired with the questions of other rows",
         "rows = pd.concat([questions, answers], axis=1)\n",
         "rows = questions.merge(answers, on='id')\n",
     ),
@@ -193,7 +193,7 @@ ROWS = [
         'm = "Qwen/Qwen2.5-7B"\nr = {"prompt": q, "completion": a}\n',
     ),
     (
-        "answers break off: thinking that never ends",
+        "answers break off: unclosed reasoning",
         "cutoff_len: 2048\ntemplate: '<think>'\n",
         "cutoff_len: 2048\ntemplate: qwen\n",
     ),
@@ -265,7 +265,7 @@ ROWS = [
         "Some weights were newly initialized: ['score.weight']\n",
     ),
     (
-        "an adapter is put on another model",
+        "an adapter is loaded on another base model",
         "model = PeftModel.from_pretrained(base, 'lora-out')\n",
         "model = AutoModelForCausalLM.from_pretrained('base')\n",
     ),
@@ -275,7 +275,7 @@ ROWS = [
         "model = model.merge_and_unload()\n",
     ),
     (
-        "a server puts an adapter on weights that it was merged into",
+        "a server loads an adapter on weights into which it was already merged",
         "vllm serve out/merged --lora-modules a=out\n",
         "vllm serve base --lora-modules a=out\n",
     ),
@@ -327,7 +327,7 @@ ROWS = [
         "vllm serve out/merged --tokenizer-mode auto\n",
     ),
     (
-        "a server of vLLM answers with random weights",
+        "a vLLM server runs with random",
         "vllm serve m --load-format dummy\n",
         "vllm serve m --load-format auto\n",
     ),
@@ -353,11 +353,11 @@ ROWS = [
         "vllm serve m --max-model-len 8192\n",
     ),
     (
-        "an adapter is trained with other positions",
+        "an adapter is merged, loaded",
         "rope_scaling: linear\n",
         '"rope_scaling": null,\n',
     ),
-    ("the adapter's scale is one that some engines", "use_rslora=True\n", "use_rslora=False\n"),
+    ("some engines do not read how this adapter", "use_rslora=True\n", "use_rslora=False\n"),
     ("an adapter with DoRA is served", "use_dora=True\n", "use_dora=False\n"),
     (
         "the answers are drawn at a high temperature",
@@ -457,7 +457,7 @@ ROWS = [
         "if os.path.exists(OUT):\n    shutil.rmtree(OUT)\n",
     ),
     (
-        "padding that is stored with tokenized rows",
+        "padding stored in tokenized rows",
         "e = tok(t, padding='max_length')\nds = load_from_disk(p)\n",
         "e = tok(t)\nds = load_from_disk(p)\n",
     ),
