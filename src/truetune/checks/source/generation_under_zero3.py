@@ -3,7 +3,7 @@
 ## What it does
 Looks at `generate` and `predict_with_generate=True` in scripts that train under ZeRO-3 (by the code or by the command
 that starts it), outside of code that gathers the weights first (`GatheredParameters`, TRL's
-`unwrap_model_for_generation`). Files of settings are checked by `generation-gathers-weights`.
+`unwrap_model_for_generation`). Files of settings are checked by `zero3-gathers-weights-for-each-token`.
 
 ## Why it is bad
 Each GPU stores a part of every layer. For each token, every layer is sent to all GPUs again: an evaluation of a few
