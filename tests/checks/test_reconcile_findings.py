@@ -12,7 +12,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.logs.run_log import Curve, RunLog
 
 STEPPED = Finding(
-    "lr-scheduler-stepped-per-process",
+    "prepared-schedule-length-divided-by-processes",
     "SRC014",
     "error",
     "the schedule is as long as the prepared loader",
@@ -197,7 +197,7 @@ def test_a_generation_without_its_cache_has_the_line_of_the_log() -> None:
 
 
 def test_what_a_log_of_pairs_proves_of_the_rows_and_of_the_reference() -> None:
-    dropped = "TRL 1.16.0 drops rows without a label, and says nothing"
+    dropped = "TRL 1.16.0 silently drops rows without a label"
     empty = Finding(
         "truncation-leaves-no-label", "LEN004", "warning", "48 of 48", "raise", (dropped, "kept")
     )

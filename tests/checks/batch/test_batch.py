@@ -330,7 +330,7 @@ def test_pairs_with_different_prompts() -> None:
     run = tiny.dpo()
     run.data_collator = lambda examples: copy.deepcopy(batch)
     run.args.remove_unused_columns = False
-    assert "different prompts" in found(run)["pair-sides-not-comparable"].message
+    assert "different prompts" in found(run)["pair-sides-equal-or-prompts-differ"].message
 
 
 def test_a_row_left_over_is_its_own_mismatch() -> None:

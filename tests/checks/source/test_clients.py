@@ -178,6 +178,10 @@ def test_an_adapter_of_merged_weights_on_the_published_model(
     config = tmp_path / "adapter/adapter_config.json"
     config.write_text(f'{{"base_model_name_or_path": "{base}"}}', encoding="utf-8")
     assert (
-        len(found(tmp_path, "script-loads-another-base", merge__py=PUT_ON.format(name=name)))
+        len(
+            found(
+                tmp_path, "script-puts-adapter-on-another-base", merge__py=PUT_ON.format(name=name)
+            )
+        )
         == count
     )

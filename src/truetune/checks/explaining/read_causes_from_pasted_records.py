@@ -117,7 +117,7 @@ def _list_proofs_of_gradients(losses: list[float], norms: list[float]) -> Iterat
             "a loss of exactly 0 is a NaN that the Trainer's filter hides, or a batch without a supervised token:"
             " logging_nan_inf_filter=False shows which"
         )
-        yield Proof("nan-hidden-by-logging-filter", Cause(text, ""))
+        yield Proof("loss-or-gradient-exactly-zero", Cause(text, ""))
     elif are_norms_zero and losses and not _are_all_zero(losses):
         text = "the loss is not 0 and the gradient norm is exactly 0: no parameter is trained"
         yield Proof("grad-norm-zero", Cause(text, ""))

@@ -83,7 +83,7 @@ class GenerationOverflowsFloat16(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if trains_anything(module):
-            return  # see fp16-overflow
+            return  # see bf16-model-run-in-fp16
         seen: set[object] = set()
         for load, is_cast in _float16_loads_with_cast_flag(module):
             family = _family_overflowing_in_float16(module, load)
