@@ -229,7 +229,8 @@ _ROW_SIGNS = (
         unless_in_file=r"log_softmax|kl_div|chosen|(?:def|class)\s+\w*[Aa]ttention",
     ),
     Sign(
-        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^several rows share a sequence",
+        r"^an attention mask of one's own has no causal part|^in a packed row, one document"
+        r"|^several rows share a sequence",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
         r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
         r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",

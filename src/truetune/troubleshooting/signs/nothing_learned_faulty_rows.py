@@ -106,7 +106,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\b{OF_A_CLASS}\s*=\s*['\"]\w+['\"]$",
     ),
     Sign(
-        r"^the answers of the rows are all alike|^most rows have one label|^all or nearly all answers in the batches are the same text",
+        r"^the answers of the rows are all alike|^most rows have one label"
+        r"|^all or nearly all answers in the batches are the same text",
         rf"(?:['\"](?:content|text|{ANSWER})['\"]|\b{ANSWER}\w*)\s*[:=]\s*.{{0,60}}\[['\"]{OF_A_CLASS}['\"]\]",
     ),
     Sign(
