@@ -639,9 +639,9 @@ _ASKING_SIGNS = (
         beside_in_file=TRANSFORMERS_ASKS,
         unless_in_file=r"temperature|GRPO|PPO",
     ),
-    Sign"
-        r"(
-        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy|^generation_config.json makes right",
+    Sign(
+        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy"
+        r"|^generation_config.json makes right",
         rf"(?:repetition|repeat)_penalty{GIVEN}(?:1\.(?:0[5-9]|[1-9])|[2-9])|no_repeat_ngram_size{GIVEN}[1-9]"
         rf"|(?:frequency|presence)_penalty{GIVEN}(?:0?\.[3-9]|[1-9])|--repeat-penalty\s1\.[1-9]",
     ),

@@ -122,9 +122,9 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"logits\w*\[[^\]]{0,20}:\s*-1|cross_entropy|CrossEntropy",
     ),
     Sign(r"^the configuration trains the demo data", DEMO_DATA),
-    Sign"
-        r"(
-        r"^the text that answers are made from reaches no prompt|^a field of the rows is missing from the training text",
+    Sign(
+        r"^the text that answers are made from reaches no prompt"
+        r"|^a field of the rows is missing from the training text",
         r"^['\"]prompt['\"]\s*:\s*['\"]\w+['\"]|['\"]columns['\"]\s*:\s*\{",
         unless_in_file=r"['\"](?:query|messages)['\"]\s*:",
     ),
@@ -263,10 +263,10 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"^most of the loss is on a text that all rows share",
         r"^(?i:\w*(?:policy|system|rules|instruction|prompt|guideline)\w*)\s*=\s*.{250,}",
         unless=MASKED,
-    )"
-        r",
+    ),
     Sign(
-        r"^most of the loss is on a text that all rows share|^the loss covers the whole text, and the answer at its end",
+        r"^most of the loss is on a text that all rows share"
+        r"|^the loss covers the whole text, and the answer at its end",
         TEXT_ROWS,
         beside=rf"\[['\"]{OF_A_CLASS}['\"]\]|\{{{OF_A_CLASS}\}}|\b{ANSWER}\b",
         unless=MASKED,
