@@ -70,7 +70,7 @@ class RecitedAnswer(ComparedAnswer):
     question: str
     reference: str
     field: str | None
-    """The column whose text the answer is, in place of the reference"""
+    """The column whose text the answer is, instead of the reference"""
     echo: bool
     """The answer begins with the question"""
     trained: ComparedAnswer | None

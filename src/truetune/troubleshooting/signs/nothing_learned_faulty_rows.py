@@ -146,7 +146,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"outputs?\s*=\s*model|def forward",
     ),
     Sign(
-        r"^an attention mask of one's own",
+        r"^a hand-written attention mask",
         r"create_block_mask\(|flex_attention\(|block_diag\(|is_causal\s*=\s*False|\[:,\s*None\]\s*==\s*\w+\[None"
         r"|\.unsqueeze\(-?1\)\s*==\s*\w+(?:\.\w+)*\.unsqueeze\("
         r"|attention_mask\w*\[[^\]]{0,40}:[^\]]{0,40}\]\s*=\s*(?:1|True|0\.0)\b",
