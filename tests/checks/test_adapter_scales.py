@@ -165,9 +165,9 @@ def test_adapters_of_two_runs_say_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rate", "says"),
     [
-        (1e-2, "lower learning rate than 0.01 (1e-5 to 5e-5"),
-        (2e-5, "a third of the learning rate, 6.7e-06"),
-        (1e-6, "lower learning rate than 1e-06"),
+        (1e-2, "learning_rate below 0.01 (1e-5 to 5e-5"),
+        (2e-5, "a third of the learning rate: 6.7e-06"),
+        (1e-6, "learning_rate below 1e-06"),
     ],
 )
 def test_the_rate_is_judged_without_contradiction(rate: float, says: str, tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ PINNED = "transformers==4.53.3\n"
                 "ds.json": OFFLOAD,
                 "train.py": SCRIPT,
             },
-            "90 GiB for meta-llama/Llama-3.1-8B (12 bytes a weight, gradients not counted),"
+            "90 GiB for meta-llama/Llama-3.1-8B (12 bytes per weight, gradients not counted),"
             " more than --mem=64G (j.sbatch:3)",
             id="states",
         ),

@@ -458,7 +458,7 @@ trainer.evaluate()
         pytest.param(
             RECORDS + "Killed\n",
             {"train.py": METRICS.replace("END", "")},
-            "moves the logits of the evaluation to the machine's memory",
+            "moves the evaluation's logits to main memory",
             "",
             id="logits on the host",
         ),
@@ -466,7 +466,7 @@ trainer.evaluate()
             RECORDS + "Killed\n",
             {"train.py": METRICS.replace("END", ", preprocess_logits_for_metrics=f")},
             "",
-            "moves the logits",
+            "moves the evaluation's logits",
             id="ids alone",
         ),
     ],

@@ -147,7 +147,7 @@ def test_stopping_never_learned(home: Path) -> None:
     causes = named(found)
     assert list(causes) == ["stopping-never-learned"]
     assert causes["stopping-never-learned"].severity == "error"
-    assert "under the base it is" in causes["stopping-never-learned"].evidence[1]
+    assert "under the base model it is" in causes["stopping-never-learned"].evidence[1]
     assert "ANS001" in {finding.code for finding in findings_on_sampled_answers(found.watched)}
 
 

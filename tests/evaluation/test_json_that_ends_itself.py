@@ -33,7 +33,7 @@ def notes(folder: Path, ends: dict[str, object]) -> str:
 @pytest.mark.parametrize("ends", [{"finish_reason": "stop"}, {"stopped": True}])
 def test_what_stopped_is_not_called_cut_off(tmp_path: Path, ends: dict[str, object]) -> None:
     text = notes(tmp_path, ends)
-    assert "10 end by themselves inside of it" in text
+    assert "10 stop by themselves before its end" in text
     assert "cut off" not in text
     assert "max_new_tokens" not in text
 

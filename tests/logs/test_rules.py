@@ -494,11 +494,11 @@ def _slowly_falling(rates: list[float], fall: float) -> RunLog:
 @pytest.mark.parametrize(
     ("peak", "adapter", "begins"),
     [
-        (1e-6, "LORA", "raise the learning rate from 1e-06: SFT of an adapter begins at 1e-4"),
-        (1e-5, "LORA", "raise the learning rate from 1e-05: SFT of an adapter begins at 1e-4"),
-        (5e-5, "LORA", "ask in this order"),
-        (1e-6, None, "raise the learning rate from 1e-06: SFT begins at 1e-5 for all weights"),
-        (1e-5, None, "ask in this order"),
+        (1e-6, "LORA", "raise the learning rate from 1e-06: for SFT of an adapter use 1e-4"),
+        (1e-5, "LORA", "raise the learning rate from 1e-05: for SFT of an adapter use 1e-4"),
+        (5e-5, "LORA", "check in this order"),
+        (1e-6, None, "raise the learning rate from 1e-06: SFT starts at 1e-5 in full fine-tuning"),
+        (1e-5, None, "check in this order"),
     ],
 )
 def test_a_flat_loss_leads_with_a_rate_that_is_too_low(
@@ -690,7 +690,7 @@ def test_a_loss_that_hardly_falls_lists_what_remains() -> None:
     ("smoothing", "rate", "said", "unsaid"),
     [
         (0.5, 5e-6, "set label_smoothing to 0", "raise"),
-        (0.0, 1e-7, "raise the learning rate from 1e-07", "label_smoothing"),
+        (0.0, 1e-7, "raise learning_rate from 1e-07", "label_smoothing"),
         (0.1, 5e-6, "above 5e-06 for LoRA", "label_smoothing"),
     ],
 )
@@ -719,7 +719,7 @@ def test_label_smoothing_is_read_from_loss_against_margin(
             "--learning_rate 5e-6 --warmup_steps 500",
             True,
             "error",
-            ("at the last record (30)", "6% of the configured 5e-06", "500 steps of warm-up"),
+            ("at the last record (30)", "6% of the configured 5e-06", "a warm-up of 500 steps"),
         ),
         ("", True, "error", ("at the last record (30)",)),
         ("", False, "info", ("at the last record (30)",)),
@@ -792,7 +792,7 @@ def test_a_loss_that_jumps_behind_its_first_record_began_with_that_record() -> N
         "rises from 2.11 at step 5 to 4.83 at step 10 and stays up: 6.6 at the end"
         in finding.message
     )
-    assert "above the 2.11 that it began with" in finding.message
+    assert "above the 2.11 that it started with" in finding.message
     assert "first record 2.11" in finding.evidence[0]
 
 
@@ -891,7 +891,7 @@ def test_weights_that_are_nan_from_a_step_on(
     findings = diagnose(tmp_path).findings
     finding = next(f for f in findings if f.rule == "loss-or-gradient-exactly-zero")
     assert ("the weights are ruined" in finding.message) is is_ruined
-    assert ("begin again" in str(finding.remedy)) is is_ruined
+    assert ("restart from a checkpoint" in str(finding.remedy)) is is_ruined
 
 
 def _at_one_level(
@@ -921,7 +921,7 @@ def _at_one_level(
 @pytest.mark.parametrize(
     ("log", "severity", "words"),
     [
-        (_at_one_level(1.763, evaluated={390: 1.74, 780: 1.74}), "warning", "optimizer hold"),
+        (_at_one_level(1.763, evaluated={390: 1.74, 780: 1.74}), "warning", "optimizer have"),
         (_at_one_level(1.763, noise=0.05, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),
         (_at_one_level(1.763, epochs=0.4, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),
         (_at_one_level(1.763, epochs=None, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),

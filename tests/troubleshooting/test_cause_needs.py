@@ -59,9 +59,9 @@ RULED_OUT = [
         "the classifier's pad_token_id",
         CLASSIFIER + "model.config.pad_token_id = self.tokenizer.pad_token_id",
     ),
-    ("a warm-up is set, and", TRAINS + "lr_scheduler_type='cosine', warmup_ratio=0.1"),
-    ("a warm-up is set, and", "micro_batch_size: 2\nlr_scheduler: linear"),
-    ("a warm-up is set, and", TRAINS),
+    ("a warm-up is set, but the schedule", TRAINS + "lr_scheduler_type='cosine', warmup_ratio=0.1"),
+    ("a warm-up is set, but the schedule", "micro_batch_size: 2\nlr_scheduler: linear"),
+    ("a warm-up is set, but the schedule", TRAINS),
     ("one process was started", "NPROC_PER_NODE=8 llamafactory-cli train a.yaml"),
     ("one process was started", "torchrun --nproc_per_node 4 train.py"),
     ("ms-swift without NPROC_PER_NODE", "accelerate launch --num_processes 2 train.py"),
@@ -69,9 +69,15 @@ RULED_OUT = [
     ("every process puts its model on GPU 0", "torch.cuda.set_device(local_rank)"),
     ("every process puts its model on GPU 0", TRAINS),
     ("every process puts its model on GPU 0", "GPU 3 has a total capacity of 39 GiB"),
-    ("the best model is to be loaded", TRAINS + "eval_strategy='epoch', save_strategy='epoch'"),
-    ("LLaMA-Factory resumes", "stage: sft\nfinetuning_type: lora\noverwrite_output_dir: true"),
-    ("LLaMA-Factory resumes", TRAINS),
+    (
+        "load_best_model_at_end is set, but checkpoints",
+        TRAINS + "eval_strategy='epoch', save_strategy='epoch'",
+    ),
+    (
+        "LLaMA-Factory resumes an earlier run",
+        "stage: sft\nfinetuning_type: lora\noverwrite_output_dir: true",
+    ),
+    ("LLaMA-Factory resumes an earlier run", TRAINS),
     ("nothing is trainable", TRAINS + "peft_config = LoraConfig(r=16)"),
     ("nothing is trainable", "finetuning_type: lora\nlora_rank: 8"),
     ("labels are padded with the pad", "labels = F.pad(labels, (0, n), value=-100)"),
@@ -87,7 +93,7 @@ RULED_OUT = [
     ("special tokens are in", ASKS + "tok.decode(out[0], skip_special_tokens=True)"),
     ("a sampler without set_epoch", "sampler.set_epoch(epoch)"),
     ("a sampler without set_epoch", TRAINS),
-    ("a job that is to fine-tune", "AutoModelForCausalLM.from_pretrained('org/m')"),
+    ("a fine-tuning job starts from", "AutoModelForCausalLM.from_pretrained('org/m')"),
     ("activations or gradients overflow", TRAINS + "bf16=True"),
     ("answers are sampled", ASKS + "do_sample=False"),
     ("the nodes wait at MASTER_ADDR", "export MASTER_ADDR=$(scontrol show hostnames | head -1)"),
@@ -109,15 +115,24 @@ KEPT = [
     ("all answers of a group get the same reward", GRPO),
     ("the classifier's pad_token_id", CLASSIFIER + "m.config.pad_token_id = tok.eos_token_id"),
     ("the classifier's pad_token_id", CLASSIFIER + "tok.pad_token = tok.eos_token"),
-    ("a warm-up is set, and", TRAINS + "lr_scheduler_type='constant', warmup_steps=100"),
+    (
+        "a warm-up is set, but the schedule",
+        TRAINS + "lr_scheduler_type='constant', warmup_steps=100",
+    ),
     ("one process was started", "python train.py"),
     ("one process was started", "num_processes: 1"),
     ("ms-swift without NPROC_PER_NODE", "tune run lora_single_device --nproc_per_node 4"),
     ("one GPU of several works", "|   0  Tesla T4    |\n|   1  Tesla T4    |\ndevice_map='auto'"),
     ("every process puts its model on GPU 0", "torchrun train.py\nmodel.to('cuda:0')"),
     ("every process puts its model on GPU 0", TRAINS + "device_map={'': 0}"),
-    ("the best model is to be loaded", TRAINS + "load_best_model_at_end=True, save_steps=300"),
-    ("LLaMA-Factory resumes", "stage: sft\nfinetuning_type: lora\noverwrite_output_dir: false"),
+    (
+        "load_best_model_at_end is set, but checkpoints",
+        TRAINS + "load_best_model_at_end=True, save_steps=300",
+    ),
+    (
+        "LLaMA-Factory resumes an earlier run",
+        "stage: sft\nfinetuning_type: lora\noverwrite_output_dir: false",
+    ),
     ("nothing is trainable", TRAINS + "PeftModel.from_pretrained(m, 'a')\nLoraConfig(r=1)"),
     ("labels are padded with the pad", "labels = pad_sequence(labels, tok.pad_token_id)"),
     ("labels are padded with the pad", "labels = ids.clone()"),
@@ -129,7 +144,7 @@ KEPT = [
     ("the prompt was decoded", ASKS + "tok.decode(out[0])"),
     ("special tokens are in", ASKS + "tok.decode(out[0])"),
     ("a sampler without set_epoch", "DistributedSampler(rows)\nloss.backward()"),
-    ("a job that is to fine-tune", "run_clm.py --config_name gpt2"),
+    ("a fine-tuning job starts from", "run_clm.py --config_name gpt2"),
     ("activations or gradients overflow", TRAINS + "fp16=True"),
     ("answers are sampled", ASKS + "do_sample=True, temperature=0.7"),
     ("the nodes wait at MASTER_ADDR", "export MASTER_ADDR=localhost\n#SBATCH --nodes=2"),
@@ -168,7 +183,7 @@ def test_a_loss_that_is_no_zero_has_labels() -> None:
 
 
 def test_a_run_that_made_its_steps_did_not_stop_before_the_first() -> None:
-    begin = "FSDP shall wrap a class"
+    begin = "FSDP is set to wrap a layer class"
     assert reason(begin, "", log("loss", [1.9] * 12))
     assert not reason(begin, "")
 

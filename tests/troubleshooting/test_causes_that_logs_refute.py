@@ -15,8 +15,8 @@ from truetune.checks.explaining.recognise_project_traits_behind_causes import (
 FALLING = list(np.linspace(2.0, 0.6, 9))
 FLAT = [2.0, 1.98, 2.01, 1.99, 2.0, 2.02, 1.97, 2.0, 1.99]
 OF_A_FLAT_LOSS = (
-    "the settings change no weight",
-    "the output says that no more than a norm or two of the model is trained",
+    "the settings train no weight",
+    "the output shows that hardly more than a norm or two of the model is trained",
 )
 
 
@@ -45,7 +45,7 @@ def test_a_loss_that_fell_refutes_causes_of_a_flat_one(cause: str) -> None:
     ],
 )
 def test_no_line_names_layers_by_numbers(text: str, is_out: bool) -> None:
-    cause = "settings choose layers by numbers that the model does not have"
+    cause = "settings select layers by numbers that the model does not have"
     assert bool(reason(cause, text)) == is_out
 
 

@@ -52,12 +52,12 @@ def cost_of_switched_off_transport(
 
 def _cost_between_nodes(name: str, value: str, nodes: int | None) -> TransportLost:
     """The finding's parts for a variable that keeps NCCL from InfiniBand and RoCE between nodes."""
-    who = f"the {nodes} nodes" if nodes else "nodes, where there are several,"
+    who = f"the {nodes} nodes" if nodes else "nodes, if there are several,"
     return TransportLost(
         "warning" if nodes else "info",
-        f"{name}={value}: {who} exchange gradients over TCP, and not over InfiniBand or RoCE",
-        f"remove {name} where the nodes have InfiniBand (`ibstat`); NCCL_DEBUG=INFO prints what is used (via NET/IB or"
-        " via NET/Socket)",
+        f"{name}={value}: {who} exchange gradients over TCP instead of InfiniBand or RoCE",
+        f"remove {name} if the nodes have InfiniBand (`ibstat` shows it); NCCL_DEBUG=INFO prints what is used (via"
+        " NET/IB or via NET/Socket)",
     )
 
 
@@ -70,10 +70,10 @@ def _cost_within_node(name: str, value: str, gpus: int | None) -> TransportLost:
         return TransportLost(
             "warning" if gpus else "info",
             f"{name}={value}: {who} that can't copy directly exchange gradients over TCP",
-            f"remove {name}, and give a container --shm-size 16g or --ipc=host",
+            f"remove {name}, and start a container with --shm-size 16g or --ipc=host",
         )
     return TransportLost(
         "info",
-        f"{name}={value}: {who} pass gradients through the host's memory",
+        f"{name}={value}: {who} exchange gradients through CPU memory",
         f"remove {name} on GPUs with NVLink or P2P (`nvidia-smi topo -m`); RTX 4000 with drivers before 550 need it",
     )

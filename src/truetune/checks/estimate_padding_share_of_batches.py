@@ -108,9 +108,8 @@ def describe_padding(padded: PaddedBatches) -> str:
         _round_to_two_digits, (padded.expected, padded.median, padded.longest)
     )
     return (
-        f"about {padded.share:.0%} of what each batch computes are pads: the longest of {padded.batch} rows has about"
-        f" {expected:,} tokens on average, and the median row {median:,} (the longest"
-        f" {longest:,})"
+        f"about {padded.share:.0%} of each batch is padding: the longest of {padded.batch} rows has about"
+        f" {expected:,} tokens on average, the median row {median:,} (the longest of all {longest:,})"
     )
 
 
@@ -121,8 +120,8 @@ def advise_on_few_long_rows(padded: PaddedBatches) -> str:
     share = padded.long_rows / padded.rows
     shortest = _round_to_two_digits(padded.long_from)
     return (
-        f"; or drop, cut or split the {padded.long_rows:,} rows ({share:.0%}) of about {shortest:,}"
-        " tokens and more"
+        f"; or drop, truncate or split the {padded.long_rows:,} rows ({share:.0%}) with about {shortest:,} tokens or"
+        " more"
     )
 
 

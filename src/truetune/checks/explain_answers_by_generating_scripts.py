@@ -75,7 +75,7 @@ MASK_RULE, MASK_MESSAGE = "generation-without-attention-mask", "no attention mas
 CAST_RULE = "server-casts-to-float16"
 CHAT_REQUEST = ".chat.completions.create"
 """The call of a client whose server puts the messages into the chat template"""
-PROMPT_ADVICE = "add_generation_prompt=True where the model is asked"
+PROMPT_ADVICE = "add_generation_prompt=True before generation"
 STOP_AT_THE_TURN = (
     "it is asked by the chat template ({place}): see that the labels hold the stop token of each answer (truetune run"
     " -- COMMAND shows them), that no limit cuts it off, and that generation stops at the token that ends a turn"

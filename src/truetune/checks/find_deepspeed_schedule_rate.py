@@ -46,20 +46,18 @@ class ScheduleRate(NamedTuple):
     def describe_effect_on_rate(self, rate: float) -> str:
         """What the schedule does to the written rate, as one sentence."""
         whose = (
-            "as it is written"
-            if self.is_written
-            else f"DeepSpeed's default, for {self.key} is not written"
+            "as written" if self.is_written else f"DeepSpeed's default, since {self.key} is not set"
         )
-        reach = "from" if self.schedule in BEGINS_AT_KEY else "at up to"
+        reach = "from" if self.schedule in BEGINS_AT_KEY else "up to"
         return (
-            f"the run trains {reach} {self.peak:g} and not at {rate:g}: the schedule {self.schedule} sets the rate"
-            f" itself ({self.key} {self.peak:g}, {whose})"
+            f"the learning rate is {reach} {self.peak:g} instead of {rate:g}: the schedule {self.schedule} sets it"
+            f" ({self.key} {self.peak:g}, {whose})"
         )
 
     def advise_how_rate_takes_force(self, rate: float, file: str) -> str:
         """Advice on how the written rate becomes the one that is used."""
         own = f'"scheduler": {{"params": {{"{self.key}": {rate:g}}}}} in {file}'
-        return f"write {own}, or take the scheduler block out; the log's lr shows the rate in force"
+        return f"write {own}, or remove the scheduler block; lr in the log shows the learning rate that is used"
 
 
 def peak_rate_of_schedule(settings: object) -> ScheduleRate | None:

@@ -310,7 +310,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(at_least=0, at_most=0),
         severity="error",
         rule=NOTHING,
-        says="lora_alpha is 0: the adapter is multiplied by 0",
+        says="lora_alpha is 0: the adapter's output is multiplied by 0, so it has no effect",
         fix="set lora_alpha to {r}, or twice as much",
         source="LoRA (arXiv:2106.09685): the update is alpha / r * B A",
     ),
@@ -319,7 +319,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(at_least=1),
         severity="error",
         rule=NOTHING,
-        says="lora_dropout is {value}: nothing passes through the adapter",
+        says="lora_dropout is {value}: the adapter gets no input, so it is not trained",
         fix="set lora_dropout to 0 or 0.05",
         source="torch.nn.Dropout(1.0) gives zeros",
     ),
@@ -348,7 +348,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(above=1),
         severity="warning",
         rule=BETA,
-        says="a beta of {value} for {METHOD}: it hardly moves",
+        says="a beta of {value} for {METHOD}: the model hardly leaves its reference",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
         when=_does_beta_scale_summed_logprobs,
         source="published are 0.01 to 0.5",
@@ -358,7 +358,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(above=0, below=0.001),
         severity="warning",
         rule=BETA,
-        says="a beta of {value} for {METHOD}: next to nothing holds the model at its reference",
+        says="a beta of {value} for {METHOD}: next to nothing keeps the model near its reference",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
         when=_does_beta_scale_summed_logprobs,
         source="published are 0.01 to 0.5, in ablations 0.001",
@@ -379,7 +379,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(at_most=0),
         severity="error",
         rule=BETA,
-        says="the odds ratio of ORPO weighs {value}: rejected answers have no effect, or are preferred",
+        says="the odds ratio of ORPO has a weight of {value}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1, or between 0.05 and 1",
         when=_condition_on_methods("orpo"),
         source="ORPO (arXiv:2403.07691), equation 6: SFT's loss plus lambda times that of the odds ratio",
@@ -389,7 +389,10 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(above=0, below=0.01),
         severity="warning",
         rule=BETA,
-        says="the odds ratio of ORPO weighs {value}: the loss is that of SFT on the chosen answers, in practice",
+        says=(
+            "the odds ratio of ORPO has a weight of {value}: in practice, the loss is that of SFT on the chosen"
+            " answers"
+        ),
         fix="set {name} to 0.1, or between 0.05 and 1",
         when=_condition_on_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
@@ -399,7 +402,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(above=5),
         severity="warning",
         rule=BETA,
-        says="the odds ratio of ORPO weighs {value}: it outweighs learning the answers",
+        says="the odds ratio of ORPO has a weight of {value}: it outweighs the loss on the answers",
         fix="set {name} to 0.1, or between 0.05 and 1",
         when=_condition_on_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
@@ -447,7 +450,7 @@ LIMITS: tuple[Limit, ...] = (
         setting="label_smoothing_factor",
         outside=Interval(at_least=1),
         severity="error",
-        says="{name} is {value}: the labels have no weight in the loss, every token is as good",
+        says="{name} is {value}: the labels have no weight in the loss, so every token is equally good",
         fix="set {name} to 0, or to 0.1",
         source="transformers' LabelSmoother: (1 - e) * nll + e * uniform",
     ),
@@ -481,8 +484,10 @@ LIMITS: tuple[Limit, ...] = (
         setting="cpo_alpha",
         outside=Interval(above=0),
         severity="info",
-        says="loss_type is simpo, and {name} is {value}: the loss of SFT on the chosen answers is added with that"
-        " weight",
+        says=(
+            "loss_type is simpo, and {name} is {value}: the SFT loss on the chosen answers is added with that"
+            " weight"
+        ),
         fix="set {name} to 0.0 for SimPO itself; leave it for CPO-SimPO",
         when=_does_beta_scale_mean_logprobs,
         source="TRL's CPOTrainer adds cpo_alpha * nll_loss, by default 1.0; SimPO (arXiv:2405.14734) has no such term",
@@ -509,9 +514,11 @@ LIMITS: tuple[Limit, ...] = (
         setting="training.learning_rate",
         outside=Interval(above=0, below=MIN_SGD_RATE),
         severity="error",
-        says="the optimizer is plain SGD, and {name} is {value}: SGD moves all weights together by that times the norm"
-        " of the gradient, a thousandth of what AdamW does at that rate, and the loss stays",
-        fix="set optim to adamw_torch, or to adamw_8bit or paged_adamw_8bit where memory is short",
+        says=(
+            "the optimizer is plain SGD, and {name} is {value}: SGD moves the weights a thousand times less than"
+            " AdamW at that learning rate, and the loss does not fall"
+        ),
+        fix="set optim to adamw_torch, or to adamw_8bit or paged_adamw_8bit if memory is short",
         when=_is_plain_sgd,
         source="torch.optim.SGD: w <- w - lr * g; transformers gives it no momentum",
     ),
@@ -519,11 +526,15 @@ LIMITS: tuple[Limit, ...] = (
         setting=SCALE,
         outside=Interval(above=0, below=FAINT),
         severity="warning",
-        says="{name} is {value}: what the adapter learns is multiplied by that, so at usual rates it changes next to"
-        " nothing",
+        says=(
+            "{name} is {value}: the adapter's output is multiplied by that, so at usual learning rates it has next"
+            " to no effect"
+        ),
         fix="set lora_alpha to {r}, or twice as much",
-        source="published are 0.25 (QLoRA, arXiv:2305.14314) to 8; 0.06 at r 512 with a rate fitted to it (LoRA Without"
-        " Regret)",
+        source=(
+            "published values are 0.25 (QLoRA, arXiv:2305.14314) to 8; 0.06 at r 512 with an adapted learning rate"
+            " (LoRA Without Regret)"
+        ),
     ),
     Limit(
         setting=SCALED_RATE,
@@ -671,7 +682,7 @@ LIMITS: tuple[Limit, ...] = (
         setting="training.val_size",
         outside=Interval(at_least=0.5, below=1),
         severity="warning",
-        says="{name} is {value}: that share of the rows is held out, and not trained on",
+        says="{name} is {value}: that share of the rows is held out and not used for training",
         fix="set {name} to 0.05 to 0.2",
         source="published are 0.01 to 0.2",
     ),
@@ -723,7 +734,7 @@ LIMITS: tuple[Limit, ...] = (
         setting="training.num_train_epochs",
         outside=Interval(above=0, below=0.05),
         severity="warning",
-        says="{name} is {value}: all but that share of the rows is never seen",
+        says="{name} is {value}: the run only sees that share of the rows",
         fix="set {name} to 1 to 3",
         when=_do_epochs_set_run_length,
         source="a share of the rows; 1 to 3 epochs are usual",
@@ -937,8 +948,8 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(at_least=1),
         severity="warning",
         rule=GENERATION,
-        says="{name} is on: stop tokens are not heeded, and each answer hits max_new_tokens",
-        fix="leave {name} out, but for benchmarks of speed",
+        says="{name} is on: generation ignores stop tokens, and each answer hits max_new_tokens",
+        fix="remove {name}, except for speed benchmarks",
         source="vLLM's SamplingParams",
     ),
 )

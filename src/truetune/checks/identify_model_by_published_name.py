@@ -191,9 +191,7 @@ def explain_other_base(served: str, trained: str) -> OtherBase | None:
     if are_base_and_instruct_model(served, trained):
         return OtherBase("one is instruction-tuned, the other is not", is_proved=False)
     if is_tuned_folder(trained) and is_published_model_name(served):
-        return OtherBase(
-            f"what {trained} had been trained to is missing below the adapter", is_proved=False
-        )
+        return OtherBase(f"the training that is in {trained} is missing", is_proved=False)
     return None
 
 

@@ -69,9 +69,7 @@ def explain_other_base_below_adapter(served: str, trained: str, beside: str) -> 
         if is_tuned_folder(trained) or (
             is_named_like_tuned_weights(trained) and is_owner_a_parent_folder(trained, path)
         ):
-            return BaseBelow(
-                f"what {trained} had been trained to is missing below the adapter", is_proved=False
-            )
+            return BaseBelow(f"the training that is in {trained} is missing", is_proved=False)
     return None if other is None else BaseBelow(other.why, other.is_proved)
 
 

@@ -104,7 +104,7 @@ def _format_by_file_name(context: click.Context) -> str | None:
     return ENDINGS.get(Path(name).suffix) if isinstance(name, str) else None
 
 
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the outcome.")
 progress_option = click.option("--no-progress", is_flag=True, help="No progress bar.")
 
 
@@ -161,7 +161,7 @@ def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--fail-on", type=click.Choice(SEVERITIES),
                      help="Lowest severity that makes the exit code 1 (error)."),
         click.option("--allow-unjudged", is_flag=True, default=None,
-                     help="Exit with 0, not 3, where something could not be judged."),
+                     help="Exit with 0, not 3, if something could not be judged."),
         add_format_options("sarif"),
         click.option("--brief", is_flag=True,
                      help="With --json: only verdict, counts, findings with first place and fix, for assistants."),
@@ -174,7 +174,7 @@ def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--baseline", metavar="FILE",
                      help="An earlier report (--json): only findings that it does not have fail."),
         click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors, and all facts."),
-        click.option("-q", "--quiet", is_flag=True, help="Print findings alone."),
+        click.option("-q", "--quiet", is_flag=True, help="Print only findings."),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)

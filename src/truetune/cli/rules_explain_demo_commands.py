@@ -158,7 +158,7 @@ def our_options_like_foreign_one(question: str, group: click.Command | None) -> 
 def demo() -> int:
     """Check a small data set with planted faults and a corrected copy, and prove by training what a pad token can do.
 
-    The proof needs truetune[train], and takes about a minute. The exit code is 1 where it does not show what it should.
+    The proof needs truetune[train], and takes about a minute. The exit code is 1 if it does not show what it should.
 
     \b
     Examples:

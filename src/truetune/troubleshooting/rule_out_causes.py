@@ -806,11 +806,11 @@ RULES: tuple[RuleOutRow, ...] = (
         r"^(?:all )?rows are padded to max_length", _reason_if_padding_is_to_longest_row
     ),
     make_rule_out_row(
-        r"^(?:the settings change no weight|the output says that no more than a norm)",
+        r"^(?:the settings train no weight|the output shows that hardly more than a norm)",
         _reason_if_every_loss_fell,
     ),
     make_rule_out_row(
-        r"^(?:settings choose layers|layers are chosen) by numbers that the model",
+        r"^(?:settings select layers|layers are chosen) by numbers that the model",
         _reason_if_no_layers_are_numbered,
     ),
     make_rule_out_row(
@@ -861,7 +861,7 @@ RULES: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(r"^keep_alive is 0", _reason_if_server_loads_model_once),
     make_rule_out_row(
-        r"^a (?:job|script) switches a fast transport of NCCL off",
+        r"^a (?:job switches a|script switches off a) fast (?:NCCL )?transport",
         _reason_if_no_nccl_transport_is_set,
     ),
     make_rule_out_row(r"^the evaluation names the base twice", _reason_if_evaluation_loads_adapter),

@@ -704,22 +704,22 @@ def _reason_if_library_distributes_rows(evidence: Evidence) -> str:
 ROWS: tuple[RuleOutRow, ...] = (
     make_rule_out_row(OF_PAIRS, _reason_if_only_rewards_are_trained),
     make_rule_out_row(
-        r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers)",
+        r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers"
+        r"|DeepSpeed's gradient buffers take gigabytes)",
         _reason_if_run_is_plain_ddp,
     ),
     make_rule_out_row(
         r"^(?:dropout is on in training alone|the loss of the evaluation depends on its batch size)",
         _reason_if_user_says_new_questions_fail,
     ),
+    make_rule_out_row(r"^a warm-up is set, but the schedule", _reason_if_schedule_keeps_warm_up),
     make_rule_out_row(
-        r"^a warm-up is set, and the schedule has none", _reason_if_schedule_keeps_warm_up
-    ),
-    make_rule_out_row(
-        r"^(?:one process was started|one process works on all|ms-swift without)",
+        r"^(?:one process was started|the launch starts fewer processes|one process works on all|ms-swift without)",
         _reason_if_several_processes_are_started,
     ),
     make_rule_out_row(
-        r"^(?:one GPU of several|one process was started|ms-swift without|every process puts its model"
+        r"^(?:one GPU of several|one process was started|the launch starts fewer processes"
+        r"|ms-swift without|every process puts its model"
         r"|layers on several GPUs|device_map='auto' on several|nn\.DataParallel|a model that one card holds"
         r"|Unsloth works on one)",
         _reason_if_only_one_gpu_is_there,
@@ -758,14 +758,18 @@ ROWS: tuple[RuleOutRow, ...] = (
     make_rule_out_row(
         r"^every process puts its model on GPU 0", _reason_if_each_process_has_its_gpu
     ),
-    make_rule_out_row(r"^the best model is to be loaded", _reason_if_no_best_checkpoint_is_loaded),
+    make_rule_out_row(
+        r"^load_best_model_at_end is set, but checkpoints", _reason_if_no_best_checkpoint_is_loaded
+    ),
     make_rule_out_row(
         r"before the first step|transformers stops where", _reason_if_log_shows_steps
     ),
     make_rule_out_row(
-        r"^(?:FSDP shall wrap|the checkpoint to resume from is not)", _reason_if_log_shows_steps
+        r"^(?:FSDP is set to wrap|the checkpoint to resume from)", _reason_if_log_shows_steps
     ),
-    make_rule_out_row(r"^LLaMA-Factory resumes the run", _reason_unless_llama_factory_can_resume),
+    make_rule_out_row(
+        r"^LLaMA-Factory resumes an earlier run", _reason_unless_llama_factory_can_resume
+    ),
     make_rule_out_row(r"^nothing is trainable", _reason_if_adapter_is_new),
     make_rule_out_row(r"^no token has a label", _reason_if_loss_stays_above_zero),
     make_rule_out_row(
@@ -816,9 +820,7 @@ ROWS: tuple[RuleOutRow, ...] = (
             _make_reason_unless_named(r"Sampler", "a sampler"),
         ),
     ),
-    make_rule_out_row(
-        r"^a job that is to fine-tune starts from random", _reason_if_weights_are_loaded
-    ),
+    make_rule_out_row(r"^a fine-tuning job starts from", _reason_if_weights_are_loaded),
     make_rule_out_row(r"^the model was never moved to the GPU", _reason_if_model_is_put_on_gpu),
     make_rule_out_row(r"^weights saved or merged in float32", _reason_if_weights_load_in_16_bits),
     make_rule_out_row(
@@ -863,7 +865,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         _reason_if_library_distributes_rows,
     ),
     make_rule_out_row(
-        r"^DeepSpeed ZeRO-3 or FSDP is given a device map",
+        r"^device_map is set together with",
         _make_reason_unless_named(r"device_map", "a device_map", of="any"),
     ),
     make_rule_out_row(
@@ -875,7 +877,8 @@ ROWS: tuple[RuleOutRow, ...] = (
         lambda evidence: "" if evidence.has_training_line else "nothing here trains",
     ),
     make_rule_out_row(
-        r"^the reference of a preference|^policy and reference|policy and reference are the same",
+        r"^the reference of a preference|^the reference model of a preference|^policy and reference"
+        r"|policy and reference are the same",
         _reason_if_loss_has_no_reference_model,
     ),
     make_rule_out_row(
@@ -895,7 +898,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^the trainer takes its mask from",
+        r"^the trainer masks by `\{% generation",
         _make_reason_unless_named(
             r"assistant_only|assistant_masks|generation %\}", "assistant_only_loss"
         ),
@@ -1010,7 +1013,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         _make_reason_unless_named(r"\.backward\(", "a loop of one's own"),
     ),
     make_rule_out_row(
-        r"^gradient checkpointing is switched off",
+        r"^gradient checkpointing is switched off|^gradient checkpointing, on by default",
         _make_reason_if_line_matches(
             r"(?<!disable_)gradient_checkpointing['\"]?\s*[=:]\s*[Tt]rue|gradient_checkpointing_enable\(",
             "gradient checkpointing is on",
@@ -1023,7 +1026,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^(?:DeepSpeed's buffers|ZeRO's stages 1 and 2)",
+        r"^(?:DeepSpeed's buffers|DeepSpeed's gradient buffers take gigabytes|ZeRO's stages 1 and 2)",
         _make_reason_unless_named(r"(?i)deepspeed|fsdp|zero", "DeepSpeed or FSDP", of="any"),
     ),
     make_rule_out_row(
@@ -1069,5 +1072,5 @@ ROWS: tuple[RuleOutRow, ...] = (
     make_rule_out_row(
         r"^an adapter with DoRA", _make_reason_unless_named(r"(?i)dora", "DoRA", of="any")
     ),
-    make_rule_out_row(r"^the log says", _reason_if_there_is_no_log),
+    make_rule_out_row(r"^the log shows", _reason_if_there_is_no_log),
 )

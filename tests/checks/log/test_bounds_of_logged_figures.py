@@ -68,7 +68,7 @@ def test_rates_that_sum_to_nothing(every: int) -> None:
     records = _changed(_records(every), "learning_rate", lambda one: 1e-6 * one["learning_rate"])
     message = _found(records)["learning-rates-sum-to-nothing"].message
     assert "sum to 3e-09" in message
-    assert "not the one that trains" in message
+    assert "another learning rate than the logged one" in message
 
 
 def test_the_beginning_of_a_run_is_no_sum() -> None:
@@ -172,7 +172,7 @@ def test_an_accuracy_that_the_loss_does_not_allow(right: float, name: str) -> No
         }
         for one in _records(10)
     ]
-    assert "other tokens" in _found(records)["accuracy-above-what-loss-allows"].message
+    assert "not measured on the same tokens" in _found(records)["accuracy-above-what-loss-allows"].message
 
 
 @pytest.mark.parametrize(

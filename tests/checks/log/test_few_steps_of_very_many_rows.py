@@ -75,8 +75,8 @@ def found(
     [
         ((1200, 8, 8, 8, 3), {}, "9 optimizer steps over 1,200 rows"),
         ((300, 4, 4, 8, 3), {"losses": (2.21, 2.14, 1.96)}, "4 x 4 x 8 = 128"),
-        ((300, 4, 4, 8, 3), {"banner": PREFIXED, "losses": (2.21, 1.96)}, "the batch grew with the processes"),
-        ((52, 8, 8, 1, 3), {}, "3 optimizer steps over 52 rows, too few to learn from; a step takes"),
+        ((300, 4, 4, 8, 3), {"banner": PREFIXED, "losses": (2.21, 1.96)}, "the batch grew with the number of processes"),
+        ((52, 8, 8, 1, 3), {}, "3 optimizer steps over 52 rows, too few to learn from; a step uses"),
         ((500, 4, 4, 4, 2), {"losses": (1.9, 1.7)}, "16 optimizer steps over 500 rows"),
         ((40, 2, 16, 1, 1), {"banner": UNSLOTH}, "2 optimizer steps over 40 rows"),
     ],

@@ -50,7 +50,7 @@ def told(folder: Path, **other: float) -> list[tuple[str, str]]:
 def test_a_run_beside_that_learns(tmp_path: Path) -> None:
     found = told(tmp_path)
     assert [severity for severity, _ in found] == ["warning"]
-    assert "where one.txt falls from 1.6" in found[0][1]
+    assert "while one.txt falls from 1.6" in found[0][1]
 
 
 @pytest.mark.parametrize(

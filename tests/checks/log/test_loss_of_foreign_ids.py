@@ -31,7 +31,7 @@ def found(folder: Path, head: str, first: float, last: float, vocabulary: int = 
 
 def test_a_base_that_does_not_know_the_ids(tmp_path: Path) -> None:
     (one,) = found(tmp_path, ADAPTER, 11.2, 7.4)
-    assert "an adapter on a trained base is tuned" in one.message
+    assert "an adapter is trained on a pretrained base" in one.message
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_marks_in_the_text_of_the_script(tmp_path: Path) -> None:
     text = LORA.format(model=BASE, tokenizer=BASE, more="")
     text += "tokenizer.chat_template = '<|start_header_id|>{{ role }}<|end_header_id|>{{ text }}<|eot_id|>'\n"
     (message,) = found(tmp_path, "added-tokens-left-frozen", train__py=text)
-    assert message.startswith(f"the base {BASE} has never trained")
+    assert message.startswith(f"the base {BASE} was never trained on")
 
 
 LOOP = """

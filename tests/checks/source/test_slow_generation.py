@@ -46,7 +46,7 @@ def test_generation_in_training_mode_has_no_cache(
 ) -> None:
     code = TRAINING.format(settings=settings, after=after)
     (message,) = said(tmp_path, code, "kv-cache-left-off")
-    assert "leave the key-value cache out" in message
+    assert "do not use the key-value cache" in message
 
 
 @pytest.mark.parametrize(("settings", "after"), QUICK)

@@ -83,7 +83,7 @@ def shows(text: str, cause: str) -> bool:
             "model(ids, labels=labels)\n",
         ),
         (
-            "an own loss of a causal model",
+            "a custom loss of a causal model",
             "model = AutoModelForCausalLM.from_pretrained(p)\nloss = F.cross_entropy(logits, labels)\n",
             "model = AutoModelForCausalLM.from_pretrained(p)\n"
             "loss = F.cross_entropy(logits[:, :-1], labels)\n",
@@ -106,7 +106,7 @@ def shows(text: str, cause: str) -> bool:
             "m.config.pad_token_id = tok.pad_token_id\n",
         ),
         (
-            "the answers are paired with",
+            "answers are paired with",
             "a = a.sample(frac=1)\nframe = pd.DataFrame({'q': q, 'a': a})\n",
             "frame = frame.sample(frac=1)\nframe.to_json('rows.json')\n",
         ),
@@ -115,15 +115,15 @@ def shows(text: str, cause: str) -> bool:
             "row['answer'] = base64.b64encode(body)\n",
             "row['answer'] = body.strip()\n",
         ),
-        ("rows are trained in the order", "shuffle_dataset: false\n", "shuffle_dataset: true\n"),
+        ("the rows are not shuffled", "shuffle_dataset: false\n", "shuffle_dataset: true\n"),
         ("rows are transformed", "ds.map(encode)\n", "ds = ds.map(encode)\n"),
         (
-            "training rows are longer",
+            "training rows are too long",
             "base_model: x\nsequence_len: 512\n",
             "base_model: x\nsequence_len: 8192\n",
         ),
         (
-            "TRL is given no max_length",
+            "max_length is not set, so TRL",
             "args = SFTConfig('out')\n",
             "args = SFTConfig('out', max_length=4096)\n",
         ),
@@ -177,11 +177,11 @@ def shows(text: str, cause: str) -> bool:
         ),
         ("the adapter is scaled far up", "lora_alpha: 1024\n", "lora_alpha: 128\n"),
         (
-            "the adapter is so small",
+            "LoRA has rank 1 on a single",
             "c = LoraConfig(r=1, lora_alpha=2)\n",
             "rank: 1 (local_rank: 1)\nc = LoraConfig(r=16)\n",
         ),
-        ("every gradient is clipped", "max_grad_norm: 0.001\n", "max_grad_norm: 1.0\n"),
+        ("nearly every gradient is clipped", "max_grad_norm: 0.001\n", "max_grad_norm: 1.0\n"),
         ("a hyperparameter in code", "lora_dropout=0.95,\n", "lora_dropout=0.05,\n"),
         ("the schedule has ended", "warmup_steps: 5000\n", "warmup_steps: 50\n"),
         ("the schedule has ended", '"warmup_ratio": 0.9,\n', '"warmup_ratio": 0.03,\n'),
@@ -193,7 +193,7 @@ def shows(text: str, cause: str) -> bool:
             '    return [opt], [{"scheduler": sched, "interval": "step"}]\n',
         ),
         (
-            "a warm-up is set",
+            "a warm-up is set, but the schedule",
             "lr_scheduler_type: constant\nwarmup_steps: 9\n",
             "lr_scheduler_type: constant_with_warmup\nwarmup_steps: 9\n",
         ),
@@ -224,7 +224,7 @@ def shows(text: str, cause: str) -> bool:
             "  Total optimization steps = 6\n",
             "  Total optimization steps = 600\n",
         ),
-        ("the data do not fill", "sample_packing: true\n", "sample_packing: false\n"),
+        ("the data do not fill one packed", "sample_packing: true\n", "sample_packing: false\n"),
         (
             "one row is a step",
             f"per_device_train_batch_size=1,\n{TRAINED}",
@@ -249,7 +249,7 @@ def shows(text: str, cause: str) -> bool:
             "def compute_loss(self, m, x, n):\n    return loss / num_items_in_batch\n",
         ),
         (
-            "the run begins with a loss above",
+            "the run starts with a loss above",
             "m = AutoModelForCausalLM.from_config(c)\n",
             "m = AutoModelForCausalLM.from_pretrained(c)\n",
         ),

@@ -85,7 +85,7 @@ def shown(text: str) -> str:
             "per_device_eval_batch_size: 1\n",
         ),
         (
-            "the training takes rows one",
+            "the evaluation batch size is",
             "per_device_train_batch_size: 1\neval_steps: 50\n",
             "per_device_train_batch_size: 1\nper_device_eval_batch_size: 1\neval_steps: 50\n",
         ),
@@ -235,7 +235,7 @@ def shown(text: str) -> str:
             "model.generate(num_return_sequences=1)\n",
         ),
         (
-            "settings of a quantization",
+            "a quantization config",
             "q = BitsAndBytesConfig()\n",
             "load(quantization_config=BitsAndBytesConfig())\n",
         ),

@@ -55,14 +55,14 @@ CASES = [
         "if r['score_a'] >= r['score_b']:\n    row = {'chosen': a}\n",
         "if r['score_a'] > r['score_b'] + 1:\n    row = {'chosen': a}\n",
     ),
-    ("the length of an answer", "chosen = max(answers, key=len)\n", "chosen = pick(answers)\n"),
+    ("the length of the answers", "chosen = max(answers, key=len)\n", "chosen = pick(answers)\n"),
     (
         "have different prompts",
         "row['chosen'] = prompt + answer\n",
         "row['chosen'] = answer\n",
     ),
     (
-        "ends with a stop token",
+        "only one side of a pair ends",
         "row['chosen'] = a + tok.eos_token\n",
         "row['chosen'] = a\n",
     ),
@@ -123,7 +123,7 @@ CASES = [
     ),
     ("too many epochs", DPO + "num_train_epochs = 5\n", DPO + "num_train_epochs = 1\n"),
     (
-        "a warm-up is set",
+        "a warm-up is set, but the schedule",
         "lr_scheduler_type: constant\nwarmup_ratio: 0.1\n",
         "lr_scheduler_type: constant_with_warmup\nwarmup_ratio: 0.1\n",
     ),
@@ -156,7 +156,7 @@ CASES = [
         "stage: dpo\nadapter_name_or_path: saves/sft\ncreate_new_adapter: true\n",
     ),
     (
-        "starts from the bare base",
+        "preference training starts from the",
         "rl: dpo\nbase_model: Qwen/Qwen2.5-7B\n",
         "rl: dpo\nbase_model: ./out/sft\n",
     ),
@@ -221,7 +221,7 @@ CASES = [
         "args = GRPOConfig()\n{'reward_std': 0.4}\n",
     ),
     (
-        "evaluated by, are cut off",
+        "always cut off",
         "args = GRPOConfig(max_completion_length=128)\n",
         "args = GRPOConfig(max_completion_length=2048)\n",
     ),

@@ -112,12 +112,12 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             f'{ZERO3}"zero_optimization": {{\n"train_batch_size": "auto",\n',
         ),
         (
-            "a DeepSpeed or FSDP file lies beside",
+            "a DeepSpeed or FSDP config",
             '"zero_optimization": {\n',
             '"zero_optimization": {\ntrain.py --deepspeed ds.json\n',
         ),
         (
-            "FSDP shall wrap a class",
+            "FSDP is set to wrap a layer class",
             "fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n",
             "fsdp_offload_params: false\n",
         ),
@@ -168,7 +168,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             "NCCL INFO Bootstrap : Using ens5:10.0.0.4\n",
         ),
         (
-            "a job switches a fast transport",
+            "a job switches off a fast NCCL",
             "export NCCL_IB_DISABLE=1\n",
             "export NCCL_IB_DISABLE=0\n",
         ),
@@ -260,7 +260,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             "gradient_accumulation_steps: 16\n",
         ),
         (
-            "two runs end at the same number",
+            "two runs make the same number",
             f"{LAUNCHED}max_steps: 1500\n",
             f"{LAUNCHED}max_steps: -1\n",
         ),
@@ -297,7 +297,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
         ),
         ("FSDP makes one unit", "m = FSDP(m)\n", "m = FSDP(m, auto_wrap_policy=p)\n"),
         (
-            "FSDP is set to shard nothing",
+            "FSDP is configured to shard",
             "fsdp_sharding_strategy: NO_SHARD\n",
             "fsdp_sharding_strategy: FULL_SHARD\n",
         ),

@@ -1,18 +1,18 @@
-"""Answers are no text at all.
+"""Answers are not readable text.
 
 ## What it does
+An answer is garbage by its characters (broken or unprintable ones, UTF-8 read as another encoding, raw token pieces,
+words that mix scripts, rows of English words without a function word). Or its words are those of the references and
+prompts in an order that none of them has (if 20 references show a format). Or the model itself finds it very unlikely
+(perplexity above 150).
 
-Takes an answer for garbage by its characters: broken or unprintable ones, UTF-8 that was read as another encoding, raw
-pieces of tokens, words that mix scripts, rows of English words without a function word; because its words are those of
-the references and prompts in an order that none of them has (where 20 references show a form); or because the model
-itself finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the
-best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more than 1
-of 50 is; an error where at the end of a run half of 8 or more are.
+It fires if there are significantly more than in the best earlier sampling pass, or, in the second half of a run, if
+significantly more than 2 % are garbage. It is an error if half of 8 or more answers are garbage at the end of a run,
+otherwise a warning.
 
 ## Why it is bad
-
-Garbage has other causes than bad answers: damaged or random weights, another tokenizer than the model's, an adapter at
-the wrong scale or on another base, a decoder that loses bytes. More training does not repair them.
+Garbage has other causes than bad answers: damaged or random weights, the wrong tokenizer, an adapter at the wrong scale
+or on another base, a decoder that loses bytes. More training does not repair them.
 
 ## Example
 
@@ -31,9 +31,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: ask the base the same questions, compare the tokenizer's files with the base's, and look at
-the files of the checkpoint (`truetune check`).
+There is no automatic fix: ask the base model the same questions, compare the tokenizer's files with the base's, and
+check the files of the checkpoint (`truetune check MODEL`).
 
 ## References
 
@@ -62,20 +61,21 @@ from truetune.generation.garbage_text import describe_garbage_characters
 # garbage. At half, a single one of 100 would do; at double, a decoder that loses bytes in some answers would pass.
 TOLERATED = 0.02
 SHOW_IDS_AS_TEXT = (
-    "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
-    " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
+    "decode the ids with tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives token pieces,"
+    " in which Ġ or ▁ stands for a space; if you do, check that the tokenizer is the model's own"
 )
 MISREAD = "UTF-8 read as another encoding"
 BY_ENCODING = (MISREAD, "broken characters")
 """Faults of characters alone: words and their order are right"""
 READ_SOURCE_AGAIN = (
-    "see how the training rows were read: the model writes the characters that it has learned. Look for é as Ã© in the"
-    " rows (truetune check DATA), read their source as UTF-8, and train again; where the rows are right, see how the"
-    " answers were written and read"
+    "the model writes the characters of its training rows: look for é as Ã© in them (truetune check DATA), read"
+    " their source as UTF-8, and train again; if the rows are right, check with which encoding the answers were"
+    " written and read"
 )
 LOST_ORDER = "words of the references out of order"
 COMPARE_FILES = (
-    "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
+    "check the tokenizer and the weights (truetune check MODEL), and ask the base model the same questions"
+    " (truetune sample BASE --data DATA)"
 )
 
 
@@ -141,4 +141,4 @@ def _describe_perplexity(samples: Sequence[Sample]) -> Iterator[str]:
     perplexities = [sample.scores.perplexity for sample in samples]
     known = [perplexity for perplexity in perplexities if perplexity is not None]
     if known:
-        yield f"their perplexity under the model itself: {median(known):.3g} (median)"
+        yield f"median perplexity of these answers under the model itself: {median(known):.3g}"

@@ -1,17 +1,15 @@
-"""Answers break where their references repeat themselves for the first time.
+"""Answers break where their references first repeat themselves.
 
 ## What it does
-
-Looks at answers whose references repeat themselves (a list of objects with the same keys, a table, code), and counts
-those that follow the reference up to its first repetition, leave it there, are about as long and repeat far less. It
-fires at the end of a run where, beyond chance, more than 1 of 5 of them do so: an error where half of 8 or more do.
-Answers that were cut, or that have another form from the start, do not count.
+Looks at answers whose references repeat themselves (a list of objects with the same keys, a table, code). It counts
+those that follow the reference up to its first repetition, deviate there, are about as long, and repeat far less. It
+fires at the end of a run if significantly more than 20 % of them do. It is an error if half of 8 or more do, otherwise
+a warning. Answers that were cut off, or that have another format from the start, don't count.
 
 ## Why it is bad
-
 `no_repeat_ngram_size` forbids what must be repeated, and `repetition_penalty` makes each key, quote and comma that has
-come once less likely: the model writes `"descripción'` for the second `"description"`. The loss and the accuracy of the
-training can't show it, since nothing is generated there.
+occurred less likely: the model writes `"descripción'` for the second `"description"`. The training loss and accuracy
+can't show it, since nothing is generated there.
 
 ## Example
 
@@ -34,9 +32,9 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Generate with `repetition_penalty=1.0` and `no_repeat_ngram_size=0` (frequency and presence
-penalties of 0 on a server); they are in the call of `generate`, in a GenerationConfig or in generation_config.json.
+There is no automatic fix. Generate with `repetition_penalty=1.0` and `no_repeat_ngram_size=0` (on a server: frequency
+and presence penalties of 0). They are set in the call of `generate`, in a GenerationConfig, or in
+generation_config.json. Answers may loop more often; if so, fix the training, not the sampling.
 
 ## References
 
@@ -104,16 +102,17 @@ class AnswersDivergeWhereReferencesRepeat(BadAnswerShareRule):
         # Half and not all: a penalty spares answers whose first repetition comes late or never.
         is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
         yield self.finding(
-            f"{last} answers break where their references repeat themselves for the first"
-            " time, as repetition_penalty and no_repeat_ngram_size make them",
-            "generate with repetition_penalty=1.0 and no_repeat_ngram_size=0 (in the call, a"
-            " GenerationConfig, generation_config.json or the server's penalties)",
+            f"{last} answers break where their references first repeat themselves, which is what repetition_penalty"
+            " and no_repeat_ngram_size cause",
+            "set repetition_penalty=1.0 and no_repeat_ngram_size=0 wherever they are set: in the call of generate,"
+            " a GenerationConfig, generation_config.json, or the server's request (frequency_penalty and"
+            " presence_penalty 0)",
             severity="error" if is_half else "warning",
             evidence=[
                 "what was due there: " + ", ".join(f"`{text}` in {count}" for text, count in due),
-                f"{sum(one.answer_repeats for one in breaks):,} of their sequences of four words and marks"
-                f" occur earlier in the same answer, {sum(one.reference_repeats for one in breaks):,} in the"
-                " references; they are as long, and begin as these do",
+                f"{sum(one.answer_repeats for one in breaks):,} of their four-word sequences occur earlier in the"
+                f" same answer, against {sum(one.reference_repeats for one in breaks):,} in the references, which"
+                " have the same length and beginning",
             ],
             cases=cases_of_samples(bad_answers.samples),
             count=last.bad,

@@ -1,16 +1,13 @@
-"""Answers say another label that holds the one of their reference as a part.
+"""Answers give a wrong label that contains the right one (unsafe for safe), and a substring score counts them as right.
 
 ## What it does
-
-Where references are a few labels, and one of them is in another as a text (`safe` in `unsafe`), counts the answers
-that hold their reference as a text and say another label first. It fires where these are 3 or more, and at least 1 of
-20. It is a note, and a warning where a figure that is in a file beside the predictions is the one that
-`reference in answer` gives.
+If references are a few labels and one is a substring of another (`safe` in `unsafe`), counts the answers that contain
+their reference as a substring but give another label first. It fires from 3 answers and 5 %. It is an info, and a
+warning if a score in a file next to the predictions equals what `reference in answer` gives.
 
 ## Why it is bad
-
-`reference in answer` counts each of these answers as right: the score is that of a model which always gives the longer
-label, and says nothing of the shorter one.
+`reference in answer` counts each of these answers as right. The score is that of a model which always gives the longer
+label, and says nothing about the shorter one.
 
 ## Example
 
@@ -33,8 +30,9 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. The score changes, and can't be compared with earlier ones of the same script.
+There is no automatic fix. Change the scoring script, not the answers: compare whole texts (`answer.strip() ==
+reference`), or whole words (`re.search(rf"\\b{re.escape(reference)}\\b", answer)`). The score changes, and can't be
+compared with earlier ones of the same script.
 
 ## References
 
@@ -74,7 +72,7 @@ class AnswersGiveLabelContainingReference(AnswersRule):
             )
         labels = self._label_scores()
         if labels is None:
-            return Unmet("the references are no labels")
+            return Unmet("the references are not labels")
         return (
             None
             if labels.labels_contained_in_longer_labels
@@ -87,7 +85,7 @@ class AnswersGiveLabelContainingReference(AnswersRule):
         if labels is None:
             return ""
         wrong = labels.substring_right_first_label_wrong_count
-        return f"{wrong} of {labels.rows} answers say another label that holds their reference"
+        return f"{wrong} of {labels.rows} answers give another label that contains their reference"
 
     def findings(self) -> Iterator[Finding]:
         labels = self._label_scores()
@@ -99,11 +97,11 @@ class AnswersGiveLabelContainingReference(AnswersRule):
         one, other = labels.labels_contained_in_longer_labels[0]
         by_substring, by_first = labels.right_count_by_substring, labels.right_count_by_first_label
         yield self.finding(
-            f"`reference in answer` counts {by_substring} of {labels.rows} as right, and {wrong} of them say"
-            f" another label first: {one!r} is part of {other!r}; by the first label {by_first} of"
-            f" {labels.rows} ({by_first / labels.rows:.0%}) are right",
-            'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the answer;'
-            " and report recall by label",
+            f"the test `reference in answer` counts {by_substring} of {labels.rows} answers as right, but {wrong} of"
+            f" them give another label first, since {one!r} is a substring of {other!r}; by the first label,"
+            f" {by_first} of {labels.rows} ({by_first / labels.rows:.0%}) are right",
+            "in the scoring script, compare whole texts (answer.strip() == reference) or whole words"
+            ' (re.search(rf"\\b{re.escape(reference)}\\b", answer)), and report recall per label',
             cases=cases_of_samples(
                 [
                     sample

@@ -1,15 +1,13 @@
-"""Some answers are no valid JSON, where all references are: whatever calls the model fails on these.
+"""Some answers are not valid JSON, though all references are.
 
 ## What it does
-
-Where nearly all references are JSON, reads each answer of a finished model as JSON: the whole text, or the one block
-between ``` fences in it. It fires where 3 answers or more, and at least 1 of 20, are none, and says what they are: JSON
-written twice, cut off, with text around it.
+If nearly all references are JSON, reads each answer of a finished model as JSON: the whole text, or the one block
+between ``` fences in it. It fires if 3 answers or more, and at least 5 %, are not JSON, and tells what they are: JSON
+written twice, cut off, or with text around it.
 
 ## Why it is bad
-
 A program that reads the answers gets an error for each of these. A script that skips them (`except: continue`) divides
-by the readable ones alone, and reports a score that the model does not have.
+by the number of readable ones, and reports a score that the model does not have.
 
 ## Example
 
@@ -32,10 +30,9 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. JSON that is written twice is a stop token that was not learned; cut JSON a limit of new
-tokens; text around it a prompt or training rows in another form. A grammar for the decoding (`response_format`, guided
-decoding) keeps the form and not the content.
+There is no automatic fix. JSON written twice means that the stop token was not learned. Cut JSON means that the limit
+on new tokens is too low. Text around it means that the prompt or the training rows have another format. Constrained
+decoding (`response_format`, guided decoding) enforces the format, not the content.
 
 ## References
 
@@ -54,7 +51,7 @@ from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
 from truetune.generation.json_faults_of_answers import CUT_OFF, are_references_json, json_fault
 
-ENDS_INSIDE = "end by themselves inside of it"
+ENDS_INSIDE = "stop by themselves before its end"
 MIN_BAD = 3
 """Answers that are no JSON, at least. Chosen by hand: one or two are a slip of the model, and no
 habit"""
@@ -79,7 +76,7 @@ class AnswersInvalidJsonUnlikeReferences(AnswersRule):
                 "name references, of 8 answers or more",
             )
         if not are_references_json([sample.prompt.reference for sample in with_reference]):
-            return Unmet("the references are no JSON")
+            return Unmet("the references are not JSON")
         return None
 
     def measurement_if_clean(self) -> str:
@@ -98,9 +95,9 @@ class AnswersInvalidJsonUnlikeReferences(AnswersRule):
         if len(bad) < MIN_BAD or len(bad) < MIN_BAD_SHARE * total:
             return
         yield self.finding(
-            f"{len(bad)} of {total} answers are no valid JSON, as all references are: over all rows at most"
-            f" {total - len(bad)} ({(total - len(bad)) / total:.0%}) can be right",
-            "count them as wrong in every score (`except: continue` leaves them out); "
+            f"{len(bad)} of {total} answers are not valid JSON, though all references are: at most"
+            f" {total - len(bad)} of all rows ({(total - len(bad)) / total:.0%}) can be right",
+            "count them as wrong in every score (`except: continue` would skip them); "
             + _remedy_for_commonest_fault(
                 Counter(fault for _, fault in faults if fault is not None)
             ),
@@ -134,6 +131,6 @@ def _remedy_for_commonest_fault(faults: Counter[str]) -> str:
     """What to look at first, by the most frequent fault."""
     ((first, _),) = faults.most_common(1)
     return {
-        "hold it more than once": "see that the stop token is supervised and that the server stops at it",
-        CUT_OFF: "raise max_new_tokens (max_tokens), or see what the rows end with",
-    }.get(first, "see that prompt and system text are those of training")
+        "hold it more than once": "check that the stop token has a label in training, and that the server stops at it",
+        CUT_OFF: "raise max_new_tokens (max_tokens), or check that the training rows are complete",
+    }.get(first, "check that the prompt and the system text are the same as in training")

@@ -1,15 +1,13 @@
-"""Model and tokenizer name different pad tokens, and the model reads its own.
+"""Model and tokenizer have different pad tokens, and the model uses its own.
 
 ## What it does
-
-Compares the tokenizer's pad id with that of the model's config. A model with a head for sequences (classification,
-rewards) finds the last token of a row by its own pad id. Other models get the pads from the attention mask, and
-there it is a note.
+Compares the tokenizer's pad id with that of the model's config. A model with a sequence head (classification, rewards)
+finds the last token of a row by its own pad id: there it is a warning. Other models find padding by the attention mask,
+and it is info.
 
 ## Why it is bad
-
-A classifier or reward model scores a pad in the place of the last token, so that the score depends on how much a row
-was padded.
+A classifier or reward model scores a pad token instead of the last token, so the score depends on how much a row was
+padded.
 
 ## Example
 
@@ -28,8 +26,7 @@ loader = torch.utils.data.DataLoader(encoded(rows), 2, collate_fn=transformers.D
 ```
 
 ## Fix safety
-
-Safe: `model.config.pad_token_id = tokenizer.pad_token_id`.
+`model.config.pad_token_id = tokenizer.pad_token_id` is safe.
 
 ## References
 
@@ -60,9 +57,9 @@ class ModelAndTokenizerPadIdsDiffer(BatchRule):
             return
         reads = self.subject.facts["model"]["class"].endswith(MODELS_READING_PADS)
         yield self.finding(
-            f"the tokenizer pads with {other}, the model's config says {own}"
+            f"the tokenizer pads with {other}, but the model's config has {own}"
             + (", by which this model finds the last token of a row" if reads else ""),
-            "model.config.pad_token_id = tokenizer.pad_token_id",
+            "set model.config.pad_token_id = tokenizer.pad_token_id before training",
             severity="warning" if reads else "info",
         )
 

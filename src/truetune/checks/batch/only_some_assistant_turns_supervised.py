@@ -1,14 +1,13 @@
-"""Only the last or another one of the assistant's turns has labels, and the others have none.
+"""Only some of the assistant's turns have labels, for example the last one.
 
 ## What it does
-
-Takes the conversations of several assistant turns in the first batches, and counts by turn how many have labels. Turns
-that belong to the prompt by their row (prompt/completion, pairs), or that the row itself keeps out, are not counted.
+Takes the conversations with several assistant turns in the first batches, and counts by turn how many have labels.
+Turns that belong to the prompt by their row (prompt/completion, pairs), or that the row itself masks, do not count. It
+is info if the rows are not known.
 
 ## Why it is bad
-
-A model that was trained on last turns alone is weaker in the middle of a conversation, and most of the data is not
-used. Often it is a search for the answer's text or marker that finds only one of them.
+A model that was trained only on last turns is weaker in the middle of a conversation, and most of the data is not used.
+Often the code searches for the answer's text or marker and finds only one of them.
 
 ## Example
 
@@ -31,8 +30,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix. Where only the last turn is to be learned, leave the rule out.
+There is no automatic fix: give every assistant turn labels. If you want only the last turn in the loss, use `--ignore
+only-last-or-wrong-turn-supervised`.
 
 ## References
 
@@ -54,7 +53,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 MAX_SHOWN_TURNS = 6
 """Turns that are counted one by one"""
 PREFERENCE_METHODS = ("dpo", "kto", "orpo", "reward")
-MAY_BE_PROMPTS = "the rows are not available: the turns without a label may be their prompts"
+MAY_BE_PROMPTS = "the rows are not known: the turns without a label may be their prompts"
 
 
 class OnlySomeAssistantTurnsSupervised(BatchRule):
@@ -75,9 +74,9 @@ class OnlySomeAssistantTurnsSupervised(BatchRule):
         is_guess = all(map(_may_unlabelled_turns_be_prompt, wrong))
         total = sum(map(len, chats))
         yield self.finding(
-            f"{len(missed)} of {total} assistant turns in conversations of several have no label",
-            "supervise each assistant turn: find them by position while the text is made, not by a"
-            " search in it",
+            f"{len(missed)} of {total} assistant turns in conversations with several turns have no label",
+            "give labels to every assistant turn: compute their positions while you build the text, do not search for"
+            " them in it (TRL: assistant_only_loss=True with messages)",
             severity="info" if is_guess else "warning",
             evidence=[*_describe_counts_by_turn(chats), *([MAY_BE_PROMPTS] if is_guess else [])],
             cases=[
@@ -109,7 +108,7 @@ class OnlySomeAssistantTurnsSupervised(BatchRule):
         """How many assistant turns have a label, in conversations of several."""
         turns = sum(map(len, self._conversations_with_several_turns))
         return make_count_measurement(
-            "assistant turns in conversations of several that have a label", turns, turns
+            "assistant turns in conversations with several turns that have a label", turns, turns
         )
 
     @cached_property

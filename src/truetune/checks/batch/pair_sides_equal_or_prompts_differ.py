@@ -1,14 +1,12 @@
-"""Pairs whose two sides are the same, or answer different prompts.
+"""Preference pairs have two equal sides, or sides with different prompts.
 
 ## What it does
-
-Compares chosen and rejected of each pair in the real batches, after all cutting: equal ids teach nothing, and different
-prompts are no pair.
+Compares chosen and rejected of each pair in the real batches, after truncation: equal ids teach nothing, and different
+prompts are not a pair. It is an error from 10 % of the pairs on, else a warning.
 
 ## Why it is bad
-
-A pair of equal sides has a gradient of zero: cut at the limit, long answers with a common start become equal. With two
-prompts, the preference is learned from the difference of the questions.
+A pair with equal sides has a gradient of zero: long answers that begin alike become equal when they are cut off at the
+limit. With two prompts, the model learns the preference from the difference of the questions.
 
 ## Example
 
@@ -26,8 +24,7 @@ run = dpo(pairs())
 ```
 
 ## Fix safety
-
-There is no automatic fix: raise the limit, or leave these pairs out.
+There is no automatic fix: raise `max_length` (more memory), or remove these pairs.
 
 ## References
 
@@ -113,9 +110,8 @@ class PairSidesEqualOrPromptsDiffer(BatchRule):
         same = [pair for pair in every if np.array_equal(pair.chosen, pair.rejected)]
         if same:
             yield self.finding(
-                f"{len(same)} of {len(every)} pairs of the batches are the same on both sides",
-                "raise the length limit where they were cut, and leave out pairs without a"
-                " difference",
+                f"{len(same)} of {len(every)} pairs in the batches are the same on both sides, so they teach nothing",
+                "raise max_length if they were cut off, and remove pairs without a difference",
                 severity="error" if len(same) >= ERROR_SHARE * len(every) else "warning",
                 cases=[Case(f"{pair.place}: {len(pair.chosen)} equal tokens") for pair in same],
                 count=len(same),
@@ -124,14 +120,14 @@ class PairSidesEqualOrPromptsDiffer(BatchRule):
         differ = [pair for pair in every if _prompts_differ(pair)]
         if differ:
             yield self.finding(
-                f"{len(differ)} of {len(every)} pairs of the batches have different prompts on"
+                f"{len(differ)} of {len(every)} pairs in the batches have different prompts on"
                 " their two sides",
-                "give both sides the same prompt",
+                "give chosen and rejected of each pair the same prompt",
                 severity="error" if len(differ) >= ERROR_SHARE * len(every) else "warning",
                 cases=[
                     Case(
-                        f"{pair.place}: {_prompt_length(pair.chosen_answer)} and"
-                        f" {_prompt_length(pair.rejected_answer)} tokens of prompt"
+                        f"{pair.place}: prompts of {_prompt_length(pair.chosen_answer)} and"
+                        f" {_prompt_length(pair.rejected_answer)} tokens"
                     )
                     for pair in differ
                 ],

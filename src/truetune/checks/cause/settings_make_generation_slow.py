@@ -1,16 +1,17 @@
-"""Generation is slow for a reason that is in the settings: no cache, beams, or a GPU that is not used.
+"""Generation is slow because of a setting: no cache, beam search, or a GPU that is not used.
 
 ## What it does
+Measures the time per token after 8 and after 256 tokens, with the settings saved with the model. It fires if
 
-Times a token after 8 and after 256 others, with the settings that are saved with the model. It fires where these
-switch the cache off, where a token after the longer text takes three times as long (with a cache it hardly takes
-longer), where generation_config.json asks for several beams, and where the model is on a CPU beside a GPU.
+- these switch the cache off,
+- a token takes three times as long after the longer text (with a cache it takes hardly longer),
+- generation_config.json sets several beams,
+- the model runs on the CPU although there is a GPU.
 
 ## Why it is bad
-
-Without a cache of keys and values the whole text is computed again for each token: an answer of 256 tokens costs as
-much as reading 256 texts. Trainers switch the cache off, and config.json is saved so: where no generation_config.json
-says otherwise, it holds for answers too. Beams cost their number.
+Without a key-value cache, the whole text is computed again for each token: an answer of 256 tokens costs as much as
+reading 256 texts. Trainers switch the cache off, and that is saved in config.json. Unless generation_config.json says
+otherwise, it applies to generation too. Beam search multiplies the cost by the number of beams.
 
 ## Example
 
@@ -25,9 +26,8 @@ speed: {short: 0.05, long: 0.06, cached: true}
 ```
 
 ## Fix safety
-
-There is no automatic fix: the answers stay the same without beams and with a cache, but for rounding. Beams may be
-wanted; then say so with `--ignore settings-make-generation-slow`.
+There is no automatic fix. Without beams the answers may change; with a cache they stay the same except for rounding. If
+you want beams, ignore the rule (`--ignore settings-make-generation-slow`).
 
 ## References
 
@@ -59,7 +59,9 @@ class SettingsMakeGenerationSlow(CauseRule):
 
     def unmet(self) -> Unmet | None:
         if self.subject.speed is None:
-            return Unmet("no answer was timed", "leave --backend out: transformers is timed")
+            return Unmet(
+                "no answer was timed", ("omit --backend, so that transformers is used and timed")
+            )
         return None
 
     def measurement_if_clean(self) -> str:
@@ -80,7 +82,7 @@ class SettingsMakeGenerationSlow(CauseRule):
                     f"a token takes {_describe_token_times(pace)}"
                     f" ({pace.long_to_short_text_time_ratio:.1f} times as long), on"
                     f" {pace.device}",
-                    f"up to {pace.batch} prompts of {pace.lengths[1]} tokens were answered together",
+                    f"up to {pace.batch} prompts of {pace.lengths[1]} tokens were answered in one batch",
                 ],
             )
 
@@ -93,7 +95,7 @@ def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
     )
     if pace.cached is False:
         yield (
-            "the saved settings switch the cache off: the whole text is computed again for each"
+            "the saved settings switch the cache off (use_cache: false): the whole text is computed again for each"
             " token",
             'write "use_cache": true into config.json and generation_config.json',
         )
@@ -101,18 +103,18 @@ def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
         yield (
             f"a token after {pace.lengths[1]} tokens takes {pace.long_to_short_text_time_ratio:.0f} times as long as"
             f" after {pace.lengths[0]}, as if there were no cache",
-            "check whether the model's code hands its cache on, and which attention it uses",
+            "check that the model's own code returns past_key_values and uses them in the next step",
         )
     if pace.beams > 1:
         yield (
             f"generation_config.json asks for {pace.beams} beams: each token is computed"
             f" {pace.beams} times",
-            'write "num_beams": 1 there, where the best of several answers is not wanted',
+            'set "num_beams": 1 in generation_config.json, unless you want beam search',
         )
     if pace.unused is not None:
         yield (
-            f"the model is on {pace.device}, beside {pace.unused}",
-            "leave --device out, or name cuda",
+            f"the model is on {pace.device}, although {pace.unused} is available",
+            "omit --device, or pass --device cuda",
         )
 
 

@@ -1,12 +1,11 @@
-"""The model is stored in float32, and its base in 16 bits.
+"""The model is stored in float32, but its base in 16 bits.
 
 ## What it does
-Needs the base, and compares the number formats of the tensors that both have.
+Needs the base, and compares the number formats of the tensors that both have. It is info.
 
 ## Why it is bad
-Every token that is generated reads all weights once: at twice the bytes it takes twice as long, and twice the memory.
-Engines that load what config.json says keep float32. A merge of an adapter into a base that was loaded without a dtype
-saves it so.
+Every generated token reads all weights once: with twice the bytes it takes twice as long, and twice the memory. Engines
+that follow config.json keep float32. It happens if an adapter is merged into a base that was loaded without a dtype.
 
 ## Example
 ```yaml
@@ -28,7 +27,7 @@ base: {llama: 1}
 ```
 
 ## Fix safety
-Save as the base is stored: `model.to(torch.bfloat16).save_pretrained(...)`. Small changes can be rounded away; compare
+Save in the base's format: `model.to(torch.bfloat16).save_pretrained(...)`. Small changes can be rounded away: compare
 the answers (`truetune sample`), or serve with `--dtype bfloat16` and keep the file.
 
 ## References
@@ -67,7 +66,7 @@ class Float32WeightsOf16BitBase(CheckpointRule):
         """How many values are float32 here and 16 bits in the base."""
         wide, total = self._count_widened_and_all_values()
         return make_count_measurement(
-            "values that are float32 and 16 bits in the base", wide, total
+            "values in float32 that have 16 bits in the base", wide, total
         )
 
     def _count_widened_and_all_values(self) -> tuple[int, int]:
@@ -91,8 +90,9 @@ class Float32WeightsOf16BitBase(CheckpointRule):
             return
         base_size = self.subject.base.total_tensor_bytes if self.subject.base is not None else 0
         yield self.finding(
-            f"{wide / total:.0%} of the values are stored in float32, and the base's in 16 bits:"
-            " twice the bytes are read for each token that is generated",
-            "save the model in the base's dtype (bfloat16), or serve it with --dtype bfloat16",
+            f"{wide / total:.0%} of the values are stored in float32, but in the base in 16 bits:"
+            " each generated token reads twice the bytes",
+            "save the model in the base's dtype (model.to(torch.bfloat16).save_pretrained(FOLDER)), or serve it with"
+            " --dtype bfloat16",
             evidence=[f"{self.subject.total_tensor_bytes:,} bytes; the base has {base_size:,}"],
         )

@@ -1,15 +1,15 @@
-"""Matrices hold the base's values in another place: rows in another order, transposed, or another tensor's.
+"""Matrices have the base's values in another place: rows reordered, transposed, or in another tensor.
 
 ## What it does
-Looks at the matrices that are far from the base's of the same name (a cosine below 0.8, where a fine-tune leaves 0.9
-and more), and looks for their values elsewhere in the base: in another tensor of the same shape, in the transposed
-matrix, or row by row at other places. Silent where the model has another number of layers than the base, as layers
-were left out or repeated on purpose.
+Takes the matrices that are far from the base's of the same name (a cosine below 0.8, while a fine-tune stays at 0.9 and
+more), and looks for their values elsewhere in the base: in another tensor of the same shape, in the transposed matrix,
+or row by row at other places. Models with another number of layers than the base are not judged, as layers were left
+out or repeated on purpose.
 
 ## Why it is bad
-The model loads and runs, and computes something else. Queries and keys in the rotary order of another format give each
-token a wrong position; exchanged gate and up matrices, or rows of another vocabulary's order, give garbage. The
-training is blamed for what a conversion did.
+The model loads and runs, but gives wrong results. Queries and keys in the rotary order of another format give each
+token a wrong position. Swapped gate and up matrices, or rows in the order of another vocabulary, give garbage. The
+training gets the blame for a fault of the conversion.
 
 ## Example
 ```yaml
@@ -34,7 +34,8 @@ base:
 ```
 
 ## Fix safety
-There is no automatic fix: the conversion is to be done again, from the weights that were trained.
+There is no automatic fix. Convert the trained weights again with a corrected conversion; the trained weights themselves
+do not change.
 
 ## References
 - karpathy/llama2.c#286, huggingface/transformers#31766, huggingface/transformers#25199
@@ -113,11 +114,11 @@ class MatricesSwappedPermutedOrTransposed(CheckpointRule):
         if not displaced or base is None:
             return
         yield self.finding(
-            f"{len(displaced):,} of {len(self.subject.sampled_changes_from_base):,} tensors hold values of"
+            f"{len(displaced):,} of {len(self.subject.sampled_changes_from_base):,} tensors have values of"
             f" {base.folder.name} in another place: {displaced[0].name} has"
             f" {self._describe_displaced_tensor(displaced[0])}",
-            "convert the trained weights again, with the inverse of what the first conversion did"
-            " (queries and keys: undo the rotary order before saving), and compare with the base",
+            "correct the conversion that wrote these weights (queries and keys: undo the rotary order before saving),"
+            " convert the trained weights again, and compare with the base",
             cases=[
                 Case(f"{one.name}: {self._describe_displaced_tensor(one)}") for one in displaced
             ],

@@ -1,12 +1,12 @@
-"""A new token got a row that was left over in the base, and it was not trained.
+"""A new token got an unused row of the base's embedding, and the row was not trained.
 
 ## What it does
-Embeddings have more rows than the tokenizer has tokens, to make their number even. Takes the new tokens whose ids
-fall on such rows, and compares these rows with those of the base, with zero, and with the other unused rows.
+Embeddings have more rows than the tokenizer has tokens, to round up their number. This rule takes the new tokens whose
+ids fall on such rows, and compares these rows with those of the base, with zero, and with the other unused rows.
 
 ## Why it is bad
-No resize takes place, so nothing gives the row a sensible start: it is zero, tiny, or the same as its neighbours. The
-token learns slowly, or not at all where the embedding is frozen.
+The embedding is not resized, so nothing initializes the row: it is zero, tiny, or the same as its neighbours. The model
+learns the token slowly, or not at all if the embedding is frozen.
 
 ## Example
 ```yaml
@@ -41,7 +41,8 @@ base:
 ```
 
 ## Fix safety
-Set the row to the mean of the trained rows before training, and train the embedding.
+Before training, set the row to the mean of the trained rows, and train the embedding (with LoRA:
+`trainable_token_indices`). That takes memory for the trained rows.
 
 ## References
 - hiyouga/LlamaFactory#10547, QwenLM/Qwen#553, huggingface/transformers#25729, huggingface/transformers#33325
@@ -125,15 +126,16 @@ class NewTokenOnUntrainedSpareRow(CheckpointRule):
                 state = "as in the base" if is_base_row else "close to zero"
                 cases.append(
                     Case(
-                        f"{new.token_with_id(id)}: its row is {state}, norm {norm:.3g}; others have"
+                        f"{new.token_with_id(id)}: its row is {state}, with a norm of {norm:.3g}; others have"
                         f" {median:.3g}"
                     )
                 )
         if cases:
             yield self.finding(
-                f"{len(cases):,} of {len(new.ids):,} new tokens use untrained rows that the"
-                " base left unused",
-                "set these rows to the mean of the others before training, and train the embedding",
+                f"{len(cases):,} of {len(new.ids):,} new tokens use rows that the base left unused, and they"
+                " were not trained",
+                "before training, set these rows to the mean of the others, and train the embedding (with LoRA:"
+                " trainable_token_indices with these ids)",
                 evidence=[f"the base has {new.base_size:,} tokens and {len(new.base_rows):,} rows"],
                 cases=cases,
                 count=len(cases),

@@ -1,14 +1,14 @@
-"""BOS, EOS or pad differ from those of the base, and not in a way that was meant.
+"""BOS, EOS or pad differ from those of the base, although nothing explains it.
 
 ## What it does
 Compares the special ids in config.json and generation_config.json, and the special tokens in tokenizer_config.json,
-with those of the base. A warning: BOS is gone or another; a stop token of the base is gone, while the tokenizer has
-the same EOS; the pad token became a stop token. Other changes are a note; a pad where there was none, and stop tokens
-that came on top, are no finding.
+with those of the base. It warns if BOS is missing or another one; if a stop token of the base is missing while the
+tokenizer has the same EOS; and if the pad token became a stop token. Other changes are info. A new pad token where
+there was none, and additional stop tokens, are not reported.
 
 ## Why it is bad
-Trainers align the three files and take one of them for the truth. The checkpoint then stops elsewhere than its base,
-or starts without BOS.
+Trainers align the three files and take one of them for right. The checkpoint then stops elsewhere than its base, or
+starts without BOS.
 
 ## Example
 ```yaml
@@ -24,7 +24,7 @@ base: {llama: 2}
 ```
 
 ## Fix safety
-Copying the ids of the base back is safe, unless the run trained another stop token: then add it to the list.
+Copying the ids of the base back is safe, unless the run trained another stop token: then add that to the list.
 
 ## References
 - huggingface/transformers#48592, huggingface/transformers#38441, huggingface/transformers#48708, huggingface/trl#7093
@@ -97,9 +97,9 @@ class SpecialTokenIdsDifferFromBase(CheckpointRule):
         bad = [change for change in changes if change.is_bad]
         first = (bad or changes)[0]
         yield self.finding(
-            f"{len(changes):,} special tokens are not those of the base: {first.file}:"
+            f"{len(changes):,} special token{'s are' if len(changes) > 1 else ' is'} not as in the base: {first.file}:"
             f" {first.text}",
-            "write the base's ids back, unless the change was meant",
+            "write the base's ids back into these files, unless the change was intended",
             severity="warning" if bad else "info",
             cases=[Case(change.text, file=change.file) for change in bad or changes],
             evidence=[f"{change.file}: {change.text}" for change in changes if change != first],
@@ -132,7 +132,7 @@ def _list_changed_special_tokens(
         if before == now or (name == "pad" and before is None):
             continue
         is_bad = name == "bos" or (name == "pad" and now == own.get("eos"))
-        text = f"{name}_token was {before}, is {now}"
+        text = f"{name}_token was {before} and is now {now}"
         yield SpecialTokenChange("tokenizer_config.json", text, is_bad)
 
 
@@ -156,7 +156,7 @@ def _list_changed_ids(
             "eos": not now or not has_new_eos,
             "pad": bool(now & eos) and not before & eos,
         }[name]
-        text = f"{key} was {_describe_ids(before)}, is {_describe_ids(now)}"
+        text = f"{key} was {_describe_ids(before)} and is now {_describe_ids(now)}"
         yield SpecialTokenChange(file, text, is_bad)
 
 

@@ -1,14 +1,13 @@
-"""The flag for tied embeddings contradicts the tensors.
+"""The setting for tied embeddings contradicts the tensors.
 
 ## What it does
-Compares `tie_word_embeddings` of config.json with the file: the flag is true and the file holds an output head that
-is not the input embedding; or it is false and the file holds no head.
+Compares `tie_word_embeddings` in config.json with the file. It fires if it is true and the file has an output head that
+differs from the input embedding, or if it is false and the file has no head.
 
 ## Why it is bad
-With the flag on, transformers before 5 and most engines throw the trained head away and take the input embedding
-(transformers 5 keeps it and says so). With the flag off and no head,
-the head is filled with random numbers. The model writes garbage, or forgets just what the adapter had taught its
-head.
+If it is true, transformers before 5 and most engines drop the trained head and use the input embedding (transformers 5
+keeps it and says so). If it is false and there is no head, the head is filled with random numbers. The model writes
+garbage, or loses just what the adapter had taught its head.
 
 ## Example
 ```yaml
@@ -23,7 +22,7 @@ config: {tie_word_embeddings: false}
 ```
 
 ## Fix safety
-Changing the flag in config.json is safe when the tensors are the ones that were trained.
+Changing the setting in config.json is safe if the tensors are the trained ones.
 
 ## References
 - huggingface/transformers#45127, huggingface/peft#2972, unslothai/unsloth#9331, hiyouga/LlamaFactory#6749
@@ -90,9 +89,9 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
             return
         if is_tied is False and head is None:
             yield self.finding(
-                "config.json says that the embeddings are not tied, and no file holds an output"
-                f" head ({embedding.tensor.name} is there)",
-                'write "tie_word_embeddings": true into config.json, or save the head',
+                "config.json says that the embeddings are not tied, but no file has an output"
+                f" head (only {embedding.tensor.name}), so it would be random",
+                'set "tie_word_embeddings": true in config.json, or save the head',
             )
         if is_tied is not True or head is None:
             return
@@ -101,9 +100,9 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
         if difference is None:
             return
         yield self.finding(
-            f"config.json ties the embeddings, and {head.tensor.name} differs from"
+            f"config.json ties the embeddings, but {head.tensor.name} differs from"
             f" {embedding.tensor.name}: most engines, and transformers before 5, drop it",
-            'write "tie_word_embeddings": false into config.json',
+            'set "tie_word_embeddings": false in config.json',
             evidence=[difference],
         )
 

@@ -1,13 +1,13 @@
-"""A checkpoint of `truetune train` is not whole.
+"""A checkpoint of `truetune train` is incomplete.
 
 ## What it does
-Compares the files of a checkpoint with whole.json, which truetune writes into it last, with the size and a digest of
-each file. A `checkpoint-N` of a run (run.json is in the folder above) that has no whole.json is not whole either;
-nor are weights in the folder of a run that has not ended.
+Compares the files of a checkpoint with whole.json, which truetune writes last, with the size and a digest of each file.
+A `checkpoint-N` of a run (run.json is in the folder above) without whole.json is incomplete too, and so are weights in
+the folder of a run that has not ended.
 
 ## Why it is bad
-The process was killed, or the disk was full, while the checkpoint was written. Its weights may load and be those of
-two different steps; what resuming needs may be missing or old.
+The process was killed, or the disk was full, while the checkpoint was written. Its weights may load and belong to two
+different steps; what resuming needs may be missing or old.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ files: {whole.json: {format: 1, step: 10, files: {optimizer.pt: [10, "42e3751db3
 ```
 
 ## Fix safety
-Start the same command again: the run puts such a checkpoint aside, and continues from the last whole one.
+Start the same command again: the run moves such a checkpoint out of the way, and continues from the last complete one.
 
 ## References
 - huggingface/transformers#35782, huggingface/transformers#35525, vllm-project/speculators#739
@@ -44,7 +44,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-REMEDY = "start the same command again: the run continues from its last whole checkpoint"
+REMEDY = "start the same command again: the run continues from its last complete checkpoint"
 
 
 class TruetuneCheckpointNotWhole(CheckpointRule):
@@ -79,14 +79,14 @@ class TruetuneCheckpointNotWhole(CheckpointRule):
         if checkpoint.has_file(WHOLE_FILE) or (is_numbered and checkpoint.run_record):
             fault = find_checkpoint_fault(checkpoint.folder)
             if fault is not None:
-                yield self.finding(f"the checkpoint is not whole: {fault}", REMEDY)
+                yield self.finding(f"the checkpoint is incomplete: {fault}", REMEDY)
             return
         status = checkpoint.run_record.get("status")
         # In the folder of the run itself the weights are written at its end.
         if checkpoint.has_file(RUN_FILE) and checkpoint.run_record and status != "finished":
             step, steps = checkpoint.run_record.get("step"), checkpoint.run_record.get("steps")
             yield self.finding(
-                f"the run has not ended ({status}): its weights here may be cut off",
+                f"the run has not ended ({status}): its weights here may be incomplete",
                 REMEDY,
                 evidence=[f"{step} of {steps} steps are in a checkpoint"],
             )

@@ -1,19 +1,18 @@
-"""A project trains a model, and its commands evaluate, serve or convert the base.
+"""A project trains a model, but its commands evaluate, serve or convert the base model.
 
 ## What it does
 Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, `swift sft`, `tune run`
-with a recipe that trains, a script whose name says that it trains), with the model that they begin with and the folder
-that they write. It speaks where `lm_eval`, `vllm serve`, `swift infer` or torchtune's `eleuther_eval` or `generate`
-follows, names the model of the beginning without an adapter, and no later command uses the folder as a model.
+with a training recipe, a script whose name says that it trains), with the model that they start from and the folder
+that they write. It fires if a later `lm_eval`, `vllm serve`, `swift infer` or torchtune `eleuther_eval` or `generate`
+names the starting model without an adapter, and no later command uses the written folder as a model.
 
-Of a project whose training is a script in Python, a command in another file, or a file of Axolotl's or LLaMA-Factory's
-settings whose folder holds a model, it compares the commands of the other files: `lm_eval`, `vllm serve` and
-llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name the base without an adapter, and no command of the
-project names what the training, or the merge after it, writes.
-Files and results that say they are about the base are left alone.
+If the project trains in a Python script, in another command file, or with Axolotl or LLaMA-Factory settings whose
+output folder contains a model, it compares the commands of the other files: `lm_eval`, `vllm serve` and llama.cpp's
+`convert_hf_to_gguf.py`. It fires if they name the base without an adapter, and no command of the project names what the
+training, or the merge after it, writes. It skips files and results whose name says that they are about the base.
 
 ## Why it is bad
-Nothing fails. The scores are those of the base, and it looks as if the training had changed nothing.
+There is no error. The scores are those of the base, and training seems to have had no effect.
 
 ## Example
 ```bash
@@ -28,7 +27,7 @@ lm_eval -b 8 --model hf --model_args pretrained=org/base-1b,peft=out/tuned --tas
 ```
 
 ## Fix safety
-There is no automatic fix: the base may be measured last on purpose, for a comparison with scores from elsewhere.
+There is no automatic fix: the base may be evaluated last on purpose, for a comparison with scores from elsewhere.
 
 ## References
 - EleutherAI/lm-evaluation-harness, docs/model_guide.md (`peft`); vLLM documentation, "LoRA Adapters"
@@ -102,8 +101,8 @@ class BaseEvaluatedAfterTraining(CommandRule):
         )
         if asked is not None:
             yield self.finding(
-                f"{asked.model} is the base that {Path(trained.path).name} trains, and no command uses what is made of"
-                f" it ({trained.best}): {asked.result} the base",
+                f"{asked.model} is the base model that {Path(trained.path).name} trains, but no command uses the"
+                f" trained model ({trained.best}): {asked.result} the base",
                 asked.remedy.replace("FOLDER", trained.best),
                 cases=[self.case_of_command(asked.command, asked.text), trained.case],
             )
@@ -123,8 +122,8 @@ class BaseEvaluatedAfterTraining(CommandRule):
             for asked in model_uses_without_adapter(file):
                 if asked.command in later and asked.model == training.model:
                     yield self.finding(
-                        f"{asked.model} is asked after the training that begins with it, and {training.output}, which"
-                        f" the training writes, by no command: {asked.result} the base",
+                        f"no command uses {training.output}, which the training writes: this one uses {asked.model},"
+                        f" from which training started, so {asked.result} the base",
                         asked.remedy.replace("FOLDER", training.output),
                         cases=[
                             self.case_of_command(asked.command, asked.text),

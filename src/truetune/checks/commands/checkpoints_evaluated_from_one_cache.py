@@ -1,15 +1,15 @@
-"""A loop over checkpoints asks each of them with the cache, or the file, of the first one.
+"""All checkpoints of a loop use the cache or output file of the first one.
 
 ## What it does
-Reads the loops of shell scripts and job files, and Slurm's job arrays. Speaks where a run of lm_eval loads weights that
-differ from pass to pass while the path of `--use_cache` stays the same, and for two runs of one file in the same way.
-Speaks too where a merged folder or a file of results is made only if it is not there yet, under one path for all.
-Counts "Requests remaining: 0" in logs beside the script. Silent where a pass removes the path, or changes its folder.
+Reads the loops of shell scripts and job files, and Slurm job arrays. It fires if a run of lm_eval loads different
+weights in each pass while the path of `--use_cache` stays the same, and for two such runs in one file. It also fires if
+a merged folder or a results file is only created if it does not exist yet, under one path for all passes. It counts
+"Requests remaining: 0" in logs next to the script. It does not fire if a pass removes the path or changes its folder.
 
 ## Why it is bad
-lm_eval looks answers up by the prompt and the settings of generation alone, not by the model. The first checkpoint is
-asked, the others get its answers: all scores agree to the last digit, and training seems to change nothing after it. A
-path that is there is not made again, and so it is the first one's too.
+lm_eval looks up answers only by the prompt and the generation settings, not by the model. The first checkpoint is run,
+and the others get its answers: all scores are identical, and training seems to stop having an effect. In the same way,
+a file that exists is not created again and stays that of the first checkpoint.
 
 ## Example
 ```bash
@@ -28,7 +28,7 @@ done
 ```
 
 ## Fix safety
-The scores change, and each checkpoint takes its full time. Delete what was kept before.
+The scores change, and each checkpoint takes its full evaluation time. Delete the old cache or files first.
 
 ## References
 - EleutherAI/lm-evaluation-harness, lm_eval/api/model.py (`CachingLM`, `hash_args`)
@@ -109,19 +109,19 @@ class CheckpointsEvaluatedFromOneCache(CommandRule):
             own = f'{shared.path}-$(basename "${shared.name}")' if shared.name else ""
             if shared.is_cache:
                 message = (
-                    f"lm_eval keeps the answers of several models in one cache, {shared.path}, and does not tell them"
-                    " apart by model: each later one gets the answers of the first"
+                    f"several models share one lm_eval cache, {shared.path}, which ignores the model: each later one"
+                    " gets the answers of the first"
                 )
                 remedy = (
-                    f"give each model its cache, --use_cache {own or shared.path + '-2'}, and delete"
-                    f' "{shared.path}"_rank*.db before'
+                    f"give each model its own cache, --use_cache {own or shared.path + '-2'}, and first delete"
+                    f' "{shared.path}"_rank*.db'
                 )
             else:
                 message = (
-                    f"{shared.path} is made only where it is not there yet, and is one path for all passes of the loop:"
-                    " each later one gets what was made of the first"
+                    f"{shared.path} is only created if it does not exist, and all passes of the loop use this one"
+                    " path: each later pass gets the result of the first"
                 )
-                remedy = f"name it by the pass, {own}, in all commands of the loop, and delete what is there"
+                remedy = f"use a path for each pass, {own}, in all commands of the loop, and delete the old one"
             yield self.finding(
                 message,
                 remedy,
@@ -302,4 +302,4 @@ def _evidence_of_cached_runs(folder: Path) -> Iterator[str]:
         found = list(ALL_CACHED.finditer(text))
         if found:
             line = text.count("\n", 0, found[0].start()) + 1
-            yield f"{path.name}:{line} says {found[0][0]!r} ({len(found)} times in it): no model was asked"
+            yield f"{path.name}:{line} says {found[0][0]!r} ({len(found)} times in it): no model was run"

@@ -1,14 +1,14 @@
-"""A command asks a server for the base by its name, and the server has an adapter under another name.
+"""Requests name the base model, although the server has the adapter under another name.
 
 ## What it does
-Reads the names of models in commands that ask a server: `lm_eval` with a model at an address
-(`--model local-chat-completions --model_args model=NAME`), bodies that `curl` posts (`"model": "NAME"`), and
-`ollama run NAME`. It compares them with the servers of the project: vLLM with `--lora-modules NAME=FOLDER`, SGLang with
-`--lora-paths`, Modelfiles with an ADAPTER. Silent where a command of the file names the adapter as well.
+Reads the model names in commands that send requests to a server: `lm_eval` with a model at an address (`--model
+local-chat-completions --model_args model=NAME`), JSON that `curl` posts (`"model": "NAME"`), and `ollama run NAME`. It
+compares them with the servers of the project: vLLM with `--lora-modules NAME=FOLDER`, SGLang with `--lora-paths`,
+Modelfiles with an ADAPTER. It does not fire if a command in the file also names the adapter.
 
 ## Why it is bad
-The server uses the adapter only for requests that name it. All others are answered by the base, without a word: what is
-measured are the scores of the base.
+The server only uses the adapter for requests that name it. It silently answers all others with the base model, so the
+scores are those of the base.
 
 ## Example
 ```bash
@@ -23,7 +23,7 @@ lm_eval --model local-completions --model_args model=support,base_url=http://loc
 ```
 
 ## Fix safety
-There is no automatic fix: the base may be asked on purpose, to compare it with the adapter.
+There is no automatic fix: the base may be queried on purpose, to compare it with the adapter.
 
 ## References
 - vLLM documentation, "LoRA Adapters" (requests name the adapter as their model)
@@ -94,9 +94,9 @@ class CommandAsksForTheBase(CommandRule):
                 continue
             adapter = min(server.adapters)
             yield self.finding(
-                f"the server is asked for the base {request.model}, and it has the adapter {adapter} under that name:"
-                " the adapter answers nothing",
-                f"ask for the adapter: model {adapter}",
+                f"the request names the base model {request.model}, but the server has the adapter as {adapter}: the"
+                " base answers",
+                f"name the adapter in the request: model {adapter}",
                 cases=[self.case_at(request.line, request.text), server.case],
             )
             return

@@ -1,13 +1,14 @@
-"""A command evaluates a model in float16 that overflows in it.
+"""A command evaluates a model in float16 although the model overflows there.
 
 ## What it does
-Reads the commands that evaluate: lm_eval and lighteval with `dtype=float16` (or half) among the arguments of the model,
-and scripts that are given `--fp16_full_eval`. It warns where the model that they name is of a family that overflows in
-float16: Gemma 2 and 3, and T5 where the weights are cast. A variable in place of a name is not judged.
+Reads evaluation commands: lm_eval and lighteval with `dtype=float16` (or half) in the model arguments, and scripts with
+`--fp16_full_eval`. It warns if the named model belongs to a family that overflows in float16: Gemma 2 and 3, and T5 if
+the weights are cast. It does not judge a variable in place of a name.
 
 ## Why it is bad
-float16 ends at 65,504, and the activations of these models pass it: logits and log-likelihoods are NaN, so that the
-loss and the perplexity are NaN and tasks of several choices score by chance, of the untouched base as well.
+The largest float16 number is 65,504, and the activations of these models are larger: logits and log-likelihoods are
+NaN. The loss and the perplexity are then NaN too, and multiple-choice tasks score at chance level, even for the
+untouched base model.
 
 ## Example
 ```bash
@@ -20,7 +21,7 @@ lm_eval --model hf --model_args pretrained=google/gemma-2-9b,dtype=bfloat16 --ta
 ```
 
 ## Fix safety
-A GPU without bfloat16 (T4, V100) computes it slowly, or not at all: dtype=float32 there.
+On a GPU without bfloat16 (T4, V100) it is slow or fails: use dtype=float32 there.
 
 ## References
 - huggingface/transformers#36822 (Gemma 3), huggingface/transformers#4586 (T5)
@@ -83,10 +84,14 @@ class CommandEvaluatesOverflowingModelInFloat16(CommandRule):
             )
             if family is None or (family.endswith(KEPT_BY_LOAD) and not found.is_cast):
                 continue
-            fix = "give --bf16_full_eval in its place" if found.is_cast else "give dtype=bfloat16"
+            fix = (
+                "use --bf16_full_eval instead of --fp16_full_eval"
+                if found.is_cast
+                else ("set dtype=bfloat16 in the model arguments")
+            )
             yield self.finding(
-                f"{family} is evaluated in float16, whose largest number is 65,504, and its activations are larger: the"
-                " logits are NaN, and so is each loss",
+                f"{family} is evaluated in float16, whose largest number is 65,504, but its activations are larger:"
+                " logits and losses become NaN",
                 fix,
                 cases=[self.case_of_command(found.command, found.text)],
             )

@@ -1,13 +1,12 @@
-"""A server's options or a request of a shell script switch the stop tokens off.
+"""A server option or a request switches the stop tokens off.
 
 ## What it does
-Looks at the JSON that commands are given (`curl -d`, `--override-generation-config`), and at `--ignore-eos` of
-llama.cpp: `ignore_eos`, and a least number of tokens that is at least half of the most. Commands of benchmarks are
-left out.
+Looks at the JSON in commands (`curl -d`, `--override-generation-config`) and at llama.cpp's `--ignore-eos`. It fires
+for `ignore_eos`, and for a minimum number of tokens of at least half the maximum. Benchmark commands are skipped.
 
 ## Why it is bad
-Each answer runs to the limit of tokens: whatever comes next follows its end, and `finish_reason` is `length` for
-all. Training again with other stop tokens changes nothing.
+Each answer continues until the token limit, with unrelated text after its end, and `finish_reason` is always `length`.
+Training with other stop tokens doesn't help.
 
 ## Example
 ```bash
@@ -20,7 +19,7 @@ vllm serve out/merged
 ```
 
 ## Fix safety
-Safe, but for measurements of speed, which want answers of one length.
+Safe, except for speed measurements, which need answers of equal length.
 
 ## References
 - vLLM documentation, `SamplingParams`; llama.cpp, tools/server/README.md (`--ignore-eos`)
@@ -73,7 +72,7 @@ class CommandSwitchesStoppingOff(CommandRule):
                 replies = files_with_all_replies_cut(Path(file.path).parent)
                 yield self.finding(
                     text,
-                    f"leave {name} out",
+                    f"remove {name}",
                     evidence=[one.text() for one in replies],
                     cases=[self.case_of_command(command, command.text.strip())],
                 )

@@ -1,15 +1,15 @@
-"""A container with several GPUs has 64 MB of shared memory.
+"""A multi-GPU container only has Docker's default of 64 MB of shared memory.
 
 ## What it does
-Reads `docker run` (and podman's) in shell scripts, and the services of compose files, that start a training or a server
-of PyTorch on more than one GPU: by the GPUs that the container is given, or by the processes that its command starts.
-Tells where neither `shm_size` nor `ipc: host` is set and nothing is mounted on /dev/shm; as a note where a `DataLoader`
-has workers on a single GPU, or where the number of GPUs is not known (`--gpus all`). Silent with NCCL_SHM_DISABLE=1.
+Reads `docker run` (and podman's) in shell scripts, and services of compose files, that start PyTorch training or
+serving on more than one GPU: by the GPUs of the container, or by the processes that its command starts. It fires if
+neither `shm_size` nor `ipc: host` is set and nothing is mounted on /dev/shm. It is info for a `DataLoader` with workers
+on a single GPU, or if the number of GPUs is unknown (`--gpus all`). It does not fire with NCCL_SHM_DISABLE=1.
 
 ## Why it is bad
-Docker gives 64 MB to /dev/shm. NCCL lays buffers of 6 to 33 MB there for each pair of GPUs, and workers of a
-`DataLoader` hand each batch over in it. The run ends with "Error while creating shared memory segment", "No space left
-on device" or a bus error, often only with more GPUs or longer batches.
+Docker limits /dev/shm to 64 MB. NCCL keeps buffers of 6 to 33 MB there for each pair of GPUs, and `DataLoader` workers
+pass every batch through it. The run ends with "Error while creating shared memory segment", "No space left on device"
+or a bus error, often only with more GPUs or longer batches.
 
 ## Example
 ```bash
@@ -22,7 +22,7 @@ docker run --gpus 4 --ipc=host pytorch/pytorch torchrun --nproc-per-node 4 train
 ```
 
 ## Fix safety
-Safe: shared memory is taken only as it is used. A daemon with `default-shm-size` gives every container more.
+Safe: shared memory is only used as needed. A Docker daemon with `default-shm-size` gives every container more.
 
 ## References
 - docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (Docker); NVIDIA/nccl#290, pytorch/pytorch#5040
@@ -97,11 +97,11 @@ class ContainerSharedMemoryTooSmall(CommandRule):
             size = _shm_size_in_bytes(command)
             if size is not None and size >= MIN_BYTES:
                 continue
-            room = "64 MB, Docker's default," if size is None else f"{size / (1 << 20):,.0f} MB"
+            room = "64 MB (Docker's default)" if size is None else f"{size / (1 << 20):,.0f} MB"
             yield self.finding(
-                f"/dev/shm of the container has {room} and {need.text}: NCCL and the workers of a DataLoader keep their"
-                " buffers there",
-                "give it --ipc=host or --shm-size=16g (compose: `ipc: host` or `shm_size: 16gb`)",
+                f"/dev/shm of the container only has {room} for {need.text}: NCCL and DataLoader workers keep their"
+                " buffers there, and the run can crash",
+                "add --ipc=host or --shm-size=16g (in a compose file: `ipc: host` or `shm_size: 16gb`)",
                 severity="warning" if need.is_sure else "info",
                 cases=[self.case_of_command(command, command.text[:300])],
             )

@@ -1,13 +1,14 @@
-"""DeepSpeed's buffers for gradients take gigabytes of each GPU.
+"""DeepSpeed's gradient buffers take gigabytes of each GPU.
 
 ## What it does
-Reads the DeepSpeed file of a launch: `reduce_bucket_size` is a number of elements, and ZeRO makes a buffer of so many
-for the gradients (two with `overlap_comm` at stages 1 and 2). It fires from 4 GiB on. Silent for `auto`, the default
-(5e8), and without `contiguous_gradients`, where there is no such buffer.
+Reads the DeepSpeed file of a launch. `reduce_bucket_size` is a number of elements, and ZeRO allocates a gradient buffer
+of that size (two with `overlap_comm` at stages 1 and 2). It fires from 4 GiB on. It does not fire for `auto`, for the
+default (5e8), or without `contiguous_gradients`, where there is no such buffer.
 
 ## Why it is bad
-The buffer is made whole, however small the model is: 5e9 elements in 16 bits are 9.3 GiB on each GPU, 18.6 with
-`overlap_comm`. No estimate of weights and states counts it, and above some 5e8 the network gains nothing from it.
+The buffer is allocated in full, however small the model is: 5e9 elements in 16 bits are 9.3 GiB on each GPU, or 18.6
+GiB with `overlap_comm`. Estimates of weights and optimizer states don't include it, and above about 5e8 communication
+gets no faster.
 
 ## Example
 ```yaml
@@ -91,9 +92,12 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
                 continue
             place, several = buckets.place, "s" if buckets.buffers > 1 else ""
             yield self.finding(
-                f"DeepSpeed makes {buckets.buffers} buffer{several} of {float(place.value):,.0f} elements for the"
-                f" gradients: {buckets.gib:.1f} GiB of each GPU, beside weights and states",
-                "set reduce_bucket_size and allgather_bucket_size to 5e8, or with the Trainer to auto",
+                f"DeepSpeed allocates {buckets.buffers} gradient buffer{several} of {float(place.value):,.0f}"
+                f" elements: {buckets.gib:.1f} GiB on each GPU, in addition to weights and optimizer states",
+                (
+                    "set reduce_bucket_size and allgather_bucket_size to 5e8 (with the transformers Trainer also:"
+                    ' "auto")'
+                ),
                 cases=[
                     Case(place.text, file=place.file, line=place.line),
                     self.case_of_command(launch.command, launch.command.text[:300]),

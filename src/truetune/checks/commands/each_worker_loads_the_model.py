@@ -1,15 +1,14 @@
-"""Each worker of a web server loads a model of its own, and all of them share one GPU.
+"""Each worker of a web server loads its own copy of the model, all on one GPU.
 
 ## What it does
-Reads the commands that start uvicorn, gunicorn, hypercorn or `fastapi run` with several workers, and the module of the
-application that they name. It speaks where that module loads a model onto the GPU as it is imported, or as the
-application starts (`from_pretrained` or `pipeline` with `device_map` or a CUDA device, vLLM's `LLM`), and nothing in it
-gives workers GPUs of their own.
+Reads the commands that start uvicorn, gunicorn, hypercorn or `fastapi run` with several workers, and the application
+module that they name. It fires if that module loads a model onto the GPU on import or at startup (`from_pretrained` or
+`pipeline` with `device_map` or a CUDA device, vLLM's `LLM`), and nothing in it assigns workers to separate GPUs.
 
 ## Why it is bad
-A worker is a process. Four of them hold the weights four times, and each leaves less for the cache. They also take
-turns on the GPU: a request of one waits while another computes, so that four answers take as long as one after another,
-where a batch of four takes nearly the time of one.
+A worker is a process. Four workers hold the weights four times, and leave less memory for the KV cache. They also take
+turns on the GPU: a request waits while another worker computes, so four answers take as long as one after another,
+while a batch of four takes little longer than one.
 
 ## Example
 ```yaml
@@ -42,8 +41,8 @@ files:
 ```
 
 ## Fix safety
-One worker answers one request at a time by transformers. For several users let vLLM serve the model, and the
-application ask it: vLLM makes batches of what comes together.
+With transformers, one worker answers one request at a time. For several users, serve the model with vLLM and let the
+application call it: vLLM batches concurrent requests.
 
 ## References
 - uvicorn and gunicorn documentation, settings (workers are processes that fork or spawn)
@@ -112,9 +111,9 @@ class EachWorkerLoadsTheModel(CommandRule):
         for command, application in self.examined_places(self.subject):
             number = application.workers
             yield self.finding(
-                f"{number} workers load the model {number} times onto one GPU, and take turns on it:"
+                f"{number} workers load the model {number} times onto one GPU and take turns on it:"
                 f" {application.script.name}:{application.line} runs in each of them",
-                "start one worker, and serve several users by vLLM, which answers them in one batch",
+                "set --workers 1; for several users, serve the model with vLLM, which batches their requests",
                 cases=[
                     self.case_of_command(command, command.text[:300]),
                     Case(application.text, file=str(application.script), line=application.line),

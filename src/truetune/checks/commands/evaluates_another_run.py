@@ -1,14 +1,14 @@
-"""A command evaluates the folder of another run than the one that the project trains.
+"""A command evaluates the output of another run than the one that the project trains.
 
 ## What it does
-Compares what commands evaluate, serve, merge or convert (`--model`, `--checkpoint`, `pretrained=`, `peft=`) with what
-the training of the project writes. It fires where a folder is a sibling of that of the training (`outputs/run1` beside
-`outputs/run3`), no training of the project writes it, and no command uses what the training writes. Where the results
-bear the name of the trained run, or the folder is a checkpoint, it is a warning, else a note. Files and results that
-say they are about an older run are left alone.
+Compares the models that commands evaluate, serve, merge or convert (`--model`, `--checkpoint`, `pretrained=`, `peft=`)
+with the output of the project's training. It fires if a folder is next to the training's output (`outputs/run1` next to
+`outputs/run3`), no training of the project writes it, and no command uses the training's output. It is a warning if the
+results are named after the trained run or the folder is a checkpoint, and info otherwise. It skips files and results
+whose name says that they are about an older run.
 
 ## Why it is bad
-The scores are those of the older run. The new training seems to change nothing, whatever its loss was.
+The scores are those of the older run. The new training seems to have no effect, whatever its loss was.
 
 ## Example
 ```bash
@@ -23,7 +23,7 @@ python evaluate.py --model outputs/run3 --output results/run3.json
 ```
 
 ## Fix safety
-There is no automatic fix: an older run may be measured on purpose.
+There is no automatic fix: an older run may be evaluated on purpose.
 
 ## References
 - Transformers documentation, "Trainer", `output_dir` and checkpoints
@@ -127,11 +127,11 @@ class EvaluatesAnotherRun(CommandRule):
         """The finding on a command that uses another run; a warning where that can hardly be meant."""
         is_named_so = other.trained_name in _output_paths_text(evaluated.command)
         is_checkpoint = CHECKPOINT.search(evaluated.folder) is not None
-        name = f", under the name of {other.trained_name}" if is_named_so else ""
+        name = f", saved as {other.trained_name}" if is_named_so else ""
         return self.finding(
-            f"{evaluated.folder} is of the run {other.folder}, and {Path(trained.path).name} writes {trained.best},"
-            f" which no command uses: these are answers of {other.folder}{name}",
-            f"name {trained.best} in place of it, or the checkpoint of this run that is meant",
+            f"{evaluated.folder} belongs to another run: {Path(trained.path).name} writes {trained.best}, which no"
+            f" command uses, so the answers are those of {other.folder}{name}",
+            f"use {trained.best} instead, or a checkpoint in it",
             severity="warning" if is_named_so or is_checkpoint else "info",
             cases=[self.case_of_command(evaluated.command, evaluated.folder), trained.case],
         )

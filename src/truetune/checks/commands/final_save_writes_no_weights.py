@@ -1,15 +1,16 @@
-"""The last save of a sharded training writes no weights that can be loaded.
+"""The final save of a sharded training writes no usable weights.
 
 ## What it does
-Reads how a launch shards (accelerate's configuration, the DeepSpeed file) and what its script saves. Under FSDP with
-`fsdp_state_dict_type: SHARDED_STATE_DICT` (or LOCAL_STATE_DICT), and under ZeRO-3 without
-`stage3_gather_16bit_weights_on_model_save` (accelerate: `zero3_save_16bit_model`), it fires where the script, or TRL's
-own command, calls `save_model`. Silent where the script changes the type of the state, or a command merges the parts.
+Reads how a launch shards (accelerate's configuration, the DeepSpeed file) and what its script saves. It fires if the
+script, or TRL's own command, calls `save_model` under FSDP with `fsdp_state_dict_type: SHARDED_STATE_DICT` (or
+LOCAL_STATE_DICT), or under ZeRO-3 without `stage3_gather_16bit_weights_on_model_save` (accelerate:
+`zero3_save_16bit_model`). It does not fire if the script changes the state dict type, or if a command merges the
+shards.
 
 ## Why it is bad
-transformers' `save_model` writes nothing under FSDP unless the state is a full one, and says nothing; under ZeRO-3 it
-writes DeepSpeed's own parts, and no model.safetensors. The training ends well, and the folder that was meant to be
-served holds a tokenizer. Where checkpoints were switched off, or removed, the weights are lost.
+Under FSDP, transformers' `save_model` silently writes nothing unless the state dict is a full one. Under ZeRO-3 it
+writes DeepSpeed's shards and no model.safetensors. Training ends normally, but the folder that was to be served only
+contains a tokenizer. If checkpoints were switched off or removed, the weights are lost.
 
 ## Example
 ```bash
@@ -24,8 +25,8 @@ accelerate launch --use_fsdp --num_processes 4 --fsdp_state_dict_type FULL_STATE
 ```
 
 ## Fix safety
-Safe: it changes what is written, not what is learned. A full state is gathered on one process, and takes the memory of
-the whole model there. For a finished run: `accelerate merge-weights`, or DeepSpeed's `zero_to_fp32.py`.
+Safe: only the written files change. A full state dict is gathered on one process and takes the memory of the whole
+model there. For a finished run, use `accelerate merge-weights` or DeepSpeed's `zero_to_fp32.py`.
 
 ## References
 - transformers, `Trainer.save_model` (`"FULL_STATE_DICT" in str(...state_dict_type)`)
@@ -99,9 +100,12 @@ class FinalSaveWritesNoWeights(CommandRule):
         if kind is None or str(kind.value).upper() not in PARTS:
             return
         yield self.finding(
-            f"save_model writes no weights: the state of FSDP is {kind.value}, and transformers saves a full one alone",
+            (
+                f"save_model writes no weights: FSDP's state dict type is {kind.value}, and transformers only saves"
+                " a full one"
+            ),
             "set fsdp_state_dict_type to FULL_STATE_DICT, or call"
-            ' trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT") before it saves',
+            ' trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT") before saving',
             cases=_cases_of_setting_and_save(kind, save),
         )
 
@@ -120,8 +124,8 @@ class FinalSaveWritesNoWeights(CommandRule):
             return
         key = "zero3_save_16bit_model" if launch.deepspeed is None else GATHERS
         yield self.finding(
-            "save_model writes DeepSpeed's own parts, and no weights that can be loaded: ZeRO-3 does not gather them"
-            f" ({key} is off)",
+            "save_model writes DeepSpeed's shards instead of weights that can be loaded: ZeRO-3 does not gather"
+            f" them ({key} is off)",
             f"set {key}: true",
             cases=_cases_of_setting_and_save(gathers or stage, save),
         )

@@ -1,13 +1,13 @@
-"""FSDP is set to shard nothing.
+"""FSDP is configured to shard nothing.
 
 ## What it does
-Reads the sharding strategy of launches by `accelerate launch`: `fsdp_sharding_strategy` of the file that the command
-names, or the option. NO_SHARD (3 in older files) keeps all weights, gradients and optimizer states on each GPU. Silent
-for one process, and where FSDP's second version runs, which has no such strategy.
+Reads the sharding strategy of `accelerate launch`: `fsdp_sharding_strategy` in the file that the command names, or the
+option. NO_SHARD (3 in older files) keeps all weights, gradients and optimizer states on each GPU. It does not fire for
+one process, or with FSDP version 2, which has no such strategy.
 
 ## Why it is bad
-Each GPU needs as much memory as with DDP, and DDP is faster: the run gets the price of FSDP and nothing for it. A model
-that did not fit one GPU does not fit now.
+Each GPU needs as much memory as with DDP, and DDP is faster: you pay for FSDP and get nothing for it. A model that does
+not fit on one GPU still does not fit.
 
 ## Example
 ```bash
@@ -20,7 +20,8 @@ accelerate launch --use_fsdp --num_processes 4 --fsdp_sharding_strategy FULL_SHA
 ```
 
 ## Fix safety
-Safe: it decides where weights lie, not what is learned. FULL_SHARD gathers each layer over the network of the GPUs.
+Safe: it changes where weights are stored, not the training result. FULL_SHARD sends each layer between the GPUs for
+every pass.
 
 ## References
 - torch/distributed/fsdp/api.py (`ShardingStrategy.NO_SHARD`, deprecated), accelerate/utils/constants.py
@@ -70,8 +71,8 @@ class FsdpShardsNothing(CommandRule):
                 continue
             yield self.finding(
                 f"FSDP shards nothing ({place.text.rpartition('.')[2]}): each GPU holds all weights, gradients and"
-                " optimizer states, as with DDP",
-                f"set {STRATEGY} to FULL_SHARD, which shares them out; or leave FSDP out, if the model fits one GPU",
+                " optimizer states, as with plain DDP",
+                f"set {STRATEGY} to FULL_SHARD, or remove FSDP if the model fits on one GPU",
                 cases=[
                     Case(place.text, file=place.file, line=place.line),
                     self.case_of_command(launch.command, launch.command.text[:300]),

@@ -1,14 +1,14 @@
-"""FSDP makes one unit of the whole model.
+"""FSDP treats the whole model as one unit, so every GPU gathers it at once.
 
 ## What it does
-Reads how `accelerate launch` makes units: `fsdp_auto_wrap_policy` in the file that it names, or as an option. NO_WRAP
-makes one unit of the model; SIZE_BASED_WRAP does where `fsdp_min_num_params` is above the model's parameters, if its
-size is known. Silent where nothing is gathered (NO_SHARD, SHARD_GRAD_OP) and where no policy is written.
+Reads how `accelerate launch` wraps layers: `fsdp_auto_wrap_policy` in the file that it names, or as an option. NO_WRAP
+makes the model one unit. SIZE_BASED_WRAP does the same if `fsdp_min_num_params` is above the model's parameter count,
+if that is known. It does not fire if nothing is gathered (NO_SHARD, SHARD_GRAD_OP) or no policy is set.
 
 ## Why it is bad
-A unit is gathered whole on each GPU for its forward and backward pass, and its gradient is made whole before it is
-shared out. With one unit that is the model itself: each GPU needs room for all weights and all gradients, as if nothing
-were sharded, and nothing is computed while they are gathered.
+Each GPU gathers a whole unit for its forward and backward pass, and holds the whole gradient of the unit before it is
+sharded. With one unit, each GPU needs memory for all weights and all gradients, as if nothing were sharded, and it
+can't compute while they are gathered.
 
 ## Example
 ```bash
@@ -21,7 +21,7 @@ accelerate launch --use_fsdp --num_processes 4 --fsdp_auto_wrap_policy TRANSFORM
 ```
 
 ## Fix safety
-Safe: it decides how weights are grouped, not what is learned.
+Safe: it changes how weights are grouped, not the training result.
 
 ## References
 - accelerate/utils/dataclasses.py (FullyShardedDataParallelPlugin), torch/distributed/fsdp/wrap.py
@@ -68,9 +68,9 @@ class FsdpShardsOneUnit(CommandRule):
             place, reason = _line_making_one_unit_and_reason(launch)
             if place is not None:
                 yield self.finding(
-                    f"FSDP makes one unit of the whole model ({reason}): each GPU gathers all weights at once, and"
-                    " makes their whole gradient, as if nothing were sharded",
-                    "set fsdp_auto_wrap_policy to TRANSFORMER_BASED_WRAP: then one layer at a time is gathered",
+                    f"FSDP treats the whole model as one unit ({reason}): each GPU gathers all weights and gradients"
+                    " at once, as if nothing were sharded",
+                    "set fsdp_auto_wrap_policy to TRANSFORMER_BASED_WRAP, which gathers one layer at a time",
                     cases=[
                         Case(place.text, file=place.file, line=place.line),
                         self.case_of_command(launch.command, launch.command.text[:300]),

@@ -1,15 +1,14 @@
 """The evaluation harness generates the answers of a benchmark one row at a time.
 
 ## What it does
-Reads the commands that start lm_eval with a backend that loads the model by transformers (`--model hf`, the default,
-or `hf-multimodal`), and no `--batch_size`, or one of 1. The harness then gives the model one row at a time. It is a
-warning where a task lets the model write its answer (gsm8k, ifeval, humaneval), and a note where it only compares given
-answers. Silent for vLLM, SGLang and servers, which make batches by themselves, for `--limit` of a hundred rows and
-less, and for results files, which say what has been.
+Reads lm_eval commands with a transformers backend (`--model hf`, the default, or `hf-multimodal`) and no
+`--batch_size`, or a batch size of 1. The harness then runs one row at a time. It is a warning if a task generates
+answers (gsm8k, ifeval, humaneval), and info if it only compares given answers. It does not fire for vLLM, SGLang and
+servers, which batch by themselves, for a `--limit` of at most a hundred rows, or for results files.
 
 ## Why it is bad
-A GPU generates 16 answers in nearly the time of one. GSM8K has 1,319 rows with reasoning of some hundred tokens: one by
-one they take hours on a small model, and half an hour in batches.
+A GPU generates 16 answers in nearly the time of one. GSM8K has 1,319 rows with a few hundred tokens of reasoning each:
+one by one they take hours on a small model, in batches half an hour.
 
 ## Example
 ```bash
@@ -22,8 +21,8 @@ lm_eval --model hf --model_args pretrained=out/merged,dtype=bfloat16 --tasks gsm
 ```
 
 ## Fix safety
-Scores of batches differ from those of single rows by rounding, and by padding in a model with a wrong attention mask.
-`--model vllm` is faster still.
+Scores with batches differ from single rows by rounding, and by padding if the model has a wrong attention mask.
+`--model vllm` is even faster.
 
 ## References
 - EleutherAI/lm-evaluation-harness, docs/interface.md (`--batch_size`, 1 where it is not given)
@@ -73,11 +72,11 @@ class HarnessAsksRowByRow(CommandRule):
             ):
                 continue
             tasks = last_option(run.options, "--tasks", "-t") or ""
-            why = "--batch_size is 1" if given else "no --batch_size is given, and it is 1 then"
+            why = "--batch_size is 1" if given else "--batch_size is not set, and its default is 1"
             does = "generates" if GENERATIVE_TASKS.search(tasks) else "computes"
             yield self.finding(
                 f"lm_eval {does} the answers of {tasks[:80]} one row at a time: {why}",
-                "add --batch_size auto (or 16), or --model vllm, which makes batches by itself",
+                "add --batch_size auto (or 16), or use --model vllm, which batches by itself",
                 severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
                 cases=[self.case_of_command(run.command, run.command.text[:300])],
             )

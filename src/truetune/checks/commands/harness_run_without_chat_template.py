@@ -1,15 +1,15 @@
-"""The evaluation harness asks a chat model without its chat template.
+"""The evaluation harness prompts a chat model without its chat template.
 
 ## What it does
-Reads the commands that start lm_eval in shell scripts, job files, Dockerfiles and notebooks, and its own results
-(`results*.json` with `chat_template`: null): a model whose name says chat or
-instruct (or an adapter on one), loaded by the harness itself, and no `--apply_chat_template`. A warning where a task
-lets the model write its answer (gsm8k, ifeval, bbh, math, code), a note where it only compares given answers; a note
-too where the template is applied, and few-shot examples (`--num_fewshot`) are not turns of their own.
+Reads lm_eval commands in shell scripts, job files, Dockerfiles and notebooks, and lm_eval's own results
+(`results*.json` with `chat_template`: null). It looks for a model whose name says chat or instruct (or an adapter on
+one), loaded by the harness itself, without `--apply_chat_template`. It is a warning if a task generates answers (gsm8k,
+ifeval, bbh, math, code), and info if it only compares given answers. It is also info if the template is applied but
+few-shot examples (`--num_fewshot`) are not separate turns.
 
 ## Why it is bad
-The harness writes plain prompts by default. A model that was tuned on chats is then asked in a form that it never saw:
-it scores far below its base, while in a chat it answers well. The results say `chat_template: null`.
+By default the harness writes plain prompts. A model that was tuned on chats then gets a format that it never saw: it
+scores far below its base, although it answers well in a chat. The results say `chat_template: null`.
 
 ## Example
 ```bash
@@ -23,7 +23,7 @@ lm_eval --model vllm --model_args pretrained=out/llama-3.1-8b-instruct-sft,dtype
 ```
 
 ## Fix safety
-The figures change, and can't be compared with those made without the template: measure the base again as well.
+The scores change and can't be compared with those without the template: evaluate the base again in the same way.
 
 ## References
 - EleutherAI/lm-evaluation-harness#2316, EleutherAI/lm-evaluation-harness#1841
@@ -55,12 +55,18 @@ class HarnessRunWithoutChatTemplate(CommandRule):
             if run.asks_chat_model_without_template:
                 tasks = last_option(run.options, "--tasks", "-t") or ""
                 yield self.finding(
-                    "lm_eval asks a chat model without its chat template: in a form that it was never trained on",
-                    "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and measure the"
+                    (
+                        "lm_eval prompts a chat model without its chat template, in a format that it was never"
+                        " trained on: the scores are too low"
+                    ),
+                    "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and evaluate the"
                     " base again in the same way",
                     severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
                     evidence=[
-                        "without it the results say `chat_template: null`, and the scores fall below the base's"
+                        (
+                            "without it, the results say `chat_template: null`, and the scores fall below those of"
+                            " the base"
+                        )
                     ],
                     cases=[
                         self.case_of_command(
@@ -70,9 +76,9 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                 )
             elif run.puts_examples_in_one_turn:
                 yield self.finding(
-                    "the few-shot examples and their answers are in one user turn: the model sees"
-                    " no assistant turn to go by",
-                    "add --fewshot_as_multiturn, and measure the base again in the same way",
+                    "the few-shot examples and their answers are all in one user turn: the model sees no assistant"
+                    " turn as an example",
+                    "add --fewshot_as_multiturn, and evaluate the base again in the same way",
                     severity="info",
                     cases=[self.case_of_command(run.command, run.command.text)],
                 )

@@ -1,13 +1,13 @@
-"""Two runs of the evaluation harness, meant for two models, ask the same one.
+"""Two runs of the evaluation harness that are meant for two models load the same one.
 
 ## What it does
-Reads the commands that start lm_eval in shell scripts, job files and Dockerfiles. Two of one file are compared by the
-model that they load (`pretrained`, `peft`, `delta`, `revision`, its dtype) and by all else that they set. It fires
-where only the name of the results, or the tokenizer, differs.
+Reads lm_eval commands in shell scripts, job files and Dockerfiles. It compares two runs in one file by the model that
+they load (`pretrained`, `peft`, `delta`, `revision`, its dtype) and by all other options. It fires if only the name of
+the results or the tokenizer differs.
 
 ## Why it is bad
-Base and tuned model get the same scores to the last digit, and the training seems to have done nothing. A LoRA is
-loaded by `peft=FOLDER` alone: its folder as `tokenizer=` changes no weight.
+Base and tuned model get identical scores, and training seems to have had no effect. Only `peft=FOLDER` loads a LoRA
+adapter: its folder as `tokenizer=` changes no weight.
 
 ## Example
 ```bash
@@ -22,7 +22,7 @@ lm_eval -b 8 --model hf --model_args pretrained=org/base-8b,peft=out/lora --task
 ```
 
 ## Fix safety
-The figures of the second run change.
+The scores of the second run change.
 
 ## References
 - EleutherAI/lm-evaluation-harness, docs/model_guide.md and `HFLM(peft=...)`
@@ -61,9 +61,12 @@ class HarnessRunsAskOneModel(CommandRule):
             writes_apart = first.options != second.options
             if is_known and writes_apart and _load_same_weights_alike(first, second):
                 yield self.finding(
-                    f"two runs of lm_eval ask the same model: {','.join(sorted(model))}",
-                    "name the tuned model in one of them: peft=FOLDER beside pretrained for an adapter, or"
-                    " pretrained=FOLDER for merged weights",
+                    (
+                        "two runs of lm_eval load the same model, so their scores are equal:"
+                        f" {','.join(sorted(model))}"
+                    ),
+                    "name the tuned model in one of them: add peft=FOLDER for an adapter, or set pretrained=FOLDER"
+                    " for merged weights",
                     cases=[
                         self.case_of_command(
                             one.command, one.model_with_arguments_as_written or one.command.text

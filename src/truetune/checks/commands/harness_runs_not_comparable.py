@@ -1,16 +1,16 @@
-"""Two runs of an evaluation harness measure two models in two ways: other examples, rows or templates.
+"""Two models are evaluated with different few-shot examples, rows or templates.
 
 ## What it does
-Compares the commands that start lm_eval in the files of one folder, and the results files of lm_eval and lighteval,
-which are known by their keys: two that run the same task for two models, with another number of few-shot examples
-(`--num_fewshot`), on all rows and on a part (`--limit`, `max_samples`), or with and without the chat template. Silent
-for one model that is measured in several ways, where an option is a variable, and where an option only says what is
-the default of the task.
+Compares the lm_eval commands in the files of one folder, and the results files of lm_eval and lighteval, which are
+recognised by their keys. It fires if two of them run the same task for two models with another number of few-shot
+examples (`--num_fewshot`), on all rows and on a part (`--limit`, `max_samples`), or with and without the chat template.
+It does not fire for one model that is evaluated in several ways, if an option is a variable, or if an option only
+repeats the task's default.
 
 ## Why it is bad
-The difference of the two scores is that of the two measurements. Five examples or none move a score by ten points, the
-template by as much, and 200 of 14,042 rows leave an error of seven points: a tuned model looks worse than its base, or
-better, whatever it learned.
+The difference between the scores then comes from the setup. Five examples or none can change a score by ten points, the
+template by as much, and 200 of 14,042 rows leave an error of seven points. A tuned model looks worse or better than its
+base, whatever it learned.
 
 ## Example
 ```bash
@@ -25,7 +25,7 @@ lm_eval -b 8 --model_args pretrained=out/tuned --tasks mmlu --num_fewshot 5 --ou
 ```
 
 ## Fix safety
-There is no automatic fix: measure both in the same way, with all rows, and compare again.
+There is no automatic fix: evaluate both in the same way, on all rows, and compare again.
 
 ## References
 - EleutherAI/lm-evaluation-harness docs/interface.md (`--limit`: for testing alone), huggingface/lighteval#82
@@ -124,10 +124,10 @@ class HarnessRunsNotComparable(CommandRule):
             differences = list(_setup_differences(own_setup, other_setup, shared))
             if differences:
                 yield self.finding(
-                    "two models are measured in two ways, and their scores can't be compared:"
+                    "the scores of two models can't be compared, because the setup differs:"
                     f" {'; '.join(differences)}",
-                    "measure both with the same --num_fewshot and the same template, on all rows (no --limit), and"
-                    " compare again",
+                    "evaluate both with the same --num_fewshot and the same template, on all rows (without"
+                    " --limit), and compare again",
                     cases=[
                         self.case_of_command(one.command, one.command.text),
                         Case(other.command.text, file=path, line=other.command.line),
@@ -252,7 +252,7 @@ def _setup_differences(
     yield from _few_shot_count_differences(one, other, tasks)
     if one.limit != other.limit:
         first, second = ("all" if value is None else value for value in (one.limit, other.limit))
-        yield f"rows {first} and {second}"
+        yield f"rows: {first} and {second}"
     says_both = one.says_template and other.says_template
     if says_both and one.has_template != other.has_template:
         states = ("on" if setup.has_template else "off" for setup in (one, other))
@@ -274,7 +274,7 @@ def _few_shot_count_differences(
     if is_said_alone and all(NO_EXAMPLES.fullmatch(task) for task in tasks):
         return
     first, second = ("the default of the task" if value is None else value for value in numbers)
-    yield f"few-shot examples {first} and {second}"
+    yield f"few-shot examples: {first} and {second}"
 
 
 def _few_shot_count_differences_by_task(

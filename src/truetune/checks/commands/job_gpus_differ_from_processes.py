@@ -1,19 +1,19 @@
-"""A job asks for another number of GPUs than it starts processes.
+"""A job requests a different number of GPUs than the number of processes that it starts.
 
 ## What it does
-Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
-`accelerate launch` or TRL's own command (`trl sft`; both with accelerate's configuration, where the command names it)
-or `deepspeed` start there; and the GPUs that CUDA_VISIBLE_DEVICES names, in the file, in the script that is started or
-for a container (`-e`, `environment:`, an `--env-file` or a file that is sourced; or `--gpus device=0`), with the
-processes of the command. `tune run` with a recipe for a single device and ms-swift without NPROC_PER_NODE start one
-process. A job whose programs are all told to stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the
-settings that the command names) uses none. Silent where either number is a variable, where commands share the GPUs
-(CUDA_VISIBLE_DEVICES, a server beside the training), and where the script spreads one model over several GPUs
-(`device_map`).
+Compares the GPUs that the `#SBATCH` lines request per node with the processes that `torchrun`, `accelerate launch`,
+TRL's command (`trl sft`; both with accelerate's configuration, if named) or `deepspeed` start there. It also compares
+the GPUs in CUDA_VISIBLE_DEVICES with the processes of the command: in the file, in the script that is started, or for a
+container (`-e`, `environment:`, an `--env-file` or a sourced file; or `--gpus device=0`). `tune run` with a
+single-device recipe, and ms-swift without NPROC_PER_NODE, start one process. A job whose programs are all kept on the
+CPU (`accelerate launch --cpu`, `use_cpu: true` in the named settings) uses no GPU. The rule does not fire if either
+number is a variable, if commands share the GPUs (CUDA_VISIBLE_DEVICES, a server next to the training), or if the script
+spreads one model over several GPUs (`device_map`).
 
 ## Why it is bad
-Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too
-many: a rank has no GPU of its own, and fails with "invalid device ordinal", or two share one and run out of memory.
+With too few processes, the other GPUs are reserved, paid for and idle, and the run takes that many times as long. With
+too many, a process has no GPU of its own and fails with "invalid device ordinal", or two processes share one GPU and
+run out of memory.
 
 ## Example
 ```bash
@@ -32,8 +32,8 @@ accelerate launch --multi_gpu --num_processes 4 train.py
 ```
 
 ## Fix safety
-More processes make the effective batch larger unless accumulation is lowered; it is what the learning rate was set
-for.
+More processes make the effective batch larger, unless you lower the gradient accumulation. The learning rate was chosen
+for a certain effective batch.
 
 ## References
 - Slurm documentation, sbatch: `--gres`, `--gpus-per-node`; accelerate documentation, `accelerate launch`
@@ -105,8 +105,8 @@ class JobGpusDifferFromProcesses(CommandRule):
         for command, reason in on_cpu:
             gpus = f"{granted.gpus} GPU{'s' * (granted.gpus != 1)}"
             yield self.finding(
-                f"the job asks for {gpus} on each node, and {reason} keeps the training on the CPU: they are idle",
-                f"leave out {reason.partition(' in ')[0].removeprefix('accelerate launch ')}",
+                f"the job requests {gpus} per node, but {reason} keeps the training on the CPU: they stay idle",
+                f"remove {reason.partition(' in ')[0].removeprefix('accelerate launch ')}",
                 cases=[
                     self.case_at(granted.line, granted.text),
                     self.case_of_command(command, reason),
@@ -124,7 +124,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             idle = _describe_mismatch_effect(launch, wanted)
             gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
             yield self.finding(
-                f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",
+                f"the job requests {gpus} per node, but starts {processes} there: {idle}",
                 _gpu_advice(launch, wanted),
                 severity="warning" if here < wanted else "error",
                 cases=[
@@ -169,10 +169,9 @@ class JobGpusDifferFromProcesses(CommandRule):
         gpus, processes = visible.gpus, launch.processes
         if processes > gpus:
             return (
-                f"{processes} processes are started, and {_variable_or_option_name(visible.text)} shows them {gpus} GPU"
-                f"{'s' * (gpus != 1)}: more processes than GPUs, so that a rank fails (invalid device ordinal) or two"
-                " share a GPU",
-                f"start {gpus} ({launch.setting} {gpus * launch.machines}), or name as many GPUs",
+                f"{processes} processes are started, but {_variable_or_option_name(visible.text)} lists {gpus}"
+                f" GPU{'s' * (gpus != 1)}: a process fails (invalid device ordinal), or two share a GPU",
+                f"start {gpus} ({launch.setting} {gpus * launch.machines}), or list {processes} GPUs",
                 self.severity,
             )
         is_one_of_several = processes == 1 < gpus
@@ -182,15 +181,15 @@ class JobGpusDifferFromProcesses(CommandRule):
             and not _is_model_beyond_one_gpu(launch.command)
         ):
             return (
-                f"{gpus} GPUs are shown to one process: {launch.shares_one_model}",
-                f"start {gpus} processes ({launch.setting}={gpus}), where one GPU holds the model",
+                f"one process sees {gpus} GPUs: {launch.shares_one_model}",
+                f"if the model fits on one GPU, start {gpus} processes ({launch.setting}={gpus})",
                 "warning",
             )
         if self._leaves_gpus_idle(launch, gpus):
             return (
-                f"{gpus} GPUs are shown to a launcher that starts 1 process, and a process works on one: {gpus - 1} of"
-                f" {gpus} GPUs stay idle",
-                f"start {gpus} processes ({launch.setting} {gpus}), or show it 1 GPU",
+                f"the launcher sees {gpus} GPUs but starts 1 process, which uses one: {gpus - 1} of {gpus} GPUs stay"
+                " idle",
+                f"start {gpus} processes ({launch.setting} {gpus}), or let it see only 1 GPU",
                 "warning",
             )
         return None
@@ -225,11 +224,11 @@ def _describe_mismatch_effect(launch: ProcessLaunch, wanted: int) -> str:
     """What becomes of a job's GPUs, where the processes are more or fewer."""
     if launch.tasks > 1 and launch.processes > wanted:
         return (
-            f"srun starts the launcher {launch.tasks} times on a node: all open one port (EADDRINUSE), or a rank has no"
-            " GPU of its own"
+            f"srun starts the launcher {launch.tasks} times per node: all open the same port (EADDRINUSE), or a"
+            " process has no GPU"
         )
     if launch.processes > wanted:
-        return "a rank has no GPU of its own"
+        return "a process has no GPU (invalid device ordinal), or two share one"
     if launch.processes == 1 and launch.shares_one_model:
         return launch.shares_one_model
     return f"{wanted - launch.processes} of {wanted} GPUs stay idle"
@@ -239,9 +238,9 @@ def _gpu_advice(launch: ProcessLaunch, wanted: int) -> str:
     """What to change so that each GPU has its process."""
     # Each task of srun started all processes of a node: the advice is then on the tasks, not on the processes.
     if launch.tasks > 1 and launch.processes == wanted * launch.tasks:
-        return "set --ntasks-per-node=1: srun starts the launcher once for each task, and it starts all processes"
+        return "set --ntasks-per-node=1: srun starts the launcher once per task, and the launcher starts all processes"
     processes = f"{wanted} process{'es' * (wanted != 1)}"
     return (
-        f"start {processes} ({launch.setting} {wanted * launch.machines}), or ask for {launch.processes} "
-        f"GPU{'s' * (launch.processes != 1)}"
+        f"start {processes} ({launch.setting} {wanted * launch.machines}), or request {launch.processes}"
+        f" GPU{'s' * (launch.processes != 1)}"
     )

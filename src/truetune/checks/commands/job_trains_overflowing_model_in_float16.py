@@ -1,13 +1,13 @@
-"""A job trains a model that overflows in float16 by `--fp16`.
+"""A job trains a model in float16 although the model overflows there.
 
 ## What it does
-Reads the commands of shell scripts, job files and Dockerfiles that train a model of a family that overflows in float16
-(Gemma 2 and 3, T5): is `--fp16` or `--mixed_precision fp16` given, or does the DeepSpeed configuration that is named
-set `fp16.enabled`? A command with `--bf16` as well, or with a variable in place of a value, is not judged.
+Reads training commands in shell scripts, job files and Dockerfiles for a model family that overflows in float16 (Gemma
+2 and 3, T5). It fires for `--fp16` or `--mixed_precision fp16`, or if the named DeepSpeed configuration enables `fp16`.
+It does not judge a command with `--bf16` as well, or with a variable in place of a value.
 
 ## Why it is bad
-float16 ends at 65,504, and the activations of these models pass it: gradients become NaN or infinite, the loss scaler
-skips step after step, and the loss stays where it began.
+The largest float16 number is 65,504, and the activations of these models are larger: gradients become NaN or infinite,
+the loss scaler skips step after step, and the loss does not fall.
 
 ## Example
 ```bash
@@ -20,7 +20,7 @@ deepspeed --num_gpus 4 run_sft.py --model_name_or_path google/gemma-2-2b-it --le
 ```
 
 ## Fix safety
-A GPU without bfloat16 (T4, V100) can't: train in float32 there.
+On a GPU without bfloat16 (T4, V100), train in float32 instead.
 
 ## References
 - huggingface/transformers#4586 (T5), huggingface/transformers#9295 (mT5), deepspeedai/DeepSpeed#697
@@ -83,8 +83,8 @@ class JobTrainsOverflowingModelInFloat16(CommandRule):
                 yield self.finding(
                     f"{family} overflows in float16, whose largest number is 65,504: gradients become NaN,"
                     " and steps are skipped",
-                    "give --bf16 in place of --fp16, and in a DeepSpeed configuration enable bf16 and not fp16;"
-                    " on a GPU without bfloat16 train in float32",
+                    "use --bf16 instead of --fp16, and enable bf16 instead of fp16 in a DeepSpeed configuration; on"
+                    " a GPU without bfloat16, train in float32",
                     evidence=[f"float16: {training.sign}"],
                     cases=[self.case_of_command(training.command, training.model)],
                 )

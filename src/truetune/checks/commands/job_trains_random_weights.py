@@ -1,15 +1,15 @@
-"""A job that is to fine-tune starts from random weights, because it names a config and no model.
+"""A fine-tuning job starts from random weights, because it names a config but no model.
 
 ## What it does
-Reads the commands of shell scripts, job files and Dockerfiles that start a training script of transformers
-(`run_clm.py`, `run_mlm.py`, `run_fim.py` ..., also those `_no_trainer`) with `--config_name` or `--model_type` and
-without `--model_name_or_path`. It fires where the job says that it fine-tunes: the config is that of a chat model, or
-its file, output folder or comments speak of it. A job that says that it trains from scratch or pretrains, one with
-`--config_overrides`, and one that continues from a checkpoint are left alone.
+Reads commands in shell scripts, job files and Dockerfiles that start a transformers training script (`run_clm.py`,
+`run_mlm.py`, `run_fim.py` ..., also with `_no_trainer`) with `--config_name` or `--model_type` and without
+`--model_name_or_path`. It fires if the job shows that it fine-tunes: the config is that of a chat model, or the file
+name, output folder or comments mention fine-tuning. It skips jobs that say that they pretrain or train from scratch,
+jobs with `--config_overrides`, and jobs that resume from a checkpoint.
 
 ## Why it is bad
-With a config alone these scripts make a model of random weights ("Training new model from scratch", one line of the
-log). The run ends well, its loss falls, and nothing of the pretrained model is in what it saves.
+With only a config, these scripts create a model with random weights ("Training new model from scratch", one line in the
+log). The run ends normally and its loss falls, but the saved model contains nothing of the pretrained one.
 
 ## Example
 ```bash
@@ -24,7 +24,7 @@ python run_clm.py --model_name_or_path Qwen/Qwen2.5-0.5B --train_file train.txt 
 ```
 
 ## Fix safety
-There is no automatic fix: who means to train from scratch can ignore the line.
+There is no automatic fix: to train from scratch on purpose, ignore this rule.
 
 ## References
 - huggingface/transformers `examples/pytorch/language-modeling/run_clm.py`: "Training new model from scratch"
@@ -79,10 +79,10 @@ class JobTrainsRandomWeights(CommandRule):
             if sign is not None:
                 name = new.source if new.option == "--config_name" else "the pretrained model"
                 yield self.finding(
-                    f"{new.option} {new.source} without --model_name_or_path: the training begins with random"
+                    f"{new.option} {new.source} is given without --model_name_or_path: training starts from random"
                     " weights",
-                    f"give --model_name_or_path {name} in place of {new.option}",
-                    evidence=[f"it is a fine-tuning: {sign}"],
+                    f"use --model_name_or_path {name} instead of {new.option}",
+                    evidence=[f"this looks like fine-tuning: {sign}"],
                     cases=[self.case_of_command(new.command, f"{new.option} {new.source}")],
                 )
 

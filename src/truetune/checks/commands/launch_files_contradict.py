@@ -1,20 +1,24 @@
-r"""The files that set up a launch contradict each other.
+r"""The files that configure a launch contradict each other.
 
 ## What it does
 Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
-script. It compares what is in two of them: batch, accumulation, learning rate, warm-up and precision of the DeepSpeed
-file with those of the run, and the batch of all processes together (train_batch_size) with what the launch makes of it;
-accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes of a job; its
-blocks for FSDP, DeepSpeed and FP8 with the distributed_type and the precision that decide whether they are read, and
-several processes under `distributed_type: NO`; the class of layers that FSDP shall wrap with the model's; in the
-DeepSpeed file of a loop of one's own, the peak that its scheduler block sets (0.001 where `warmup_max_lr` is not
-written) with the optimizer's rate. "auto", and values that the shell puts in, contradict nothing.
+script. It compares values that two of them set:
+- batch size, accumulation, learning rate, warm-up and precision in the DeepSpeed file with those of the run, and
+  `train_batch_size` with the batch of all processes
+- accelerate's precision, ZeRO stage, machines and GPUs (`gpu_ids`) with the rest of it and with the nodes of a job
+- its FSDP, DeepSpeed and FP8 blocks with the `distributed_type` and precision that decide whether they are read, and
+  several processes with `distributed_type: NO`
+- the layer class that FSDP is set to wrap with the model's
+- for a hand-written training loop, the peak of the DeepSpeed file's scheduler block (0.001 if `warmup_max_lr` is not
+  set) with the optimizer's learning rate
+
+"auto" and values from shell variables never contradict anything.
 
 ## Why it is bad
-The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of
-one's own does not stop: DeepSpeed's optimizer takes the rate of its file, and nobody reads the rate of the command.
-FSDP stops at a class that the model has not. A block that the distributed_type does not ask for is read by nobody: the
-run is plain DDP, and each GPU holds the whole model.
+The Trainer stops if the DeepSpeed file has another value, after every process has loaded the model. A hand-written loop
+does not stop: DeepSpeed's optimizer uses the learning rate of its file, and the one in the command is ignored. FSDP
+stops at a class that the model does not have. A block that the `distributed_type` does not ask for is ignored: the run
+is plain DDP, and each GPU holds the whole model.
 
 ## Example
 ```bash
@@ -29,8 +33,8 @@ accelerate launch --use_fsdp --num_processes 8 --fsdp_transformer_layer_cls_to_w
 ```
 
 ## Fix safety
-"auto" in the DeepSpeed file is filled in by the Trainer from its own settings: safe. A loop of one's own gets no such
-help; write the value that you mean there.
+Safe with the Trainer, which replaces "auto" in the DeepSpeed file by its own settings. In a hand-written loop, write
+the value that you want.
 
 ## References
 - transformers/integrations/deepspeed.py (`trainer_config_finalize`), accelerate/utils/dataclasses.py
@@ -152,11 +156,11 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
-    texts = [f"{other.text} beside {own.text}" for other, own in pairs[:MAX_TOLD]]
+    texts = [f"{other.text} against {own.text}" for other, own in pairs[:MAX_TOLD]]
     more = f", and {len(pairs) - MAX_TOLD} more" if len(pairs) > MAX_TOLD else ""
     yield _Contradiction(
-        f"{file} says something else than the run: {'; '.join(texts)}{more}; the Trainer stops there",
-        f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
+        f"{file} contradicts the run's settings ({'; '.join(texts)}{more}): the Trainer stops at the start",
+        f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own value',
         tuple(place for pair in pairs for place in pair),
     )
 
@@ -194,9 +198,9 @@ def _optimizer_or_schedule_replaced_by_file(launch: LaunchFiles) -> Iterator[_Co
             continue
         file = Path(other.file).name
         yield _Contradiction(
-            f"the run's {block} is {other.value} of {file}, and not {own.value}: the Trainer takes"
-            " the block of the DeepSpeed file",
-            f"take the {block} block out of {file}",
+            f"the {block} is {other.value} from {file} instead of {own.value}: the Trainer uses the block in the"
+            " DeepSpeed file",
+            f"remove the {block} block from {file}",
             (other, own),
             "warning",
         )
@@ -253,11 +257,11 @@ def _contradictions_of_whole_batch(
     advice = (
         f'write "auto" for train_batch_size in {name} (and for the micro batch and the accumulation)'
         if has_trainer
-        else f"leave train_batch_size out of {name}, so that DeepSpeed computes it"
+        else f"remove train_batch_size from {name}, so that DeepSpeed computes it"
     )
     yield _Contradiction(
-        f"{name} fixes train_batch_size at {whole.value}, and {processes} processes x {sizes[0]} rows x {sizes[1]}"
-        f" accumulation steps are {batch}: {'the Trainer' if has_trainer else 'DeepSpeed'} stops there",
+        f"{name} sets train_batch_size to {whole.value}, but {processes} processes x {sizes[0]} rows x {sizes[1]}"
+        f" accumulation steps make {batch}: {'the Trainer' if has_trainer else 'DeepSpeed'} stops at the start",
         f"{advice}; or set it to {batch}",
         (whole, place, *factors),
     )
@@ -306,9 +310,9 @@ def _contradictions_of_rate_in_own_loop(launch: LaunchFiles) -> Iterator[_Contra
         return
     file = Path(launch.deepspeed.path).name
     yield _Contradiction(
-        f"the learning rate is {other.value:g}, as {file} says, and not {own.value:g}: deepspeed.initialize gets no"
-        " optimizer, and makes its own from the file",
-        f"set optimizer.params.lr in {file} to {own.value:g}, or give deepspeed.initialize an optimizer",
+        f"the learning rate is {other.value:g} from {file} instead of {own.value:g}: deepspeed.initialize gets no"
+        " optimizer, and creates one from the file",
+        f"set optimizer.params.lr in {file} to {own.value:g}, or pass an optimizer to deepspeed.initialize",
         (other, own),
         "warning",
     )
@@ -392,9 +396,9 @@ def _contradictions_of_accelerate(launch: LaunchFiles) -> Iterator[_Contradictio
         if is_on and precision is not None and enabled is not None:
             if precision.value in HALVES and precision.value != half:
                 yield _Contradiction(
-                    f"accelerate has mixed_precision {precision.value}, and the DeepSpeed file enables {half}",
-                    f"set mixed_precision to {half}, or enable {precision.value} in the DeepSpeed file and leave {half}"
-                    " out",
+                    f"accelerate has mixed_precision {precision.value}, but the DeepSpeed file enables {half}",
+                    f"set mixed_precision to {half}, or enable {precision.value} instead of {half} in the DeepSpeed"
+                    " file",
                     (precision, enabled),
                 )
     yield from _contradictions_of_unread_blocks(launch)
@@ -455,8 +459,8 @@ def _contradictions_of_unused_processes(launch: LaunchFiles) -> Iterator[_Contra
     ):
         return
     yield _Contradiction(
-        f"num_processes {count.value} does nothing: with distributed_type NO accelerate starts one process,"
-        " and the other GPUs are idle",
+        f"num_processes {count.value} has no effect: with distributed_type NO, accelerate starts one process, and"
+        " the other GPUs stay idle",
         "set distributed_type to MULTI_GPU, FSDP or DEEPSPEED, or num_processes to 1",
         (count, mode),
         "warning",
@@ -475,7 +479,7 @@ def _contradictions_of_fsdp_version_2(launch: LaunchFiles) -> Iterator[_Contradi
     yield _Contradiction(
         f"fsdp_sharding_strategy {strategy.value} is not read: version 2 of FSDP reads"
         " fsdp_reshard_after_forward, which is on by default",
-        "set fsdp_reshard_after_forward: false for what SHARD_GRAD_OP did, and remove the strategy",
+        "remove fsdp_sharding_strategy; to get what SHARD_GRAD_OP did, set fsdp_reshard_after_forward: false",
         (strategy, version),
         "warning",
     )
@@ -515,8 +519,8 @@ def _contradictions_of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
     is_more = count.value > gpus
     yield _Contradiction(
         f"{count.value} processes are started on {gpus} GPU{'s' * (gpus != 1)}:"
-        f" {'a rank has no GPU of its own' if is_more else 'the other GPUs stay idle'}",
-        f"set num_processes to {gpus}, or name as many GPUs in gpu_ids (or all)",
+        f" {'a process has no GPU' if is_more else 'the other GPUs stay idle'}",
+        f'set num_processes to {gpus}, or list {count.value} GPUs in gpu_ids (or "all")',
         (named, count),
         "error" if is_more else "warning",
     )
@@ -540,13 +544,13 @@ def _contradictions_of_machines(launch: LaunchFiles, file: CommandFile) -> Itera
     )
     asked = LocatedValue(nodes, file.path, line, f"{name}={nodes}")
     outcome = (
-        "the ranks of the others are beyond the end, and their start fails"
+        "the processes on the other nodes get invalid ranks and fail at the start"
         if machines.value < nodes
-        else "the start waits for machines that are not there"
+        else "the start waits for machines that don't exist"
     )
     yield _Contradiction(
-        f"the job asks for {nodes} nodes, and accelerate counts on {machines.value} machines: {outcome}",
-        f"set num_machines to {nodes} (and num_processes to the GPUs of all of them)",
+        f"the job requests {nodes} nodes, but accelerate expects {machines.value} machines: {outcome}",
+        f"set num_machines to {nodes} (and num_processes to the total number of GPUs)",
         (asked, machines),
     )
 
@@ -561,10 +565,10 @@ def _contradictions_of_zero_stage(launch: LaunchFiles) -> Iterator[_Contradictio
     if own is None or other is None or not _numbers_differ(own.value, other.value):
         return
     yield _Contradiction(
-        f"accelerate's configuration sets ZeRO stage {own.value}, and the run is given a DeepSpeed file of stage"
-        f" {other.value}: one of them is not what trains",
-        "leave deepspeed_config's own keys out and name the file there (deepspeed_config_file), or leave deepspeed= out"
-        " of the arguments",
+        f"accelerate's configuration sets ZeRO stage {own.value}, but the run's DeepSpeed file sets stage"
+        f" {other.value}: only one of them takes effect",
+        "in deepspeed_config, only set deepspeed_config_file to the file; or remove deepspeed= from the training"
+        " arguments",
         (own, other),
     )
 
@@ -587,7 +591,7 @@ def _contradictions_of_accumulation(launch: LaunchFiles) -> Iterator[_Contradict
     ):
         return
     yield _Contradiction(
-        f"gradients are accumulated over {other.value} batches, as the DeepSpeed file says, and not over {own.value}",
+        f"gradients are accumulated over {other.value} batches, from the DeepSpeed file, instead of {own.value}",
         f'set gradient_accumulation_steps in the DeepSpeed file to {own.value}, or to "auto"',
         (other, own),
         "warning",
@@ -619,8 +623,11 @@ def _contradictions_of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
     wrong = layer_classes_of_other_models(str(named.value), own) if own is not None else []
     if wrong:
         yield _Contradiction(
-            f"FSDP shall wrap {', '.join(wrong)}, and the layers of {model.value} are {own}: the start stops at it",
-            f"set fsdp_transformer_layer_cls_to_wrap to {own}, or leave it out",
+            (
+                f"FSDP is set to wrap {', '.join(wrong)}, but the layers of {model.value} are {own}: the run stops"
+                " at the start"
+            ),
+            f"set fsdp_transformer_layer_cls_to_wrap to {own}, or remove it",
             (named, model),
         )
 

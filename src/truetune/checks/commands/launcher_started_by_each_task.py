@@ -1,16 +1,15 @@
-"""Each task of a node starts the launcher that starts all processes of the node.
+"""Every Slurm or MPI task of a node starts a launcher that already starts all processes of the node.
 
 ## What it does
-Takes the commands that srun or mpirun start, in the line itself, in `bash -c '...'`, in a variable or in a script
-beside the job, and searches them for torchrun, `accelerate launch` and DeepSpeed. It compares how often they run on a
-node (`--ntasks-per-node`, `--ntasks` over `--nodes`, `-npernode`, `ppr:4:node`) with the one time that is right.
-Silent where the tasks have GPUs of their own (`--gpus-per-task`), where one of them alone launches
-(`SLURM_LOCALID`), where each starts one process, and where a number is not plain.
+Searches the commands that srun or mpirun start (in the line itself, in `bash -c '...'`, in a variable, or in a script
+next to the job) for torchrun, `accelerate launch` and DeepSpeed. It checks how often they run on a node
+(`--ntasks-per-node`, `--ntasks` over `--nodes`, `-npernode`, `ppr:4:node`); once is right. It does not fire if the
+tasks have separate GPUs (`--gpus-per-task`), if only one of them launches (`SLURM_LOCALID`), if each starts one
+process, or if a number is not a plain number.
 
 ## Why it is bad
-The launchers of one node all open the same port for the meeting of the processes: all but one end with "address
-already in use" (EADDRINUSE), on any port and on any node. Where each takes a free port, several times as many
-processes as GPUs train.
+The launchers of one node all open the same rendezvous port: all but one end with "address already in use" (EADDRINUSE),
+whatever the port. If each takes a free port, several times as many processes as GPUs train.
 
 ## Example
 ```bash
@@ -31,7 +30,8 @@ srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID -
 ```
 
 ## Fix safety
-Safe: the launcher starts the processes. Raise `--cpus-per-task` by the same factor, or they share the CPUs of one task.
+Safe: the launcher starts the processes. Multiply `--cpus-per-task` by the same factor, or all processes share the CPUs
+of one task.
 
 ## References
 - pytorch.org/docs/stable/elastic/run.html: "Multi-node"; slurm.schedmd.com/srun.html: `--ntasks-per-node`
@@ -70,9 +70,9 @@ class LauncherStartedByEachTask(CommandRule):
                 continue
             port = f"the port {launch.port}" if launch.port.isdecimal() else "the same port"
             yield self.finding(
-                f"{launch.starter} starts {launch.launcher} {launch.tasks} ({launch.setting}), and each starts"
-                f" {launch.processes} by itself: those of one node all open {port}, and all but one end with address"
-                " already in use (EADDRINUSE), whatever the port",
+                f"{launch.starter} starts {launch.launcher} {launch.tasks} ({launch.setting}), and each launcher"
+                f" starts {launch.processes}: all launchers of a node open {port}, and all but one fail with"
+                ' "address already in use" (EADDRINUSE)',
                 _advise_one_launcher_per_node(launch),
                 cases=[
                     self.case_at(launch.line, launch.setting),
@@ -101,10 +101,8 @@ def _is_judged_by_another_rule(launch: TaskLaunch, file: CommandFile) -> bool:
 def _advise_one_launcher_per_node(launch: TaskLaunch) -> str:
     """The edit that leaves one launcher on each node."""
     if launch.setting.startswith("#SBATCH"):
-        nodes = f" (and no --ntasks, or --ntasks={launch.nodes})" if launch.nodes else ""
-        return (
-            f"set #SBATCH --ntasks-per-node=1{nodes}: the launcher starts the processes of its node"
-        )
+        nodes = f" (and --ntasks={launch.nodes}, if set)" if launch.nodes else ""
+        return f"set #SBATCH --ntasks-per-node=1{nodes}: the launcher starts the processes of its node itself"
     option = "--ntasks-per-node=1" if launch.starter == "srun" else "--map-by ppr:1:node"
     nodes = f" --ntasks={launch.nodes}" if launch.nodes and launch.starter == "srun" else ""
-    return f"start it once on each node: {launch.starter}{nodes} {option}"
+    return f"start it once per node: {launch.starter}{nodes} {option}"

@@ -1,14 +1,14 @@
-"""Lightning counts on other processes than Slurm starts.
+"""Lightning expects another number of processes than Slurm starts.
 
 ## What it does
-Takes the script that a Slurm job starts by `python`, with or without srun, and the number of devices that it gives
-Lightning's Trainer or Fabric (or that the command gives `--trainer.devices`), and compares it with the tasks that
-Slurm starts on a node. Silent where either number is not plain, where the job says nothing of tasks and starts no
-srun (then Lightning starts its processes itself), and where the script takes another environment of Lightning's.
+Takes the script that a Slurm job starts with `python`, with or without srun, and the number of devices that it passes
+to Lightning's Trainer or Fabric (or that the command passes with `--trainer.devices`). It compares this number with the
+tasks that Slurm starts per node. It does not fire if either number is not a plain number, if the job sets no tasks and
+uses no srun (Lightning then starts its processes itself), or if the script uses another Lightning environment.
 
 ## Why it is bad
-In a Slurm job Lightning leaves it to srun to start the processes, one a device. With fewer tasks than devices the
-first process waits for the others without end, at "GLOBAL_RANK: 0, MEMBER: 1/4"; newer releases stop with an error.
+In a Slurm job, Lightning expects srun to start the processes, one per device. With fewer tasks than devices, the first
+process waits for the others forever, at "GLOBAL_RANK: 0, MEMBER: 1/4"; newer releases stop with an error.
 
 ## Example
 ```bash
@@ -29,7 +29,7 @@ srun python -m lightning_project.main fit --trainer.devices 4
 ```
 
 ## Fix safety
-Safe: it starts the processes that the script counts on.
+Safe: it starts the processes that the script expects.
 
 ## References
 - lightning/fabric/plugins/environments/slurm.py (detect, validate_settings)
@@ -104,12 +104,12 @@ class LightningDevicesDifferFromTasks(CommandRule):
             tasks = srun_tasks_per_node(command, self.subject)
             if tasks is None or tasks == devices.number:
                 continue
-            started = f"{tasks} task{'s' * (tasks != 1)} on a node"
-            by = "Slurm starts" if command.words[0] == "srun" else "without srun the job starts"
+            started = f"{tasks} task{'s' * (tasks != 1)} per node"
+            by = "Slurm starts" if command.words[0] == "srun" else "without srun, the job starts"
             yield self.finding(
-                f"Lightning counts on {devices.number} processes on a node, and {by} {started}: in a Slurm job it"
-                " starts none itself, and waits for those that are missing",
-                f"set #SBATCH --ntasks-per-node={devices.number}, and start the script by srun",
+                f"Lightning expects {devices.number} processes per node, but {by} {started}: in a Slurm job"
+                " Lightning starts none itself, and waits for the missing ones",
+                f"set #SBATCH --ntasks-per-node={devices.number}, and start the script with srun",
                 cases=[
                     Case(devices.text, file=devices.file, line=devices.line),
                     self.case_of_command(command, command.text[:300]),

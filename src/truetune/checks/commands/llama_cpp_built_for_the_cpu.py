@@ -1,13 +1,13 @@
 """llama.cpp is built or installed without a GPU backend.
 
 ## What it does
-Reads the commands that configure llama.cpp with cmake, and those that install llama-cpp-python, in shell scripts, job
-files and Dockerfiles. It gives a note where none of them names a backend (`-DGGML_CUDA=ON`, `-DGGML_HIP=ON`,
-`-DGGML_VULKAN=ON`, `CMAKE_ARGS`, an index of wheels for CUDA).
+Reads the commands that configure llama.cpp with cmake or install llama-cpp-python, in shell scripts, job files and
+Dockerfiles. It is info if none of them names a backend (`-DGGML_CUDA=ON`, `-DGGML_HIP=ON`, `-DGGML_VULKAN=ON`,
+`CMAKE_ARGS`, an index of CUDA wheels).
 
 ## Why it is bad
-The default is a build for the CPU, except on a Mac. It ignores `-ngl` with one line of warning, and every layer is
-computed on the CPU: an 8B model gives some 7 tokens a second where the GPU beside it gives 100.
+By default llama.cpp is built for the CPU, except on a Mac. It ignores `-ngl` with one line of warning and computes
+every layer on the CPU: an 8B model gives about 7 tokens per second instead of 100 on a GPU.
 
 ## Example
 ```bash
@@ -26,8 +26,7 @@ cmake --build build -j 24
 ```
 
 ## Fix safety
-The CUDA toolkit (nvcc) has to be installed where it is built. For a tool that only converts or quantizes, a build for
-the CPU is right.
+The CUDA toolkit (nvcc) has to be installed on the build machine. If you only convert or quantize, a CPU build is fine.
 
 ## References
 - llama.cpp docs/build.md; abetlen/llama-cpp-python README, "Installation Configuration"
@@ -73,9 +72,12 @@ class LlamaCppBuiltForTheCpu(CommandRule):
         yield self.finding(
             "llama.cpp is built without a GPU backend (no -DGGML_CUDA=ON): -ngl is ignored, and all layers run"
             " on the CPU",
-            'set CMAKE_ARGS="-DGGML_CUDA=on" for the install, with --force-reinstall --no-cache-dir'
+            'install with CMAKE_ARGS="-DGGML_CUDA=on" pip install --force-reinstall --no-cache-dir llama-cpp-python'
             if is_python
-            else "add -DGGML_CUDA=ON to cmake -B (AMD: -DGGML_HIP=ON; on a Mac Metal is on by itself), and build again",
+            else (
+                "add -DGGML_CUDA=ON to the cmake -B command (AMD: -DGGML_HIP=ON; on a Mac, Metal is on by default),"
+                " and build again"
+            ),
             cases=[self.case_of_command(command, command.text)],
         )
 

@@ -1,14 +1,15 @@
-"""A job switches a fast transport of NCCL off.
+"""A job switches off a fast NCCL transport.
 
 ## What it does
 Looks for NCCL_IB_DISABLE=1, NCCL_NET=Socket, NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in shell scripts, job files,
-Dockerfiles, compose files and files of variables (`*.env`), and in the files that a job sources. A warning where the
-job has several nodes (or several GPUs, for shared memory); a note where their number is not known; silent where
-nothing goes that way, as with NCCL_IB_DISABLE in a job of one node.
+Dockerfiles, compose files and variable files (`*.env`), and in the files that a job sources. It is a warning if the job
+has several nodes (or several GPUs, for shared memory), and info if their number is unknown. It does not fire if the
+transport would not be used, such as NCCL_IB_DISABLE in a job of one node.
 
 ## Why it is bad
-These variables are set once, to find out why a run hangs, and stay. Without InfiniBand each step of several nodes waits
-for TCP, ten to forty times as long; without P2P or shared memory the GPUs of one node wait for the host.
+These variables are often set once, to find out why a run hangs, and then forgotten. Without InfiniBand, each multi-node
+step waits for TCP, ten to forty times as long. Without P2P or shared memory, the GPUs of one node communicate through
+the host.
 
 ## Example
 ```bash
@@ -29,7 +30,7 @@ srun torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint 
 ```
 
 ## Fix safety
-Results stay the same. Where the run hangs without the variable, NCCL_DEBUG=INFO says at what.
+Results stay the same. If the run hangs without the variable, NCCL_DEBUG=INFO shows where.
 
 ## References
 - docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; huggingface/accelerate#1510

@@ -1,15 +1,15 @@
-"""Every node of a job, or every task, gets the same number.
+"""Every node of a job, or every task, gets the same rank.
 
 ## What it does
-Looks in a Slurm job at what `srun` starts: torchrun's `--node_rank`, accelerate's `--machine_rank`, DeepSpeed's
-`--node_rank` with `--no_ssh`, and RANK for a script that srun starts in several tasks. It fires where the number is
-`$SLURM_NODEID`, `$SLURM_PROCID` or `$SLURM_LOCALID` as the batch script reads it, directly, in double quotes or by a
-variable, and where it is a plain number. Silent in single quotes, after a backslash and in a script that each node
-runs, and where a rendezvous (`--rdzv_backend=c10d`) numbers the nodes itself.
+Looks at what `srun` starts in a Slurm job: torchrun's `--node_rank`, accelerate's `--machine_rank`, DeepSpeed's
+`--node_rank` with `--no_ssh`, and RANK for a script that srun starts in several tasks. It fires if the rank is
+`$SLURM_NODEID`, `$SLURM_PROCID` or `$SLURM_LOCALID` as expanded by the batch script (directly, in double quotes, or
+through a variable), or a plain number. It does not fire in single quotes, after a backslash, in a script that each node
+runs, or if a rendezvous (`--rdzv_backend=c10d`) numbers the nodes itself.
 
 ## Why it is bad
-The batch script runs on the first node, so that its SLURM_NODEID is 0 for all. Two nodes with 4 GPUs each start the
-ranks 0 to 3 twice, and the ranks 4 to 7 never come: all wait until a timeout, or the job's time limit.
+The batch script runs on the first node, so its SLURM_NODEID is 0 for all nodes. Two nodes with 4 GPUs each start ranks
+0 to 3 twice, and ranks 4 to 7 never start: all processes wait until a timeout, or the job's time limit.
 
 ## Example
 ```bash
@@ -31,7 +31,7 @@ srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID -
 ```
 
 ## Fix safety
-Safe: each node gets a number of its own. In single quotes the variables of the job must be exported.
+Safe: each node gets its own rank. In single quotes, variables of the job must be exported.
 
 ## References
 - slurm.schedmd.com/srun.html (output environment variables); pytorch.org/docs/stable/elastic/run.html
@@ -71,8 +71,8 @@ class NodeRankReadOnce(CommandRule):
             lines = self.subject.text.splitlines()
             places = dict.fromkeys((found.line, found.command.line))
             yield self.finding(
-                f"{_describe_why_copies_share_rank(found)}, so all {copies} get the same number: their ranks exist"
-                f" {found.copies} times, the other ranks never come, and all wait for them",
+                f"{_describe_why_copies_share_rank(found)}, so all {copies} get the same rank: the other ranks never"
+                " start, and all processes wait for them",
                 _advise_own_rank_for_each_copy(found),
                 # As the file has them: quotes are what it is about.
                 cases=[self.case_at(line, lines[line - 1].strip()[:300]) for line in places],
@@ -83,21 +83,17 @@ def _describe_why_copies_share_rank(found: RankReadOnce) -> str:
     """What gives all copies the same number, as the beginning of a sentence."""
     if not found.variable:
         return f"srun starts the launch on every node with {found.setting} {found.value}"
-    return (
-        f"${found.variable} is read by the batch script, on the first node, where it is 0, and not on each node"
-        f" ({found.setting})"
-    )
+    return f"${found.variable} ({found.setting}) is expanded by the batch script on the first node, where it is 0"
 
 
 def _advise_own_rank_for_each_copy(found: RankReadOnce) -> str:
     """The edit that gives each copy its own number."""
     if not found.setting.startswith("--"):
         return (
-            "set it in the shell of each task: srun bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID;"
-            " python SCRIPT', in single quotes"
+            "set it in each task, in single quotes: srun bash -c 'export RANK=$SLURM_PROCID"
+            " LOCAL_RANK=$SLURM_LOCALID; python SCRIPT'"
         )
     return (
-        f"let each node read its own number: srun bash -c '... {found.setting} $SLURM_NODEID ...' in single quotes,"
-        " with the job's variables exported; or, with torchrun, --rdzv_backend=c10d"
-        " --rdzv_endpoint=FIRST_NODE:PORT in place of it"
+        f"expand it on each node, in single quotes: srun bash -c '... {found.setting} $SLURM_NODEID ...' (export the"
+        " job's variables); or with torchrun, use --rdzv_backend=c10d --rdzv_endpoint=FIRST_NODE:PORT instead"
     )

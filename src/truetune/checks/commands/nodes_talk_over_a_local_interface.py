@@ -1,15 +1,15 @@
-"""Several nodes are set to talk over a network interface that ends at each of them.
+"""Several nodes are set to communicate over a network interface that does not leave the machine.
 
 ## What it does
 Reads NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME in shell scripts, job files and compose files that start processes on
-several nodes (`--nnodes`, `--num_machines`, `#SBATCH --nodes`, `NNODES`). `lo` is the machine itself, `docker0`,
-`virbr0` and `br-...` are bridges to its own containers. Silent where another interface is named beside them, and for
-`^lo`, which leaves one out.
+several nodes (`--nnodes`, `--num_machines`, `#SBATCH --nodes`, `NNODES`). `lo` is the machine itself; `docker0`,
+`virbr0` and `br-...` are bridges to its own containers. It does not fire if another interface is listed too, or for
+`^lo`, which excludes one.
 
 ## Why it is bad
-No packet leaves the machine by these interfaces: NCCL announces an address that means another machine to each node
-(127.0.0.1, 172.17.0.1). The start hangs in the first collective call, until a time-out after 10 to 30 minutes, or stops
-with "Connection refused".
+No packet leaves the machine through these interfaces: NCCL announces an address that each node takes for another
+machine (127.0.0.1, 172.17.0.1). The start hangs in the first collective call until a timeout after 10 to 30 minutes, or
+stops with "Connection refused".
 
 ## Example
 ```bash
@@ -32,7 +32,7 @@ srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=
 ```
 
 ## Fix safety
-Safe: it changes only which interface is used. `ip -br addr` lists those of a machine.
+Safe: only the network interface changes. `ip -br addr` lists the interfaces of a machine.
 
 ## References
 - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
@@ -138,9 +138,9 @@ class NodesTalkOverALocalInterface(CommandRule):
                 continue
             told.add(setting.interface)
             yield self.finding(
-                f"{setting.nodes} nodes shall talk over {setting.interface} ({setting.variable}), from which no packet"
-                " leaves the machine: the first collective call waits until a time-out",
-                f"remove {setting.variable}, or name the interface of the network between the nodes"
-                " (`ip -br addr` lists them; `^lo,docker0` leaves these two out)",
+                f"{setting.nodes} nodes are set to communicate over {setting.interface} ({setting.variable}), which"
+                " does not leave the machine: the first collective call hangs until a timeout",
+                f"remove {setting.variable}, or set it to the interface of the network between the nodes (`ip -br"
+                " addr` lists them; `^lo,docker0` excludes these two)",
                 cases=[self.case_at(setting.line, setting.text)],
             )

@@ -1,14 +1,14 @@
-"""Each node of a job, or each task, starts a run of its own.
+"""Each node of a job, or each task, starts a separate training.
 
 ## What it does
-Looks in a Slurm job for `srun torchrun` whose launches do not meet: `--standalone`, or neither `--nnodes` nor a
-rendezvous, on a job of several nodes or with several tasks on a node. Says how many runs that makes. Silent where the
-number of nodes or tasks is not plain, for a job array, and where the processes of one node are more than its GPUs.
+Looks in a Slurm job for `srun torchrun` whose launches do not connect: `--standalone`, or neither `--nnodes` nor a
+rendezvous, in a job with several nodes or several tasks per node. It says how many runs that makes. It does not fire if
+the number of nodes or tasks is not a plain number, for a job array, or if a node has more processes than GPUs.
 
 ## Why it is bad
-torchrun then takes itself for the only one. Each run has all rows, the same seed and the same output folder: the job
-takes as long as on one node, every line is printed once for each run, and the runs overwrite one another's checkpoints.
-Several launches on one node also put several processes on each GPU.
+Each torchrun then trains alone. Each run has all rows, the same seed and the same output folder: the job takes as long
+as on one node, every log line appears once per run, and the runs overwrite each other's checkpoints. Several launches
+on one node also put several processes on each GPU.
 
 ## Example
 ```bash
@@ -30,8 +30,7 @@ srun torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint 
 ```
 
 ## Fix safety
-The effective batch becomes as many times as large as there were runs: lower the accumulation, or choose the rate for
-it.
+The effective batch grows by the number of runs: lower the gradient accumulation, or adapt the learning rate.
 
 ## References
 - https://docs.pytorch.org/docs/stable/elastic/run.html (`--standalone`); Slurm documentation, srun
@@ -106,8 +105,8 @@ class NodesTrainApart(CommandRule):
             if apart.nodes > 1 and apart.tasks > 1:
                 where = f"{apart.nodes} nodes with {apart.tasks} tasks each"
             yield self.finding(
-                f"srun starts torchrun {runs} times ({where}), and {apart.reason}: {runs} runs train apart, each on"
-                " all rows",
+                f"srun starts torchrun {runs} times ({where}), but {apart.reason}: {runs} separate runs train on all"
+                " rows and overwrite each other's checkpoints",
                 _advise_how_to_join_launches(self.subject, apart),
                 cases=[self.case_of_command(command, command.text[:300])],
             )
@@ -184,7 +183,7 @@ def _launches_that_do_not_connect(
     if options is None or not nodes or not tasks:
         return None
     if "--standalone" in options:
-        return _LaunchesApart(command, nodes, tasks, "--standalone makes each a run of its own")
+        return _LaunchesApart(command, nodes, tasks, "--standalone makes each a separate run")
     if last_option(options, *MEETINGS) is not None or any("$" in word for word in options[:1]):
         return None
     count = last_option(options, "--nnodes")
@@ -211,12 +210,14 @@ def _advise_how_to_join_launches(file: CommandFile, apart: _LaunchesApart) -> st
     """The advice how the launches become one run."""
     parts = []
     if apart.tasks > 1:
-        parts.append("set --ntasks-per-node=1: torchrun starts the processes of a node itself")
+        parts.append(
+            "set --ntasks-per-node=1, since torchrun starts the processes of a node itself"
+        )
     gpus = gpus_requested_by_job(file)
     if apart.nodes > 1:
         processes = f" --nproc-per-node {gpus.gpus}" if gpus is not None else ""
         parts.append(
-            f"give torchrun --nnodes {apart.nodes}{processes} --rdzv-backend c10d --rdzv-endpoint"
-            " FIRST_NODE:29500, without --standalone"
+            f"use torchrun --nnodes {apart.nodes}{processes} --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500,"
+            " without --standalone"
         )
     return "; ".join(parts)

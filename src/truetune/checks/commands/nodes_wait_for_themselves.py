@@ -1,18 +1,17 @@
-"""Each node of a job waits at its own address for the others.
+"""Each node of a job waits for the others at its own address.
 
 ## What it does
 Reads the commands of a shell script or job that start processes on several nodes (`torchrun --nnodes`, `accelerate
 launch --num_machines` with its configuration, `deepspeed`, and `srun python` with MASTER_ADDR), and the address at
-which the nodes meet: localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` where each node evaluates it:
-in `srun bash -c '...'`, or in a script that is started on each node; in the body of a Slurm job it is the first node's
-name, and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. It also names a
-launch for several nodes that is in the body of a Slurm job without srun: the body runs on the first node alone.
-Silent where the number of nodes or the address comes from outside of the file, and for the command of the first node
-alone.
+which the nodes meet. localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` if each node expands it: in
+`srun bash -c '...'`, or in a script that is started on each node. In the body of a Slurm job it is the name of the
+first node, which is right. Without an address, torchrun uses 127.0.0.1, whatever MASTER_ADDR is. The rule also reports
+a multi-node launch in the body of a Slurm job without srun, because the body only runs on the first node. It does not
+fire if the number of nodes or the address comes from outside the file, or for a command that only the first node runs.
 
 ## Why it is bad
-Every node opens a meeting of its own and waits there, until RendezvousTimeoutError or a time-out of the store after 10
-to 30 minutes. No process has started, so nothing says which node is missing.
+Every node opens its own rendezvous and waits there, until RendezvousTimeoutError or a store timeout after 10 to 30
+minutes. No process has started, so no message says which node is missing.
 
 ## Example
 ```bash
@@ -33,7 +32,7 @@ srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=
 ```
 
 ## Fix safety
-Safe: it changes only where the nodes meet. The port has to be open between them.
+Safe: only the meeting point changes. Its port has to be open between the nodes.
 
 ## References
 - pytorch/pytorch#116304, ymcui/Chinese-LLaMA-Alpaca-2#274, huggingface/accelerate#1719
@@ -81,10 +80,17 @@ class NodesWaitForThemselves(CommandRule):
             where = _own_address_in_words(meeting, is_job=is_job)
             if not where:
                 continue
-            first = FIRST_OF_SLURM if is_job else "the name of the first node as the others see it"
+            first = (
+                FIRST_OF_SLURM
+                if is_job
+                else "the name of the first node, as the other nodes resolve it"
+            )
             yield self.finding(
-                f"{meeting.nodes} nodes meet at {where}: each of them waits for the others at itself",
-                f"give {meeting.setting} the first node: {first}",
+                (
+                    f"{meeting.nodes} nodes are set to meet at {where}: each node waits for the others at its own"
+                    " address"
+                ),
+                f"set {meeting.setting} to the first node: {first}",
                 cases=[
                     *self._address_setting_cases(meeting),
                     self.case_of_command(meeting.command, meeting.command.text),
@@ -96,9 +102,9 @@ class NodesWaitForThemselves(CommandRule):
         name = next(name for name in ("--nodes", "-N") if name in self.subject.requests)
         value, line = self.subject.requests[name]
         return self.finding(
-            f"the job launches {meeting.nodes} nodes without srun: Slurm runs the body of a job on the"
-            f" first node alone, which waits for {meeting.nodes - 1} more",
-            "put `srun --ntasks-per-node=1` before the launch, so that each node makes it",
+            f"the job launches {meeting.nodes} nodes without srun: Slurm runs the body of a job only on the first"
+            f" node, which waits for {meeting.nodes - 1} more",
+            "put `srun --ntasks-per-node=1` before the launch, so that each node runs it",
             evidence=[
                 "the other nodes are reserved and start nothing, until RendezvousTimeoutError"
             ],
@@ -148,5 +154,5 @@ def _own_address_in_words(meeting: NodeRendezvous, *, is_job: bool) -> str:
         return "their own names (hostname, evaluated on each node)"
     # Outside of a job the launch may be that of one machine, where 127.0.0.1 is right.
     if is_job and not meeting.address and meeting.setting == "--rdzv-endpoint":
-        return "127.0.0.1, which torchrun takes where it is given no address"
+        return "127.0.0.1, torchrun's default address"
     return ""

@@ -1,14 +1,14 @@
-"""The states of the optimizer are put into the machine's memory, and the job asks for less.
+"""The optimizer is offloaded to CPU memory, but the job requests too little of it.
 
 ## What it does
-Takes the model that a launch trains whole, and the file or option that puts its optimizer on the CPU (ZeRO's
-`offload_optimizer`, FSDP's `fsdp_offload_params`). Adam keeps 12 bytes of each weight there: the weight and two moments
-in float32. Compares that with the memory that the job asks for on its node (`#SBATCH --mem`) or that `docker run`
-allows. Silent for adapters, for several nodes, and where the model's size or the memory is not plain.
+Takes the model that a launch trains in full, and the file or option that offloads its optimizer to the CPU (ZeRO's
+`offload_optimizer`, FSDP's `fsdp_offload_params`). Adam keeps 12 bytes per weight there: the weight and two moments in
+float32. The rule compares that with the memory that the job requests per node (`#SBATCH --mem`) or that `docker run`
+allows. It does not fire for adapters, for several nodes, or if the model's size or the memory is not a plain number.
 
 ## Why it is bad
-The kernel kills a process of the job while the states are made, after the weights were loaded and before the first
-step. No traceback is printed, and the GPUs are nearly empty, so that the fault is sought elsewhere.
+The kernel kills a process of the job while it creates the optimizer states, after the weights were loaded and before
+the first step. There is no traceback, and the GPUs are nearly empty, which points away from the cause.
 
 ## Example
 ```bash
@@ -29,7 +29,7 @@ accelerate launch --use_deepspeed --num_processes 4 --zero_stage 3 --offload_opt
 ```
 
 ## Fix safety
-Asking for more memory changes nothing of the run. Without the offload the states need room on the GPUs.
+Requesting more memory does not change the run. Without the offload, the optimizer states need space on the GPUs.
 
 ## References
 - deepspeed/ops/adam/cpu_adam.py, deepspeed/runtime/zero/stage3.py (estimate_zero3_model_states_mem_needs)
@@ -88,11 +88,11 @@ class OffloadBeyondTheJobsMemory(CommandRule):
                 continue
             states_gib = model.optimizer_states_gib
             yield self.finding(
-                f"the optimizer's states of {model.name} need {states_gib:,.0f} GiB of the machine's memory"
-                f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, gradients not counted), and {limit.text}"
-                f" allows {float(limit.value):,.0f}: a process is killed while they are made",
-                f"ask for {host_memory_gib_to_request(states_gib):,.0f}G, or keep the states on the GPUs (leave out"
-                f" {place.text.rpartition('.')[2]}), if they fit there",
+                f"the optimizer states of {model.name} need {states_gib:,.0f} GiB of CPU memory"
+                f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, without gradients), but {limit.text}"
+                f" allows {float(limit.value):,.0f} GiB: the kernel kills the process",
+                f"request {host_memory_gib_to_request(states_gib):,.0f}G, or remove {place.text.rpartition('.')[2]}"
+                " if the states fit on the GPUs",
                 cases=[
                     Case(limit.text, file=limit.file, line=limit.line),
                     Case(place.text, file=place.file, line=place.line),

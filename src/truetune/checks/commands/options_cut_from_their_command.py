@@ -1,12 +1,12 @@
-"""Options are on a line of their own, and the command above it never gets them.
+"""Options are on a separate line, and the command above never gets them.
 
 ## What it does
-Looks for lines of a shell script that begin with an option (`--learning_rate 1e-4`) and continue no command: the line
-before lacks its backslash, has a blank after it, or is a comment in the middle of the command.
+Looks for lines in a shell script that begin with an option (`--learning_rate 1e-4`) but continue no command: the line
+before has no backslash, has a space after it, or is a comment in the middle of the command.
 
 ## Why it is bad
-The shell ends the command there. The training runs to its end with the defaults of all options below, and only then the
-shell says `--learning_rate: command not found`.
+The shell ends the command there. Training runs to the end with the defaults of all options below, and only then the
+shell prints `--learning_rate: command not found`.
 
 ## Example
 ```bash
@@ -68,7 +68,7 @@ class OptionsCutFromTheirCommand(CommandRule):
             lost = [word for word in line.split() if OPTION.fullmatch(word)]
             yield self.finding(
                 f"{format_name_list(lost)} never {'reaches' if len(lost) == 1 else 'reach'} the command above: {why}",
-                "end the line above with a backslash and nothing after it, and leave comments out of the command",
+                "end the line above with a backslash and nothing after it, and move comments out of the command",
                 cases=[self.case_at(number, line.strip()[:120])],
             )
 
@@ -108,7 +108,7 @@ def _reason_of_cut(lines: Sequence[str], index: int) -> str:
     if above.endswith("\\"):
         return ""
     if above.rstrip().endswith("\\"):
-        return "a blank after its backslash ends it"
+        return "a space after its backslash ends it"
     return "its last line has no backslash"
 
 

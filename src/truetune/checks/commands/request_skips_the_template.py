@@ -1,14 +1,14 @@
-"""A request sends a bare question past the chat template that the model was trained with.
+"""A request sends a bare question without the chat template that the model was trained with.
 
 ## What it does
-Looks at requests of `curl` whose JSON holds a `prompt` that the server takes as it is: `/api/generate` of Ollama with
-`"raw": true`, `/completion` of llama.cpp, `/v1/completions`. The prompt has to hold the mark that TEMPLATE of the
-Modelfile beside it writes, or that the training beside it does. Prompts with marks of any form are left alone, and so
-are requests that name a hosted or published model.
+Looks at `curl` requests whose JSON has a `prompt` that the server uses as it is: Ollama's `/api/generate` with `"raw":
+true`, llama.cpp's `/completion`, and `/v1/completions`. It fires if the prompt lacks the turn token that TEMPLATE of
+the Modelfile in that folder writes, or that the training there uses. It skips prompts with turn tokens of any form, and
+requests that name a hosted or published model.
 
 ## Why it is bad
-The model was tuned on turns. Without them it continues the question as a text: it rambles, asks itself the next
-question, and does not stop. `ollama run` and `/v1/chat/completions` write the template, and are fine.
+The model was tuned on chat turns. Without them it continues the question like a text: it rambles, asks itself the next
+question, and does not stop. `ollama run` and `/v1/chat/completions` apply the template and are fine.
 
 ## Example
 ```yaml
@@ -27,7 +27,7 @@ files:
 ```
 
 ## Fix safety
-Safe, unless the model is to continue texts.
+Safe, unless the model is meant to continue texts.
 
 ## References
 - Ollama documentation, "API" (`raw`); llama.cpp, tools/server/README.md (`/completion`)
@@ -133,11 +133,11 @@ class RequestSkipsTheTemplate(CommandRule):
                 continue
             switch = '"raw": true' if request.is_of_ollama else "this address"
             yield self.finding(
-                f"the prompt goes to the model as it is ({switch}), without {form.mark}, which {form.file} writes"
-                " before each question",
-                'leave "raw" out'
+                f"the prompt is sent as it is ({switch}), without {form.mark}, which {form.file} writes before each"
+                " question: the model gets a format that it was not trained on",
+                'remove "raw"'
                 if request.is_of_ollama
-                else "send messages to /v1/chat/completions: the server then writes the template",
+                else "send messages to /v1/chat/completions: the server then applies the template",
                 cases=[self.case_of_command(request.command, request.prompt[:80])],
             )
 

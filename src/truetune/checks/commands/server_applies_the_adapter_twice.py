@@ -1,13 +1,13 @@
-"""A server puts an adapter on weights that it was merged into.
+"""A server loads an adapter on weights into which it was already merged.
 
 ## What it does
-Looks at servers of vLLM with `--lora-modules`, and at what the files beside merge (scripts with `merge_and_unload`,
-`llamafactory-cli export`, `axolotl merge-lora`): the model that is served was written by a merge of the same adapter.
-Folders that are mounted into a container are followed to their place on the host.
+Looks at vLLM servers with `--lora-modules`, and at what files next to them merge (scripts with `merge_and_unload`,
+`llamafactory-cli export`, `axolotl merge-lora`). It fires if the served model was written by a merge of the same
+adapter. Folders that are mounted into a container are resolved to their path on the host.
 
 ## Why it is bad
-The update of the adapter is added twice: the answers overshoot what was trained, loop, or are garbage, and those of
-the merged model alone are as they should be.
+The adapter's update is added twice: the answers overshoot, loop, or are garbage, while the merged model by itself is
+fine.
 
 ## Example
 ```bash
@@ -22,7 +22,7 @@ vllm serve out/merged
 ```
 
 ## Fix safety
-Either the merged model alone, or the base with the adapter is right; both give the same answers.
+Serve either the merged model, or the base with the adapter; both give the same answers.
 
 ## References
 - vLLM documentation, "LoRA Adapters"; peft documentation, `merge_and_unload`
@@ -68,9 +68,9 @@ class ServerAppliesTheAdapterTwice(CommandRule):
             if merge is None or model is None:
                 continue
             yield self.finding(
-                f"{model} was written by a merge of the adapter {merge.adapter}, and the server puts that adapter on"
-                " it again",
-                f"serve {model} without --enable-lora and --lora-modules, or the base with them",
+                f"{model} already contains the adapter {merge.adapter}, which was merged into it, but the server"
+                " applies it again",
+                f"remove --enable-lora and --lora-modules, or serve the base model instead of {model}",
                 cases=[
                     self.case_of_command(server.command, server.command.text.strip()),
                     Case(

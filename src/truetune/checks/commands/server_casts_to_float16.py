@@ -1,15 +1,15 @@
-"""A server casts a bfloat16 model to float16.
+"""A server casts a bfloat16 model to float16, where its activations can overflow.
 
 ## What it does
 Reads the commands that start vLLM, SGLang or TGI in shell scripts, job files, Dockerfiles and compose files for
-`--dtype half` or `float16`, and compares it with what the checkpoint says of itself (`config.json` in the folder, as
-far as that is here). A warning for families that are known to overflow (Gemma, T5), else a note; an error where answers
-beside it are one mark alone, as those of logits that are no numbers. Quantized checkpoints are left alone: many of
-their kernels need float16.
+`--dtype half` or `float16`, and compares it with the checkpoint's own data type (`config.json` in the folder, if it is
+on this machine). It is a warning for families that are known to overflow (Gemma, T5), and info otherwise. It is an
+error if answers saved next to it consist of one repeated character, as they do when logits are NaN. It skips quantized
+checkpoints, because many of their kernels need float16.
 
 ## Why it is bad
-float16 ends at 65,504, and bfloat16 reaches as far as float32. A model that was trained in bfloat16 may have
-activations beyond that: they become infinite, the logits NaN, and every answer is token 0 (`!!!!` in many
+The largest float16 number is 65,504, while bfloat16 has the range of float32. A model that was trained in bfloat16 may
+have larger activations: they become infinite, the logits NaN, and every answer is token 0 (`!!!!` in many
 vocabularies).
 
 ## Example
@@ -23,7 +23,7 @@ vllm serve google/gemma-3-4b-it --dtype bfloat16
 ```
 
 ## Fix safety
-V100, T4 and other GPUs before Ampere have no bfloat16: there `--dtype float32` is right, with twice the memory.
+V100, T4 and other GPUs before Ampere have no bfloat16: use `--dtype float32` there, which takes twice the memory.
 
 ## References
 - vLLM documentation, engine arguments: `--dtype` (auto takes the checkpoint's own)
@@ -52,8 +52,8 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 HALF = frozenset(("half", "float16", "fp16"))
 QUANTIZED = re.compile(r"(?i)awq|gptq|int4|int8|4bit|w4a16|w8a|marlin|bnb|fp8")
 """In the name of a model whose kernels may need float16"""
-OVERFLOW = "activations beyond 65,504 become infinite, and answers `!!!!`"
-MAY_OVERFLOW = "activations beyond 65,504, if it has any, become infinite, and answers `!!!!`"
+OVERFLOW = "activations above 65,504 become infinite, and answers become `!!!!`"
+MAY_OVERFLOW = "if it has activations above 65,504, answers become `!!!!`"
 JOB_LINE = re.compile(r"(?m)^[ \t]*#(?:SBATCH|PBS|\$)\s.*$")
 
 
@@ -93,11 +93,11 @@ class ServerCastsToFloat16(CommandRule):
     ) -> Finding:
         """The finding that the cast may overflow, with what this GPU can do in its place."""
         gpu = _gpu_without_bfloat16(self.subject)
-        remedy = f"remove --dtype {dtype}: auto takes the checkpoint's bfloat16 (on a V100 or T4: --dtype float32)"
+        remedy = f"remove --dtype {dtype}: the default is the checkpoint's bfloat16 (on a V100 or T4: --dtype float32)"
         if gpu:
             remedy = (
-                f"set --dtype float32 (twice the memory): this GPU ({gpu}) has no bfloat16; or serve on a GPU that has"
-                " it (A100, L4, RTX 30 and later), without --dtype"
+                f"set --dtype float32 (twice the memory), since this GPU ({gpu}) has no bfloat16; or serve without"
+                " --dtype on a GPU that has it (A100, L4, RTX 30 and later)"
             )
         whose = f"{family}, which overflows there" if family else "a checkpoint in bfloat16"
         return self.finding(

@@ -1,23 +1,24 @@
-"""A server is started with options that make each answer slow.
+"""A server is started with options that make every answer slow.
 
 ## What it does
-Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles,
-compose files and manifests of Kubernetes, and the file that `--config` names, for options whose price is certain.
-vLLM: `--enforce-eager`, `--max-num-seqs` up to 8, `--dtype float32`, `--cpu-offload-gb` above 0,
-`--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
-a note, `--gpu-memory-utilization` below 0.6 where the file starts one server alone. SGLang: `--disable-cuda-graph`,
-`--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--max-batch-size`
-up to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`; a GGUF
-file of float32, by its name or the command that wrote it. vLLM besides: a `--max-lora-rank` of four times what the
-adapters of `--lora-modules` need, where their settings are here. Variables: `OLLAMA_NUM_PARALLEL=1`,
-`OLLAMA_KEEP_ALIVE=0`, `CUDA_LAUNCH_BLOCKING=1`, and `CUDA_GRAPHS=0` of TGI.
+Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles, compose
+files and Kubernetes manifests, and the file that `--config` names, for options with a certain cost.
+- vLLM: `--enforce-eager`, `--max-num-seqs` up to 8, `--dtype float32`, `--cpu-offload-gb` above 0, `--quantization
+  bitsandbytes`, and `awq` or `gptq`, which force the old kernels; as info, `--gpu-memory-utilization` below 0.6 if the
+  file only starts one server; a `--max-lora-rank` of four times what the adapters of `--lora-modules` need, if their
+  configs are on this machine
+- SGLang: `--disable-cuda-graph`, `--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`
+- TGI: `--cuda-graphs 0`, `--max-batch-size` up to 8, `--quantize bitsandbytes`
+- llama.cpp: `-ngl 0` and, as info, `-ngl` of a few layers and `-np 1`; a float32 GGUF file, by its name or the command
+  that wrote it
+- variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`, `CUDA_LAUNCH_BLOCKING=1`, and TGI's `CUDA_GRAPHS=0`
 
 ## Why it is bad
-Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
-users wait for one another, where the GPU could answer dozens together in the same time. float32 doubles the bytes that
-each token reads, and leaves half of the cache. bitsandbytes dequantizes each layer for each token. Left alone, vLLM
-takes the Marlin kernels for AWQ and GPTQ, which are several times as fast on GPUs since Ampere. Offloaded weights
-cross the bus once for every token, and layers on the CPU are ten times as slow as those on the GPU.
+Without CUDA graphs (`--enforce-eager`), the CPU starts each kernel of each token separately. With one sequence at a
+time, users wait for each other although the GPU could answer dozens at once. float32 doubles the bytes that each token
+reads and halves the space for the KV cache. bitsandbytes dequantizes each layer for each token. By default, vLLM uses
+the Marlin kernels for AWQ and GPTQ, which are several times as fast on GPUs since Ampere. Offloaded weights cross the
+bus once per token, and layers on the CPU are ten times slower than on the GPU.
 
 ## Example
 ```bash
@@ -32,8 +33,8 @@ vllm serve ./merged --port 8000 --max-num-seqs 64
 ```
 
 ## Fix safety
-CUDA graphs take 1 to 3 GiB: where the server does not start without `--enforce-eager`, lower
-`--gpu-memory-utilization` or `--max-model-len` first. Sampled answers differ between batches by rounding.
+CUDA graphs take 1 to 3 GiB: if the server does not start without `--enforce-eager`, first lower
+`--gpu-memory-utilization` or `--max-model-len`. Sampled answers differ between batches by rounding.
 
 ## References
 - vLLM documentation, engine arguments; vllm-project/vllm#4449, vllm-project/vllm#21376
@@ -155,20 +156,23 @@ def _settings_as_options(settings: list[ServerSetting]) -> Iterator[str]:
 
 VARIABLES = {
     ("OLLAMA_NUM_PARALLEL", "1"): (
-        "OLLAMA_NUM_PARALLEL=1: Ollama answers one request after another, and other users wait",
-        "set OLLAMA_NUM_PARALLEL=4 (each has its own num_ctx of the cache), or serve many users by vLLM",
+        "OLLAMA_NUM_PARALLEL=1: Ollama answers one request at a time, and other users wait",
+        (
+            "set OLLAMA_NUM_PARALLEL=4 (each request then has its own cache of num_ctx tokens), or use vLLM for"
+            " many users"
+        ),
     ),
     ("OLLAMA_KEEP_ALIVE", "0"): (
         "OLLAMA_KEEP_ALIVE=0: Ollama unloads the model after each answer, and loads it again for the next",
-        "set OLLAMA_KEEP_ALIVE=24h, or -1 for ever",
+        "set OLLAMA_KEEP_ALIVE=24h, or -1 to keep it loaded",
     ),
     ("CUDA_GRAPHS", "0"): (
-        "CUDA_GRAPHS=0: text-generation-inference starts each kernel of each token by itself",
-        "remove it (its default captures graphs for batches of 1, 2, 4, 8, 16 and 32)",
+        "CUDA_GRAPHS=0: text-generation-inference starts each kernel of each token separately",
+        "remove CUDA_GRAPHS (the default captures graphs for batches of 1, 2, 4, 8, 16 and 32)",
     ),
     ("CUDA_LAUNCH_BLOCKING", "1"): (
-        "CUDA_LAUNCH_BLOCKING=1 was left in: the CPU waits for each kernel before it starts the next",
-        "remove it: it is for the search of an error alone",
+        "CUDA_LAUNCH_BLOCKING=1: the CPU waits for each kernel before it starts the next",
+        "remove CUDA_LAUNCH_BLOCKING, which is only for debugging",
     ),
 }
 """Variable and value -> why it is slow, and what to do"""
@@ -228,7 +232,7 @@ def _slow_vllm_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """The options of vLLM that cost speed."""
     if last_option(options, "--enforce-eager") is not None:
         yield SlowOption(
-            "--enforce-eager", "--enforce-eager leaves CUDA graphs out", "remove --enforce-eager"
+            "--enforce-eager", "--enforce-eager switches CUDA graphs off", "remove --enforce-eager"
         )
     yield from _small_concurrency_option(options, "--max-num-seqs")
     yield from _precision_and_offload_options(options)
@@ -236,15 +240,18 @@ def _slow_vllm_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
     if quantized in OLD_KERNELS:
         yield SlowOption(
             f"--quantization {quantized}",
-            f"--quantization {quantized} forces the old kernel where the GPU has that of Marlin (since Ampere)",
-            f"drop --quantization {quantized} (the checkpoint says how it is quantized), or give"
-            f" --quantization {quantized}_marlin",
+            f"--quantization {quantized} forces the old kernel instead of Marlin (on GPUs since Ampere)",
+            f"remove --quantization {quantized} (vLLM reads it from the checkpoint), or use --quantization"
+            f" {quantized}_marlin",
         )
     if quantized == "bitsandbytes":
         yield SlowOption(
             "--quantization bitsandbytes",
             "--quantization bitsandbytes dequantizes each layer for each token",
-            "leave --quantization bitsandbytes out where bfloat16 fits, else serve AWQ, GPTQ or FP8",
+            (
+                "remove --quantization bitsandbytes if bfloat16 fits in memory, or else serve AWQ, GPTQ or FP8"
+                " weights"
+            ),
         )
 
 
@@ -256,9 +263,9 @@ def _slow_options_of_lone_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]
     if share.replace(".", "", 1).isdecimal() and 0 < float(share) < LOW_SHARE:
         yield SlowOption(
             f"--gpu-memory-utilization {share}",
-            f"--gpu-memory-utilization {share} leaves {100 * (1 - float(share)):.0f} % of the GPU unused, where the"
-            " cache of keys and values decides how many requests run at once",
-            "raise it to 0.90 (the default) where no other process uses this GPU",
+            f"--gpu-memory-utilization {share} leaves {100 * (1 - float(share)):.0f} % of the GPU unused; the size"
+            " of the KV cache limits how many requests run at once",
+            "set it to 0.90 (the default) if no other process uses this GPU",
             is_certain=False,
         )
 
@@ -268,8 +275,8 @@ def _slow_sglang_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
     if last_option(options, "--disable-cuda-graph") is not None:
         yield SlowOption(
             "--disable-cuda-graph",
-            "--disable-cuda-graph starts each kernel of each token by itself",
-            "remove --disable-cuda-graph (where memory is short, lower --cuda-graph-max-bs)",
+            "--disable-cuda-graph starts each kernel of each token separately",
+            "remove --disable-cuda-graph (if memory is short, lower --cuda-graph-max-bs)",
         )
     yield from _small_concurrency_option(options, "--max-running-requests")
     yield from _precision_and_offload_options(options)
@@ -280,7 +287,7 @@ def _slow_tgi_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
     if last_option(options, "--cuda-graphs") == "0":
         yield SlowOption(
             "--cuda-graphs 0",
-            "--cuda-graphs 0 starts each kernel of each token by itself",
+            "--cuda-graphs 0 starts each kernel of each token separately",
             "remove --cuda-graphs 0",
         )
     yield from _small_concurrency_option(options, "--max-batch-size")
@@ -289,7 +296,7 @@ def _slow_tgi_options(options: tuple[str, ...]) -> Iterator[SlowOption]:
         yield SlowOption(
             f"--quantize {quantized}",
             f"--quantize {quantized} dequantizes each layer for each token",
-            f"remove --quantize {quantized} where bfloat16 fits, else serve AWQ, GPTQ or FP8",
+            f"remove --quantize {quantized} if bfloat16 fits in memory, or else serve AWQ, GPTQ or FP8 weights",
         )
 
 
@@ -317,8 +324,8 @@ def _oversized_adapter_rank(
     if all(ranks) and given >= FAR_TOO_WIDE * needed:
         yield SlowOption(
             f"--max-lora-rank {given}",
-            f"--max-lora-rank {given} pads each adapter to {given}, and the largest has r={largest}: every layer"
-            f" multiplies {given // largest} times the adapter, and reserves its memory",
+            f"--max-lora-rank {given} pads each adapter to rank {given}, although the largest has r={largest}: every"
+            f" layer computes and stores {given // largest} times as much",
             f"set --max-lora-rank {needed}",
         )
 
@@ -340,8 +347,7 @@ def _slow_llama_cpp_options(file: CommandFile, options: tuple[str, ...]) -> Iter
     ):
         yield SlowOption(
             f"-m {model}",
-            f"{Path(model).name} holds float32: each token reads four bytes a weight, where Q4_K_M reads 0.6 and Q8_0"
-            " 1.1",
+            f"{Path(model).name} is float32: each token reads 4 bytes per weight (Q8_0: 1.1, Q4_K_M: 0.6)",
             f"quantize it once: llama-quantize {model} {_quantized_file_name(model)} Q4_K_M (or Q8_0),"
             " and serve that file",
         )
@@ -350,15 +356,15 @@ def _slow_llama_cpp_options(file: CommandFile, options: tuple[str, ...]) -> Iter
         yield SlowOption(
             f"-ngl {layers}",
             f"-ngl {layers} keeps all other layers on the CPU",
-            "set -ngl 99, and lower -c or take a smaller quantization where that does not fit",
+            "set -ngl 99; if that does not fit, lower -c or use a smaller quantization",
             # None on the GPU is slow on every machine; some may be all that fit.
             is_certain=layers == 0,
         )
     if last_option(options, "-np", "--parallel") == "1":
         yield SlowOption(
             "-np 1",
-            "-np 1 answers one request after another, whoever else waits",
-            "where several users ask, set -np 8 and -c eight times as large",
+            "-np 1 answers one request at a time, and other users wait",
+            "for several users, set -np 8 and make -c eight times as large",
             # One user alone is answered fastest so.
             is_certain=False,
         )
@@ -388,7 +394,7 @@ def _small_concurrency_option(options: tuple[str, ...], name: str) -> Iterator[S
     cap = parse_digits(given)
     if cap is not None and cap <= SMALL_CAP:
         few = (
-            "one request after another"
+            "one request at a time, and all others wait"
             if cap < 2
             else f"{cap} requests at a time, and all others wait"
         )
@@ -416,5 +422,5 @@ def _precision_and_offload_options(options: tuple[str, ...]) -> Iterator[SlowOpt
         yield SlowOption(
             f"--cpu-offload-gb {offloaded}",
             "--cpu-offload-gb sends weights over the bus for each token",
-            "remove --cpu-offload-gb, and serve quantized weights or more GPUs (--tensor-parallel-size)",
+            "remove --cpu-offload-gb, and serve quantized weights or use more GPUs (--tensor-parallel-size)",
         )

@@ -1,15 +1,15 @@
-"""A container or a job that runs a model is given no GPU.
+"""A container or job that runs a model requests no GPU.
 
 ## What it does
-Looks at services of compose files, at `docker run` and `podman run`, and at Slurm jobs. It speaks where the image is
-for CUDA (`vllm/vllm-openai`, `nvidia/cuda`, text-generation-inference, SGLang, the CUDA builds of PyTorch and
-llama.cpp; also as the base of a Dockerfile that a service builds), or where a job starts vLLM, SGLang or a script that
-generates on `cuda`, and nothing asks for a GPU: `gpus`, `deploy.resources.reservations.devices`, `runtime: nvidia`,
-`--gpus`, `--device`, `--gres`. For Ollama's image, which runs without one, it is a note.
+Looks at services of compose files, at `docker run` and `podman run`, and at Slurm jobs. It fires if the image is for
+CUDA (`vllm/vllm-openai`, `nvidia/cuda`, text-generation-inference, SGLang, the CUDA builds of PyTorch and llama.cpp;
+also as the base of a Dockerfile that a service builds), or if a job starts vLLM, SGLang or a script that generates on
+`cuda`, and nothing requests a GPU: `gpus`, `deploy.resources.reservations.devices`, `runtime: nvidia`, `--gpus`,
+`--device`, `--gres`. For Ollama's image, which also runs without a GPU, it is info.
 
 ## Why it is bad
-The program sees no GPU though the machine has one. vLLM stops at the start; a script that falls back to the CPU answers
-some twenty times more slowly, and nothing but a line of its log says why.
+The program sees no GPU although the machine has one. vLLM stops at the start. A script that falls back to the CPU is
+about twenty times slower, and only a line in its log shows why.
 
 ## Example
 ```bash
@@ -22,7 +22,7 @@ docker run --gpus all -p 8000:8000 -v ./model:/model vllm/vllm-openai:v0.9.1 --m
 ```
 
 ## Fix safety
-Where NVIDIA's runtime is Docker's default, or the cluster gives whole nodes, the GPU is there without a request.
+If NVIDIA's runtime is Docker's default, or the cluster assigns whole nodes, the GPU is available without a request.
 
 ## References
 - Docker documentation, "Enable GPU access with Docker Compose"; Slurm documentation, "Generic Resource (GRES)"
@@ -87,7 +87,7 @@ class ServerGetsNoGpu(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for found in (*_containers_without_gpu(self.subject), *_jobs_without_gpu(self.subject)):
             yield self.finding(
-                f"{found.what} is given no GPU: "
+                f"{found.what} requests no GPU: "
                 + ("it stops, or runs on the CPU" if found.is_needed else "it runs on the CPU"),
                 found.fix,
                 severity="warning" if found.is_needed else "info",
@@ -130,10 +130,10 @@ def _containers_without_gpu(file: CommandFile) -> Iterator[CommandWithoutGpu]:
         if not names.isdisjoint(GIVES_GPU) or any(NVIDIA_VARIABLE in word for word in options):
             continue
         fix = (
-            "add gpus: all to the service, or deploy.resources.reservations.devices with driver nvidia and"
+            "add `gpus: all` to the service, or deploy.resources.reservations.devices with driver nvidia and"
             " capabilities [gpu]"
             if is_compose
-            else "add --gpus all before the image"
+            else "add --gpus all before the image name"
         )
         needed = CUDA_IMAGES.search(image) is not None
         yield CommandWithoutGpu(command, f"the container of {image}", fix, needed)

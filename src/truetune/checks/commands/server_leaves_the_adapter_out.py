@@ -1,13 +1,13 @@
-"""A trained adapter is made ready for a server, and the server is started without it.
+"""A trained adapter is prepared for a server, but the server is started without it.
 
 ## What it does
-Looks at the servers of a shell script, a job file or a compose file. llama.cpp: the file converts an adapter
-(`convert_lora_to_gguf.py --outfile FILE`), and starts `llama-server` or `llama-cli` without `--lora`. vLLM in a
-container: a folder with an adapter is mounted (it holds `adapter_config.json`, or a script beside trains an adapter
-into it), and the server's options name nothing below the mount.
+Looks at the servers in a shell script, a job file or a compose file. llama.cpp: the file converts an adapter
+(`convert_lora_to_gguf.py --outfile FILE`), but starts `llama-server` or `llama-cli` without `--lora`. vLLM in a
+container: a folder with an adapter is mounted (it contains `adapter_config.json`, or a script next to it trains an
+adapter into it), but the server's options name nothing in the mount.
 
 ## Why it is bad
-The server answers, by the base. Under a name of its own (`--alias`, `--served-model-name`) nobody sees it.
+The server works, but the base model answers. If it has its own name (`--alias`, `--served-model-name`), nobody notices.
 
 ## Example
 ```bash
@@ -22,7 +22,7 @@ llama-server -m base.gguf --lora adapter.gguf --ctx-size 8192 --alias support
 ```
 
 ## Fix safety
-There is no automatic fix: the adapter may be loaded by a request later (`/lora-adapters`, `/v1/load_lora_adapter`).
+There is no automatic fix: a request may load the adapter later (`/lora-adapters`, `/v1/load_lora_adapter`).
 
 ## References
 - llama.cpp, tools/server/README.md (`--lora`); vLLM documentation, "LoRA Adapters"
@@ -83,7 +83,7 @@ class ServerLeavesTheAdapterOut(CommandRule):
             *_vllm_servers_with_unnamed_mount(file),
         ):
             yield self.finding(
-                f"the adapter {found.adapter} is made ready, and the server is started without it: the base answers",
+                f"the server is started without the adapter {found.adapter}: the base model answers",
                 found.remedy,
                 cases=[self.case_of_command(found.command, found.command.text.strip())],
             )
@@ -115,7 +115,9 @@ def _llama_servers_without_adapter(file: CommandFile) -> Iterator[ServerWithoutA
     for command, options in servers:
         # Words that only the run knows may hold the adapter.
         if last_option(options, "-m", "--model") and '"$@"' not in command.text:
-            yield ServerWithoutAdapter(command, adapter, f"start it with --lora {adapter}")
+            yield ServerWithoutAdapter(
+                command, adapter, f"add --lora {adapter} to the server command"
+            )
             return
 
 
@@ -129,7 +131,7 @@ def _vllm_servers_with_unnamed_mount(file: CommandFile) -> Iterator[ServerWithou
                 continue
             if _holds_or_will_hold_adapter(Path(file.path).parent, source):
                 name = Path(source).name
-                remedy = f"add --enable-lora --lora-modules {name}={target}, and ask for the model {name}"
+                remedy = f"add --enable-lora --lora-modules {name}={target}, and name the model {name} in requests"
                 yield ServerWithoutAdapter(server.command, source, remedy)
 
 

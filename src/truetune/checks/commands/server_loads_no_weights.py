@@ -1,10 +1,10 @@
-"""A server of vLLM answers with random weights.
+"""A vLLM server runs with random weights.
 
 ## What it does
 Reads the commands that start vLLM in shell scripts, job files and Dockerfiles, for `--load-format dummy`.
 
 ## Why it is bad
-`dummy` fills the model with random numbers: it is for measuring speed. Nothing fails, every answer is garbage, and the
+`dummy` fills the model with random numbers, for speed measurements. There is no error, every answer is garbage, and the
 tuned weights look broken.
 
 ## Example
@@ -18,7 +18,7 @@ vllm serve ./merged
 ```
 
 ## Fix safety
-Safe, but for a measurement of speed alone.
+Safe, unless you only measure speed.
 
 ## References
 - vLLM documentation, engine arguments: `--load-format`
@@ -49,7 +49,7 @@ class ServerLoadsNoWeights(CommandRule):
         for server in find_vllm_server_commands(self.subject):
             if last_option(server.options, "--load-format") == "dummy":
                 yield self.finding(
-                    "this server answers with random weights: --load-format dummy reads no file",
+                    "this server runs with random weights: --load-format dummy loads no file",
                     "remove --load-format dummy",
                     cases=[self.case_of_command(server.command, "--load-format dummy")],
                 )

@@ -1,14 +1,14 @@
-"""A server answers chats, and stops at no token that ends a turn.
+"""A chat server does not stop at the token that ends a turn.
 
 ## What it does
-Reads the files of the folder that a command of vLLM, SGLang or TGI serves: the token that the chat template writes at
-the end of a turn, the ids at which generation_config.json stops (config.json where it names none), and the tokenizer's
-EOS, at which these servers stop as well. Published bases under their own names, servers that are given another
-template or other generation settings, and projects in which a file names a stop of its own are left alone.
+Reads the files in the folder that a vLLM, SGLang or TGI command serves: the token that the chat template writes at the
+end of a turn, the ids at which generation_config.json stops (or config.json, if it names none), and the tokenizer's
+EOS, at which these servers stop too. It skips published base models under their own names, servers with another
+template or other generation settings, and projects in which a file sets its own stop.
 
 ## Why it is bad
-The model ends its turn, and nothing stops it: it writes the next turn of the user, and answers itself, up to the limit.
-It is usual where a base model was trained on chats: the files of the base stop at `<|endoftext|>` only.
+The model ends its turn, but generation continues: it writes the user's next turn and answers itself, until the token
+limit. This is common if a base model was trained on chats: the base's files only stop at `<|endoftext|>`.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ files:
 ```
 
 ## Fix safety
-Safe where the server answers chats: `eos_token_id` takes a list.
+Safe if the server answers chats: `eos_token_id` accepts a list.
 
 ## References
 - vllm-project/vllm#4180, hiyouga/LlamaFactory#7454
@@ -131,9 +131,9 @@ class ServerPassesTheTurnEnd(CommandRule):
                 return
             stops = [end.id, *end.stops]
             yield self.finding(
-                f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), and {end.file.name}"
-                f" stops at {', '.join(map(str, end.stops))} only: answers to chats continue with a turn of the user",
-                f'write "eos_token_id": {stops} into generation_config.json of {folder.name}',
+                f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), but {end.file.name}"
+                f" only stops at {', '.join(map(str, end.stops))}: answers continue with the user's next turn",
+                f'write "eos_token_id": {stops} into {folder.name}/generation_config.json',
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),
                     self.case_of_command(served.command, served.command.text.strip()),

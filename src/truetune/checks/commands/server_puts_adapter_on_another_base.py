@@ -1,18 +1,19 @@
-"""A server puts an adapter on another model than the one that it was trained on.
+"""A server loads an adapter on another base model than the one that it was trained on.
 
 ## What it does
-Compares the model of each server that is given adapters (vLLM's `--lora-modules`, SGLang's `--lora-paths`, TGI's
-`--lora-adapters`, as `NAME=FOLDER` or JSON, in a shell script, a job file or a compose file, started in a container or
-not) with `base_model_name_or_path` in its adapter_config.json: in the folder itself, under a mount of the container,
-or, where the folder is not here, in the only file of that kind beside the command. The same is asked of a command that
-gives a merge script a base and an adapter. Family, generation, size, release, and whether the model is
-instruction-tuned are read off the names. A folder into which a file of the project merges an adapter, or trains, is
-other weights than a published model: that is an error; a folder that is only called so (`out/sft-merged`) gives a
-warning. Mirrors and quantized copies of one model are the same.
+Compares the model of each server that loads adapters (vLLM's `--lora-modules`, SGLang's `--lora-paths`, TGI's
+`--lora-adapters`, as `NAME=FOLDER` or JSON, in a shell script, a job file or a compose file, in a container or not)
+with `base_model_name_or_path` in the adapter's adapter_config.json. It looks for that file in the folder itself or
+under a mount of the container; if the folder is not on this machine, it takes the only such file next to the command.
+It checks the same for a command that passes a base and an adapter to a merge script. Family, generation, size, release,
+and whether the model is instruction-tuned are taken from the names. A folder into which the project merges an adapter
+or trains contains other weights than a published model: that is an error. A folder with only such a name
+(`out/sft-merged`) is a warning. Mirrors and quantized copies of one model count as the same.
 
 ## Why it is bad
-An adapter is a difference to certain weights. A DPO on a merged SFT learned small changes to the SFT: on the base from
-the hub the SFT is missing. Nothing fails, for the shapes fit, and the answers are those of an untrained model.
+An adapter is a change to particular weights. DPO on a merged SFT model learns small changes to the SFT; on the base
+model from the hub, the SFT is missing. There is no error, because the shapes fit, and the answers are those of an
+untrained model.
 
 ## Example
 ```yaml
@@ -29,7 +30,7 @@ files:
 ```
 
 ## Fix safety
-There is no automatic fix: the folder of the merged model may have another name where the server runs.
+There is no automatic fix: the merged model's folder may have another name where the server runs.
 
 ## References
 - artidoro/qlora#28; vLLM documentation, "LoRA Adapters"
@@ -122,8 +123,8 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
         if other is None:
             return
         yield self.finding(
-            f"the adapter {name} was trained on {trained}, and is {one.verb} {one.model}: {other.why}",
-            f"give {trained} in place of {one.model} with this adapter",
+            f"the adapter {name} was trained on {trained}, but is {one.verb} {one.model}: {other.why}",
+            f"use {trained} instead of {one.model} with this adapter",
             severity="error" if other.is_proved else "warning",
             cases=[
                 self.case_of_command(one.command, f"{one.model} with {name}={folder}"),
@@ -174,4 +175,4 @@ def _adapter_merge_by_script(file: CommandFile, command: ShellCommand) -> _Adapt
         return None
     if PUTS_ADAPTERS_ON not in read_script_of_command(Path(file.path), command):
         return None
-    return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on")
+    return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "loaded on")

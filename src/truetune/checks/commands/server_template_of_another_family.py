@@ -1,13 +1,14 @@
-"""A server writes prompts in the template of another family than the model's.
+"""A server uses the chat template of another model family.
 
 ## What it does
-Compares the `--chat-template` of llama.cpp's server and of vLLM, a name or a file that is here, with the published
-template of the chat model that the same command serves, by the model's name. Of weights of one's own it compares with
-the form that the settings or commands of the one training beside it say. Unknown names and bases are left alone,
-and ChatML by its name, in which any model may have been tuned.
+Compares `--chat-template` of llama.cpp's server and of vLLM (a name, or a file on this machine) with the published
+template of the chat model that the same command serves, by the model's name. For your own weights it compares with the
+format in the settings or commands of the training next to it, if there is only one. It skips unknown names, base
+models, and ChatML by its name, because any model may have been tuned with it.
 
 ## Why it is bad
-The model gets marks that it does not know, as plain text: answers are worse, do not stop, or hold marks of the format.
+The model gets turn tokens that it does not know, as plain text: answers are worse, do not stop, or contain the tokens
+as text.
 
 ## Example
 ```bash
@@ -20,7 +21,7 @@ llama-server -m gemma-3-12b-it-Q4_K_M.gguf --jinja
 ```
 
 ## Fix safety
-Without the option the server takes the template that is in the model's own files.
+Without the option, the server uses the template in the model's own files.
 
 ## References
 - llama.cpp, tools/server/README.md: `--chat-template`; vLLM documentation, "Chat Template"
@@ -81,9 +82,9 @@ class ServerTemplateOfAnotherFamily(CommandRule):
             if written is None or own is None or written == own:
                 continue
             yield self.finding(
-                f"--chat-template {template} writes {written} before a question, and {model} is of a family that"
-                f" writes {own}",
-                "leave --chat-template out: the model's own files hold its template",
+                f"--chat-template {template} writes {written} before a question, but {model} belongs to a family"
+                f" that writes {own}",
+                "remove --chat-template, so that the server uses the template in the model's own files",
                 cases=[self.case_of_command(command, f"--chat-template {template}")],
             )
 
@@ -101,9 +102,12 @@ class ServerTemplateOfAnotherFamily(CommandRule):
         if trained.mark == written:
             return
         yield self.finding(
-            f"--chat-template {template} writes {written} before a question, and {trained.path.name} trains the model"
-            f" by {trained.mark} ({trained.setting})",
-            "leave --chat-template out where the weights hold the template of the training, or name that one",
+            f"--chat-template {template} writes {written} before a question, but {trained.path.name} trains the"
+            f" model with {trained.mark} ({trained.setting})",
+            (
+                "remove --chat-template if the model's files contain the template of the training, or set it to"
+                " that template"
+            ),
             evidence=[f"the training: {trained.path}"],
             cases=[self.case_of_command(command, f"--chat-template {template}")],
         )

@@ -1,12 +1,13 @@
-"""A server is given the tokenizer of another family than the model's.
+"""A server uses the tokenizer of another model family.
 
 ## What it does
-Compares `--tokenizer` of vLLM, `--tokenizer-path` of SGLang with the model that the same command serves, by the
-vocabularies of published models: by the model's name, else by the base that config.json or adapter_config.json of its
-folder names. Unknown names are left alone.
+Compares vLLM's `--tokenizer` and SGLang's `--tokenizer-path` with the model that the same command serves, by the
+vocabularies of published models: by the model's name, or else by the base that config.json or adapter_config.json in
+its folder names. Unknown names are not checked.
 
 ## Why it is bad
-An id means another piece of text to the model than to the tokenizer: it reads noise, and its answers decode to noise.
+A token id means another piece of text to the model than to the tokenizer: the model reads noise, and its answers decode
+to noise.
 
 ## Example
 ```bash
@@ -19,7 +20,7 @@ vllm serve mistralai/Mistral-7B-Instruct-v0.3
 ```
 
 ## Fix safety
-Safe: without the option the server takes the tokenizer that lies beside the weights.
+Safe: without the option, the server uses the tokenizer in the model's folder.
 
 ## References
 - vLLM documentation, "Engine Arguments" (`--tokenizer`); SGLang documentation, "Server Arguments" (`--tokenizer-path`)
@@ -86,9 +87,9 @@ class ServerTokenizerOfAnotherFamily(CommandRule):
                 continue
             whose = served.model if base == served.model else f"{served.model} ({base})"
             yield self.finding(
-                f"{served.option} {served.tokenizer} has the vocabulary of {given}, the model {whose} that of {own}:"
-                " ids mean other text to it",
-                f"leave {served.option} out: the tokenizer lies beside the weights",
+                f"{served.option} {served.tokenizer} has the vocabulary of {given}, but the model {whose} has that"
+                f" of {own}: token ids mean other text, so answers are noise",
+                f"remove {served.option}, so that the server uses the tokenizer in the model's folder",
                 cases=[self.case_of_command(served.command, f"{served.option} {served.tokenizer}")],
             )
 

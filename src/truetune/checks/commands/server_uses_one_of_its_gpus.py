@@ -1,15 +1,14 @@
-"""A vLLM server is shown several GPUs and works on one of them.
+"""A vLLM server has several GPUs but uses only one.
 
 ## What it does
-Reads the commands that start vLLM (`vllm serve`, its container, compose services, jobs), with the GPUs that they are
-given: the container's devices, CUDA_VISIBLE_DEVICES, what the job asks for. It fires where these are several, and
-neither tensor, pipeline nor data parallelism is asked for. Silent where the file starts anything else that may use the
-other GPUs (a program, another script), where several tasks start the server, and where options come from a variable or
-a file.
+Reads the commands that start vLLM (`vllm serve`, its container, compose services, jobs) with the GPUs that they get:
+the container's devices, CUDA_VISIBLE_DEVICES, the job's request. It fires if there are several GPUs and neither tensor,
+pipeline nor data parallelism is set. It does not fire if the file starts anything else that may use the other GPUs (a
+program, another script), if several tasks start the server, or if options come from a variable or a file.
 
 ## Why it is bad
-vLLM starts on one GPU by default. The others are reserved and idle, and the server is as fast as on one card, with the
-room of one card for its cache.
+vLLM uses one GPU by default. The others are reserved but idle, and the server is as fast as with one GPU and has the KV
+cache of one GPU.
 
 ## Example
 ```bash
@@ -26,8 +25,9 @@ vllm serve out/merged --max-model-len 8192 --data-parallel-size 4
 ```
 
 ## Fix safety
-There is no automatic fix. Data parallelism keeps the model whole on each GPU, for more requests at once; tensor
-parallelism cuts it, for models that one GPU does not hold, and needs a number of heads that can be divided.
+There is no automatic fix. Data parallelism keeps the whole model on each GPU and serves more requests at once. Tensor
+parallelism splits a model that does not fit on one GPU, and needs a number of attention heads that is divisible by the
+number of GPUs.
 
 ## References
 - https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html
@@ -110,9 +110,9 @@ class ServerUsesOneOfItsGpus(CommandRule):
         if shown.gpus < 2 or not _asks_for_no_parallelism(shown.server):
             return
         yield self.finding(
-            f"vLLM is shown {shown.gpus} GPUs and works on one: {shown.gpus - 1} stay idle",
-            f"add --data-parallel-size {shown.gpus} where one GPU holds the model (more requests at once), or"
-            f" --tensor-parallel-size {shown.gpus} where it does not; or give it one GPU",
+            f"vLLM has {shown.gpus} GPUs but uses only one: {shown.gpus - 1} stay idle",
+            f"add --data-parallel-size {shown.gpus} if the model fits on one GPU (more requests at once), or"
+            f" --tensor-parallel-size {shown.gpus} if it does not; or request only one GPU",
             cases=[
                 self.case_at(shown.line, shown.text),
                 self.case_of_command(shown.server.command, shown.server.command.text.strip()[:300]),

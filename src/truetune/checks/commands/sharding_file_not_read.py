@@ -1,15 +1,15 @@
-"""A DeepSpeed or FSDP file lies beside the launch, and nothing leads to it.
+"""A DeepSpeed or FSDP config file is next to the launch, but nothing uses it.
 
 ## What it does
-Looks for files of DeepSpeed (`zero_optimization`) and of accelerate (`distributed_type: FSDP` or `DEEPSPEED`) in the
-folder of a command that starts a training on several processes. It fires where no option, argument, setting or
-variable that is read names such a file, and no line speaks of DeepSpeed or FSDP. A variable that neither a library nor
-a script reads is named. It is a note where `accelerate launch` may have a configuration of its own, and no log shows
-its mode, and where neither a variable nor a log says that the file was meant for this run.
+Looks for DeepSpeed files (`zero_optimization`) and accelerate files (`distributed_type: FSDP` or `DEEPSPEED`) in the
+folder of a command that starts a multi-process training. It fires if no option, argument, setting or variable that is
+read names such a file, and no line mentions DeepSpeed or FSDP. It names a variable that neither a library nor a script
+reads. It is info if `accelerate launch` may have its own default configuration and no log shows its mode, or if neither
+a variable nor a log shows that the file was meant for this run.
 
 ## Why it is bad
-The run is plain DDP: each GPU holds all weights, gradients and optimizer states. It runs out of memory as if the file
-were not there, on any number of GPUs, or trains with other settings than the file has.
+The run is plain DDP: each GPU holds all weights, gradients and optimizer states. It runs out of memory on any number of
+GPUs, as if the file did not exist, or trains with other settings than those in the file.
 
 ## Example
 ```yaml
@@ -35,8 +35,8 @@ files:
 ```
 
 ## Fix safety
-Safe: it decides where weights lie, not what is learned. The file is read for the first time then, and its batch sizes
-and rates must be those of the run ("auto").
+Safe: it changes where weights are stored, not the training result. The file is then read for the first time; its batch
+sizes and learning rate must match those of the run, so set them to "auto".
 
 ## References
 - huggingface/accelerate, `accelerate launch` (`--use_deepspeed`, `--deepspeed_config_file`, `--config_file`);
@@ -97,14 +97,14 @@ class ShardingFileNotRead(CommandRule):
         is_meant = is_by_log or bool(unread.variable)
         name = unread.file.path.name
         yield self.finding(
-            f"{name} ({unread.file.what}) is not in use: {_why_unread(unread)}. The run is plain DDP"
-            f"{_evidence_log_in_brackets(unread)}: each GPU holds all weights, gradients and optimizer states",
+            f"{name} ({unread.file.what}) is not used: {_why_unread(unread)}. The run is plain"
+            f" DDP{_evidence_log_in_brackets(unread)}: each GPU holds all weights, gradients and optimizer states",
             _remedy_for_unread_file(unread, is_accelerate),
             severity="warning" if is_meant and not may_be_default else "info",
             evidence=[UNLESS_BY_DEFAULT] if may_be_default else [],
             cases=[
                 Case(
-                    f"{unread.file.what}: no option, argument or setting leads here",
+                    f"{unread.file.what}: no option, argument or setting names this file",
                     file=str(unread.file.path),
                     line=1,
                 ),
@@ -118,8 +118,8 @@ def _why_unread(unread: UnreadFile) -> str:
     if not unread.variable:
         return "no option, argument, setting or variable names it"
     return (
-        f"only the variable {unread.variable} names it"
-        f" ({Path(unread.holder).name}:{unread.line}), which no script here reads, nor accelerate or transformers"
+        f"only the variable {unread.variable} names it ({Path(unread.holder).name}:{unread.line}), which neither a"
+        " script here nor accelerate or transformers reads"
     )
 
 
@@ -132,13 +132,15 @@ def _remedy_for_unread_file(unread: UnreadFile, is_accelerate: bool) -> str:
     """The remedy: the edit by which the file is read."""
     name = unread.file.path.name
     if not unread.file.is_deepspeed:
-        return f"start it by `accelerate launch --config_file {name}`"
-    argument = f'give the Trainer\'s arguments deepspeed="{name}"'
+        return f"start the training with `accelerate launch --config_file {name}`"
+    argument = (
+        f'pass deepspeed="{name}" to the training arguments (TrainingArguments, SFTConfig, ...)'
+    )
     if not is_accelerate:
         return argument
     return (
-        f"start it by `accelerate launch --use_deepspeed --deepspeed_config_file {name} --zero3_init_flag true`; or"
-        f" {argument}"
+        f"start the training with `accelerate launch --use_deepspeed --deepspeed_config_file {name}"
+        f" --zero3_init_flag true`; or {argument}"
     )
 
 

@@ -1,15 +1,15 @@
-"""A pipeline merges or quantizes a model, and its next step takes the model from before.
+"""A pipeline merges or quantizes a model, but its next step uses the model from before.
 
 ## What it does
-Follows the steps of a script or job file that make a model of another one: Python scripts that merge an adapter or
-quantize (their paths are followed to the options of the command, to defaults and constants), `llamafactory-cli export`,
-`llama-export-lora`. It speaks where a later command converts (`convert_hf_to_gguf.py`), serves (`vllm serve`) or
-evaluates (`lm_eval`) what such a step began with, and nothing in the project names what the step wrote. Silent beside a
-variable whose value is not seen, and where the results are called those of the base.
+Follows the steps of a script or job file that make a new model from another: Python scripts that merge an adapter or
+quantize (with their paths from options, defaults and constants), `llamafactory-cli export`, `llama-export-lora`. It
+fires if a later command converts (`convert_hf_to_gguf.py`), serves (`vllm serve`) or evaluates (`lm_eval`) the input of
+such a step, and nothing in the project names its output. It does not fire if a variable with an unknown value is
+involved, or if the results are named after the base.
 
 ## Why it is bad
-Nothing fails: the merge ends well, and the file that is served holds the weights from before it. The answers are those
-of the base, word for word, as if nothing had been learned.
+There is no error: the merge ends normally, but the file that is served contains the weights from before it. The answers
+are word for word those of the base.
 
 ## Example
 ```bash
@@ -26,7 +26,7 @@ python convert_hf_to_gguf.py merged/a --outfile a.gguf --outtype f16
 ```
 
 ## Fix safety
-There is no automatic fix: the model from before may be converted on purpose, to compare both.
+There is no automatic fix: the earlier model may be converted on purpose, to compare both.
 
 ## References
 - llama.cpp, `convert_hf_to_gguf.py` (it takes a folder of whole weights); peft documentation, `merge_and_unload`
@@ -118,9 +118,9 @@ class StepTakesTheUnmergedModel(CommandRule):
             if asked is None:
                 continue
             yield self.finding(
-                f"line {step.command.line} makes {step.output} of {step.model}, and nothing in the project uses it;"
-                f" this command takes {asked.model} itself: {asked.result} the model before that step",
-                f"give it {step.output} in place of {asked.model}",
+                f"line {step.command.line} makes {step.output} from {step.model}, but nothing in the project uses"
+                f" it: this command uses {asked.model}, so {asked.result} the model before that step",
+                f"use {step.output} instead of {asked.model} in this command",
                 cases=[
                     self.case_of_command(asked.command, asked.text),
                     self.case_of_command(step.command, step.command.text.strip()),
@@ -154,7 +154,7 @@ def _script_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[Model
         has_adapter = any(ADAPTER_OPTION.match(word) for word in command.words)
         given = last_option(command.words, *MODEL_OPTIONS, "-m", "--model-id")
         if is_user and not has_adapter and given:
-            yield ModelUse(command, given, command.text.strip(), "", "these are answers of")
+            yield ModelUse(command, given, command.text.strip(), "", "the answers are those of")
 
 
 def _has_plain_paths(file: CommandFile, step: MakingStep) -> bool:

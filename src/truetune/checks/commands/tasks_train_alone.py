@@ -1,17 +1,16 @@
-"""Each task of a job starts a training of its own, because nothing tells the tasks of each other.
+"""Each task of a job starts a separate training, because the tasks don't know about each other.
 
 ## What it does
-Takes the Python script that srun or mpirun starts in several tasks (in the line, in `bash -c '...'`, in a script beside
-the job), and a loop that starts one command on each GPU with nothing else that differs. It fires where the script
-trains, no launcher comes before it, and neither the job nor the script sets RANK and WORLD_SIZE or names a variable of
-Slurm or MPI. Silent where the number of tasks is not plain, for Lightning, DeepSpeed, submitit and others that find
-their tasks by themselves, and where the script is not beside the job.
+Takes the Python script that srun or mpirun starts in several tasks (in the line, in `bash -c '...'`, or in a script
+next to the job), and loops that start the same command on each GPU without any other difference. It fires if the script
+trains, no launcher comes before it, and neither the job nor the script sets RANK and WORLD_SIZE or uses a Slurm or MPI
+variable. It does not fire if the number of tasks is not a plain number, for Lightning, DeepSpeed, submitit and others
+that find their tasks themselves, or if the script is not next to the job.
 
 ## Why it is bad
-srun sets SLURM_PROCID, and no RANK, LOCAL_RANK or WORLD_SIZE, by which torch, accelerate and the Trainer see other
-processes. Each task takes itself for the only one: it has all rows, the same seed and the same output folder. All GPUs
-are busy, the job takes as long as on one, each record is printed once for each task, and the tasks overwrite one
-another's checkpoints.
+srun sets SLURM_PROCID, but not RANK, LOCAL_RANK or WORLD_SIZE, from which torch, accelerate and the Trainer learn of
+other processes. Each task trains alone, with all rows, the same seed and the same output folder. All GPUs are busy and
+the job takes as long as on one; each log line appears once per task, and the tasks overwrite each other's checkpoints.
 
 ## Example
 ```yaml
@@ -44,8 +43,8 @@ files:
 ```
 
 ## Fix safety
-The effective batch becomes as many times as large as there were trainings: lower the accumulation, or choose the rate
-for it.
+The effective batch grows by the number of former trainings: lower the gradient accumulation, or adapt the learning
+rate.
 
 ## References
 - Slurm documentation, srun ("OUTPUT ENVIRONMENT VARIABLES"); PyTorch documentation, `init_process_group` (env://)
@@ -77,10 +76,9 @@ class TasksTrainAlone(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for found in self.examined_places(self.subject):
             yield self.finding(
-                f"{found.starter} starts {found.script} {found.times} times ({found.setting}), and nothing sets RANK,"
-                f" LOCAL_RANK and WORLD_SIZE: {found.times} trainings run that know nothing of each other, each on all"
-                " rows, with the same settings. The job takes as long as one of them, and they overwrite one another's"
-                " checkpoints",
+                f"{found.starter} starts {found.script} {found.times} times ({found.setting}), but nothing sets"
+                f" RANK, LOCAL_RANK and WORLD_SIZE: {found.times} separate trainings run on all rows, with no gain"
+                " in speed, and overwrite each other's checkpoints",
                 _advise_one_training_for_tasks(found, self.subject),
                 severity="error" if found.is_meant_for_several else "warning",
                 cases=[
@@ -94,7 +92,7 @@ def _advise_one_training_for_tasks(found: LoneTrainings, file: CommandFile) -> s
     """The edit that makes one training of them."""
     if not found.is_meant_for_several:
         return (
-            "start it once; or wrap the model in DistributedDataParallel, and start it with torchrun"
+            "start it once; or wrap the model in DistributedDataParallel and start it with torchrun"
             f" --nproc-per-node {found.times}"
         )
     if found.starter != "srun":

@@ -1,13 +1,13 @@
-"""A vLLM server is given adapters, and adapters are not switched on.
+"""A vLLM server is given adapters without --enable-lora, or with too low a maximum rank.
 
 ## What it does
 Reads the commands that start vLLM in shell scripts, job files, compose files and Dockerfiles, for `--lora-modules`
-without `--enable-lora`, and for one whose `r`, where its folder is here, is above `--max-lora-rank` (16 where it is not
-given). Silent where the command takes a file of settings, or words from outside of the script.
+without `--enable-lora`, and for an adapter whose `r` is above `--max-lora-rank` (default 16), if its folder is on this
+machine. It does not fire if the command uses a settings file, or words from outside the script.
 
 ## Why it is bad
-The server has no place for an adapter: it stops at the start, or answers every request for the adapter's name with an
-error, and users ask the base instead.
+The server cannot load the adapter: it stops at the start, or rejects every request that names the adapter, and users
+query the base model instead.
 
 ## Example
 ```bash
@@ -20,7 +20,7 @@ vllm serve meta-llama/Llama-3.1-8B-Instruct --enable-lora --lora-modules support
 ```
 
 ## Fix safety
-Safe. `--max-lora-rank` must not be below the adapter's `r`: it is 16 where it is not given.
+Safe. `--max-lora-rank` must be at least the adapter's `r`; the default is 16.
 
 ## References
 - vLLM documentation, "LoRA Adapters"
@@ -68,8 +68,8 @@ class VllmAdaptersNotSwitchedOn(CommandRule):
                 yield from self._findings_on_oversized_rank(server)
                 continue
             yield self.finding(
-                "--lora-modules is given without --enable-lora: the server has no place for an adapter",
-                "add --enable-lora, and --max-lora-rank where the adapter's r is above 16",
+                "--lora-modules is given without --enable-lora: the server cannot load the adapter",
+                "add --enable-lora, and --max-lora-rank if the adapter's r is above 16",
                 cases=[self.case_of_command(server.command, "--lora-modules")],
             )
 
@@ -82,7 +82,10 @@ class VllmAdaptersNotSwitchedOn(CommandRule):
             rank = _uniform_adapter_rank(Path(self.subject.path).parent / place)
             if rank is not None and rank > allowed:
                 yield self.finding(
-                    f"the adapter {name} has rank {rank}, and the server takes {allowed} at most: it refuses it",
+                    (
+                        f"the adapter {name} has rank {rank}, but the server accepts at most {allowed}: it rejects"
+                        " the adapter"
+                    ),
                     f"set --max-lora-rank {_smallest_max_rank_for(rank)}",
                     cases=[self.case_of_command(server.command, f"{name}={place}")],
                 )

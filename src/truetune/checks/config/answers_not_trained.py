@@ -1,11 +1,12 @@
-"""The roles to train do not hold the assistant.
+"""roles_to_train does not include the assistant.
 
 ## What it does
-For Axolotl's data sets of the type chat_template, looks for the assistant (or `gpt`, `model`, `chatbot`, or a name that
-`roles` gives it) in `roles_to_train`.
+For Axolotl data sets of type `chat_template`, checks that `roles_to_train` names the assistant: `assistant`, `gpt`,
+`model`, `chatbot`, or a name that `roles` maps to it.
 
 ## Why it is bad
-The model learns to write the user's turns, or the tools'. The loss falls as it would for answers.
+The model learns to write the user's turns (or the tools'), and never an answer. The loss falls as usual, so the curve
+doesn't show it.
 
 ## Example
 ```yaml
@@ -26,7 +27,7 @@ config:
 ```
 
 ## Fix safety
-A model that plays the user is trained like this on purpose: ignore the rule for it.
+The loss then covers the assistant's turns. If you train a user simulator on purpose, ignore this rule.
 
 ## References
 - axolotl-ai-cloud/axolotl#1761, axolotl-ai-cloud/axolotl#3098
@@ -101,9 +102,9 @@ class AnswersNotTrained(ConfigRule):
             )
             if not wanted & {str(role).lower() for role in chosen}:
                 yield self.finding(
-                    f"{item.get('path')}: only turns of {', '.join(map(str, chosen))} are trained on,"
-                    " and no answer is",
-                    "add assistant to roles_to_train",
+                    f"{item.get('path')}: only turns of {', '.join(map(str, chosen))} are trained on, so the model"
+                    " never learns to answer",
+                    "add assistant to roles_to_train of this data set",
                     cases=[
                         setting_case(
                             config, ", ".join(map(str, chosen)), f"datasets.{index}.roles_to_train"

@@ -1,15 +1,15 @@
-"""Attention is computed eagerly: whole matrices of length x length for each head.
+"""Attention runs in the eager implementation, which is slow and memory-hungry on long rows.
 
 ## What it does
-Reads the attention that settings or a script ask for: `attn_implementation: eager` (`eager_attention: true` of Axolotl,
-`flash_attn: disabled` of LLaMA-Factory). It warns where rows may have 4,096 tokens and more, and gives a note below, or
-where the length is not known. Silent for models whose makers advise eager attention (Gemma, gpt-oss) or that have no
-other (T5), and where code asks for `output_attentions`, which needs it.
+Reads which attention the settings or a script ask for: `attn_implementation: eager` (`eager_attention: true` in
+Axolotl, `flash_attn: disabled` in LLaMA-Factory). It is a warning if rows may have 4,096 tokens or more, and info if
+they are shorter or the length is unknown. It does not fire for models whose makers advise eager attention (Gemma,
+gpt-oss) or that have no other (T5), or if code asks for `output_attentions`, which needs it.
 
 ## Why it is bad
-Eager attention writes a matrix of length x length for each head into memory, in float32 for the softmax, and reads it
-again in the backward pass. Four times the length takes sixteen times the time and memory there. The kernels of sdpa and
-flash attention never write it: at 8,192 tokens a step is several times as fast.
+Eager attention writes a length x length matrix for each head to memory, in float32 for the softmax, and reads it again
+in the backward pass. Rows four times as long take sixteen times the time and memory there. The sdpa and flash attention
+kernels never write that matrix: at 8,192 tokens a step is several times as fast.
 
 ## Example
 ```yaml
@@ -30,7 +30,7 @@ config:
 ```
 
 ## Fix safety
-Results differ by rounding. A mask of one's own with four dimensions works with sdpa, and not with flash attention.
+Results differ only by rounding. A hand-written 4D attention mask works with sdpa, but not with flash attention.
 
 ## References
 - Dao et al. 2022, arXiv 2205.14135; transformers documentation, "Attention backends"
@@ -57,9 +57,12 @@ NEEDS_EAGER = re.compile(r"gemma|gpt[-_]?oss|deepseek-v", re.IGNORECASE)
 READS_WEIGHTS = "output_attentions"
 FIELD = "training.attn_implementation"
 REMEDIES = {
-    FIELD: "set attn_implementation to sdpa (or flash_attention_2 where flash-attn is installed)",
-    "eager_attention": "leave eager_attention out, and set attn_implementation to sdpa (or flash_attention_2)",
-    "flash_attn": "set flash_attn to sdpa (or fa2 where flash-attn is installed)",
+    FIELD: "set attn_implementation to sdpa (or flash_attention_2 if flash-attn is installed)",
+    "eager_attention": (
+        "remove eager_attention and set attn_implementation to sdpa (or flash_attention_2 if flash-attn is"
+        " installed)"
+    ),
+    "flash_attn": "set flash_attn to sdpa (or fa2 if flash-attn is installed)",
 }
 """The setting that asks for eager attention -> its edit"""
 # At 2,048 many sound runs of small models are told; at 8,192 a run of 4,096, where half of the time is attention's, is
@@ -93,7 +96,10 @@ class AttentionComputedEagerly(ConfigRule):
         limit = config.limit
         length = f" at rows of up to {limit:,} tokens" if limit else ""
         yield self.finding(
-            f"attention is computed eagerly{length}: each head of each layer writes a matrix of length x length",
+            (
+                f"attention runs in the slow eager implementation{length}: each head of each layer writes a length x"
+                " length matrix to memory"
+            ),
             REMEDIES.get(key, REMEDIES[FIELD]),
             severity="warning" if limit and limit >= LONG_ROWS else "info",
             cases=[setting_case(config, config.raw.get(key, "eager"), key)],

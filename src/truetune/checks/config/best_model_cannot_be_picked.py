@@ -1,12 +1,12 @@
-"""The best model is to be loaded, and saving does not fit evaluation.
+"""load_best_model_at_end is set, but checkpoints are not saved when the model is evaluated.
 
 ## What it does
-For `load_best_model_at_end` compares `save_strategy` and `save_steps` with `eval_strategy` and `eval_steps`. Axolotl
-wants both numbers of steps, saving at a multiple of the evaluation's.
+If `load_best_model_at_end` is on, compares `save_strategy` and `save_steps` with `eval_strategy` and `eval_steps`. For
+Axolotl, checks that both numbers of steps are set and that `save_steps` is a multiple of `eval_steps`.
 
 ## Why it is bad
-transformers stops before the first step, because the best checkpoint might never have been saved. Axolotl
-switches the setting off without a word, and the last weights are the result.
+transformers stops before the first step, because the best checkpoint might never be saved. Axolotl silently switches
+the setting off and keeps the last weights.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-Safe: it changes when the model is saved, not what is learned.
+Safe: only the times of saving and evaluating change, not the training.
 
 ## References
 - transformers `TrainingArguments.__post_init__`; axolotl `HFCausalTrainerBuilder.build`
@@ -86,8 +86,13 @@ class BestModelCannotBePicked(ConfigRule):
         ]
         if saves != evaluates:
             yield self.finding(
-                f"the best model cannot be loaded: evaluation is by {evaluates}, saving by {saves}",
-                f"set both to {evaluates if evaluates != 'no' else saves}",
+                (
+                    "load_best_model_at_end cannot work, because the model is not saved when it is evaluated:"
+                    f" eval_strategy is {evaluates}, but save_strategy is {saves}"
+                ),
+                f"set save_strategy to {evaluates}"
+                if evaluates != "no"
+                else f"set eval_strategy to {saves}",
                 cases=cases,
             )
         elif evaluates == "steps":
@@ -105,8 +110,8 @@ class BestModelCannotBePicked(ConfigRule):
             return
         reason = _why_axolotl_loads_no_best_model(saved, every)
         yield self.finding(
-            f"the best model is not loaded: Axolotl switches load_best_model_at_end off ({reason})",
-            "set eval_steps, and save_steps to the same number",
+            f"the last model is kept, not the best: Axolotl switches load_best_model_at_end off ({reason})",
+            "set eval_steps and save_steps to the same number",
             severity="warning",
             cases=[
                 setting_case(config, True, "training.load_best_model_at_end"),
@@ -124,8 +129,7 @@ class BestModelCannotBePicked(ConfigRule):
         if not every or not saved or every < 1 or saved < 1 or saved % every == 0:
             return
         yield self.finding(
-            f"the best model cannot be loaded: save_steps {saved:g} is no multiple of"
-            f" eval_steps {every:g}",
+            f"load_best_model_at_end cannot work: save_steps {saved:g} is not a multiple of eval_steps {every:g}",
             f"set save_steps to {every:g}",
             cases=[setting_case(config, f"{saved:g}", "training.save_steps"), *cases],
         )
@@ -141,6 +145,6 @@ def _is_multiple(saved: object, every: object) -> bool:
 def _why_axolotl_loads_no_best_model(saved: object, every: object) -> str:
     """Why Axolotl does not load the best model: the steps do not fit, or are not set."""
     if isinstance(every, (int, float)) and isinstance(saved, (int, float)):
-        return f"save_steps {saved:g} is no multiple of eval_steps {every:g}"
+        return f"save_steps {saved:g} is not a multiple of eval_steps {every:g}"
     steps = {"save_steps": saved, "eval_steps": every}
     return f"{' and '.join(key for key, value in steps.items() if not value)} not set"

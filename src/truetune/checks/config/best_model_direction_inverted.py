@@ -1,12 +1,12 @@
-"""The best model is chosen in the wrong direction.
+"""The worst checkpoint is kept as the best, because greater_is_better is wrong for the metric.
 
 ## What it does
-Compares `greater_is_better`, or what transformers makes of the metric's name where it is not set (greater, unless the
-name ends in "loss"), with the direction that the name has.
+Compares `greater_is_better` with the direction of the metric, as its name says. If `greater_is_better` is not set, it
+takes the value that transformers assumes: true, unless the name ends in "loss".
 
 ## Why it is bad
-`load_best_model_at_end` and early stopping keep the worst checkpoint. The log looks as always; only the final model is
-worse than the curves.
+`load_best_model_at_end` and early stopping keep the worst checkpoint. The log looks normal; only the final model is
+worse than the curves suggest.
 
 ## Example
 ```yaml
@@ -34,7 +34,7 @@ config:
 ```
 
 ## Fix safety
-Safe, where the metric is what its name says.
+The checkpoint that is kept changes. The fix is right if the metric is what its name says.
 
 ## References
 - huggingface/transformers#31142, huggingface/transformers#40221, babylm/evaluation-pipeline-2023#9
@@ -94,13 +94,18 @@ class BestModelDirectionInverted(ConfigRule):
         if greater is None:
             # The rule of transformers where the setting is left out.
             greater = not name.endswith("loss")
-            evidence.append("transformers takes the greater one, as the name does not end in loss")
+            evidence.append(
+                "greater_is_better is not set: transformers assumes true, since the name does not end in loss"
+            )
         else:
             cases.append(setting_case(config, bool(greater), "training.greater_is_better"))
         if greater is is_lower_better:
             used = training.load_best_model_at_end or training.save_strategy == "best"
             yield self.finding(
-                f"the best model is the one with the {'highest' if is_lower_better else 'lowest'} {name}",
+                (
+                    f"the checkpoint with the {'highest' if is_lower_better else 'lowest'} {name} is kept as the"
+                    f" best, but {'lower' if is_lower_better else 'higher'} is better"
+                ),
                 f"set greater_is_better: {str(not is_lower_better).lower()}",
                 severity="error" if used else "warning",
                 evidence=evidence,

@@ -1,14 +1,14 @@
-"""A model that was trained in bfloat16 is trained in float16.
+"""A bfloat16 model is trained in float16, where its activations can overflow.
 
 ## What it does
-Compares `fp16` (or `dtype: float16`) with what the checkpoint's config.json says its weights are stored as. A model
-that is not on this machine is judged by its name, where its family is known to overflow (Gemma 2 and 3, T5). The same
-of `fp16_full_eval`, where the evaluation is run apart from the training (`do_eval`, `do_predict`).
+Compares `fp16` (or `dtype: float16`) with the data type of the weights in the checkpoint's config.json. If the model is
+not on this machine, it is judged by its name, if its family is known to overflow (Gemma 2 and 3, T5). It also checks
+`fp16_full_eval` in runs that only evaluate (`do_eval`, `do_predict`).
 
 ## Why it is bad
-float16 ends at 65,504; bfloat16 reaches as far as float32, and models that were trained in it use that. Where an
-activation is larger, the loss becomes NaN or, in the log, 0.0, or the scaler skips step after step and the line stays
-flat.
+The largest float16 number is 65,504. bfloat16 has the range of float32, and models that were trained in it use that
+range. If an activation overflows, the loss becomes NaN (0.0 in some logs), or the scaler skips step after step and the
+loss stays flat.
 
 ## Example
 ```yaml
@@ -33,7 +33,7 @@ config:
 ```
 
 ## Fix safety
-A GPU without bfloat16 (T4, V100) can't: load the weights as float32 there, and watch the loss for 0.0.
+On a GPU without bfloat16 (T4, V100), load the weights as float32 instead and watch the log for a loss of 0.0.
 
 ## References
 - Lightning-AI/lit-llama#294, huggingface/transformers#25021, hiyouga/LLaMA-Factory#3353
@@ -92,8 +92,8 @@ class Bf16ModelRunInFp16(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         if training.fp16 and training.dtype == "bfloat16":
             yield self.finding(
-                "the weights are loaded as bfloat16 and trained under float16, whose largest number"
-                " is 65,504",
+                "the weights are loaded in bfloat16 but trained in float16, whose largest number is 65,504: larger"
+                " activations make the loss NaN",
                 "set bf16: true and fp16: false",
                 cases=[
                     setting_case(config, True, "training.fp16"),
@@ -113,13 +113,13 @@ class Bf16ModelRunInFp16(ConfigRule):
         if family is None and not is_wide:
             return
         what = (
-            f"activations of {family} are larger: the loss is NaN"
+            f"{family} has larger activations, which make the loss NaN"
             if family is not None
-            else "the model is trained in bfloat16: where its activations are larger, the loss is NaN"
+            else "the model was trained in bfloat16: larger activations make the loss NaN"
         )
         yield self.finding(
-            f"the evaluation after the training computes in float16, whose largest number is 65,504, and {what}",
-            f"set bf16_full_eval: true in place of {FULL_EVAL}",
+            f"the evaluation runs in float16, whose largest number is 65,504, and {what}",
+            f"set bf16_full_eval: true instead of {FULL_EVAL}",
             severity="warning" if family is not None else "info",
             cases=[setting_case(config, True, FULL_EVAL)],
         )
@@ -135,8 +135,8 @@ class Bf16ModelRunInFp16(ConfigRule):
         if stored == "bfloat16":
             path = f"{config.spec.model or config.spec.tokenizer}/config.json"
             yield self.finding(
-                "a model that was trained in bfloat16 is trained in float16, whose largest number"
-                " is 65,504",
+                "a bfloat16 model is trained in float16, whose largest number is 65,504: larger activations make"
+                " the loss NaN",
                 "set bf16: true and fp16: false",
                 cases=[switch, Case("dtype: bfloat16", file=path)],
             )

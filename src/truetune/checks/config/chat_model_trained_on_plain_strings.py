@@ -1,16 +1,16 @@
-"""Settings of TRL train a chat model on rows of plain strings, which skip its chat template.
+"""A chat model is trained on rows of plain strings, to which the chat template is not applied.
 
 ## What it does
-Reads the first local rows that settings of TRL name: a file, or the options of `trl dpo` and its like. It speaks where
-the texts of all rows are plain strings without any mark of a turn, and the model is a chat model by its name (instruct,
-chat, it). Silent where a script shapes the rows, and where the scripts beside ask the model in plain text. Of
-OpenRLHF's commands it speaks where neither `--apply_chat_template` nor `--input_template` is given. Where the
-tokenizer is on this machine, `plain-string-pair-skips-template` judges the rows by its template.
+Reads the first local rows that TRL settings name, in a file or in the options of commands such as `trl dpo`. It fires
+if all texts are plain strings without any turn token and the model is a chat model by its name (instruct, chat, it). It
+does not fire if a script shapes the rows, or if the scripts next to it prompt the model in plain text. For OpenRLHF
+commands it fires if neither `--apply_chat_template` nor `--input_template` is given. If the tokenizer is on this
+machine, `plain-string-pair-skips-template` judges the rows by its template instead.
 
 ## Why it is bad
-TRL applies the chat template to lists of messages alone, and joins strings as they are. The curves look perfect. The
-model is then asked through its template, in a form that it was never trained on: it answers as before, or repeats and
-does not stop.
+TRL applies the chat template only to lists of messages, and joins strings as they are. The curves look perfect. At
+inference the model gets its chat template, a format that it was never trained on: it answers as it did before training,
+or repeats itself and does not stop.
 
 ## Example
 ```yaml
@@ -37,7 +37,7 @@ config:
 ```
 
 ## Fix safety
-Rows of messages go through the template. Where the model is asked in plain text as well, the strings are right.
+Rows of messages go through the template. If you also prompt the model in plain text, the strings are right.
 
 ## References
 - huggingface/trl#3468, huggingface/trl#3140; TRL documentation, dataset formats
@@ -151,10 +151,10 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         columns = ", ".join(found.columns)
         cases = [setting_case(config, config.spec.model or "", "model"), found.first]
         yield self.finding(
-            f"{config.spec.model} is a chat model, and its {what} are plain strings, which skip the chat template"
-            f" ({columns})",
-            f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL applies"
-            " the template to those alone, also where its log says `Applying chat template`",
+            f"{config.spec.model} is a chat model, but its {what} are plain strings ({columns}), so the chat"
+            " template is not applied",
+            f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL"
+            " applies the template only to such lists, even if its log says `Applying chat template`",
             cases=[*cases, *self._first_case_asking_with_template()],
             count=found.plain,
             total=found.rows,
@@ -165,10 +165,10 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         config = self.subject
         column = found.columns[0] if found.columns else ""
         return self.finding(
-            f"{config.spec.model} is a chat model, and no --apply_chat_template is given: OpenRLHF hands the strings of"
-            f" {column} to it without any mark of a turn",
-            "add --apply_chat_template, which makes a string the turn of a user; or --input_template with the model's"
-            " own marks",
+            f"{config.spec.model} is a chat model, but --apply_chat_template is not given: OpenRLHF passes the"
+            f" strings of {column} to it without any turn tokens",
+            "add --apply_chat_template, which turns each string into a user message, or --input_template with the"
+            " model's own turn tokens",
             cases=[
                 setting_case(config, config.spec.model or "", "pretrain", "model"),
                 *([found.first] if found.first else []),

@@ -1,11 +1,11 @@
-"""Only completions are to be learned, and the rows have none.
+"""completion_only_loss is on, but the rows have no completion column.
 
 ## What it does
-For TRL's SFT with `completion_only_loss: true`, looks for the columns `prompt` and `completion` in the first row.
+For TRL's SFT with `completion_only_loss: true`, looks for a `completion` column in the data.
 
 ## Why it is bad
-The option reads a mask that TRL makes for prompt and completion only. On `messages` or `text` it changes nothing: the
-whole conversation is learned, questions and system prompt too.
+The option uses a mask that TRL only makes for rows with prompt and completion. On `messages` or `text` it has no
+effect: the loss covers the whole conversation, with questions and system prompt.
 
 ## Example
 ```yaml
@@ -30,7 +30,8 @@ config:
 ```
 
 ## Fix safety
-`assistant_only_loss` needs a template with generation tags; TRL has one for the families that it knows.
+The loss then covers the answers only. `assistant_only_loss` needs a chat template with `{% generation %}` tags; TRL
+adds them to the templates of model families that it knows.
 
 ## References
 - huggingface/trl#3728, huggingface/trl#4879, TRL's documentation "Train on completion only"
@@ -89,8 +90,8 @@ class CompletionLossWithoutCompletion(ConfigRule):
         whole = [name for name in WHOLE_ROW_COLUMNS if name in there]
         if whole and "completion" not in there and "input_ids" not in there:
             yield self.finding(
-                f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so"
-                " all is learned",
+                f"completion_only_loss has no effect: the rows have {whole[0]} and no completion, so the loss covers"
+                " every token, prompts included",
                 _replacement_setting(config),
                 cases=[
                     setting_case(config, True, "training.completion_only_loss"),
@@ -103,5 +104,5 @@ def _replacement_setting(config: Config) -> str:
     """What to set in its place, by what the release that is asked for knows."""
     split = "split the rows into prompt and completion"
     if config.pins.is_release_surely_before("trl", ASSISTANT_LOSS_SINCE):
-        return f"{split} (assistant_only_loss, for chats as they are, comes with TRL 0.19)"
-    return f"set assistant_only_loss: true, or {split}"
+        return f"{split} columns, or install TRL 0.19 or later and set assistant_only_loss: true"
+    return f"set assistant_only_loss: true instead, or {split} columns"

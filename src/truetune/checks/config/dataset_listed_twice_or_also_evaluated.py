@@ -1,14 +1,14 @@
-"""A data set is listed twice, or is trained and evaluated on.
+"""A data set is listed twice, or is used for both training and evaluation.
 
 ## What it does
-Compares the entries of the data sets with each other, and those of evaluation with those of training: name, files,
-split and all else that chooses rows. Of verl it compares `data.train_files` with `data.val_files`, which verl asks for
-even where it never validates (`test_freq: -1` and `val_before_train: false`; silent there), of OpenRLHF `--prompt_data`
-with `--eval_dataset` where they are files, of torchtune `dataset` with `dataset_val`.
+Compares the training data sets with each other and with the evaluation data sets: name, files, split and everything
+else that selects rows. It compares `data.train_files` with `data.val_files` in verl, `--prompt_data` with
+`--eval_dataset` in OpenRLHF if they are files, and `dataset` with `dataset_val` in torchtune. verl requires `val_files`
+even if it never validates (`test_freq: -1` and `val_before_train: false`), so the rule does not fire there.
 
 ## Why it is bad
-Rows that are listed twice are trained twice in each epoch. An evaluation on rows that are trained follows the training
-loss, and shows nothing.
+The model trains twice per epoch on rows that are listed twice. If the evaluation rows are training rows, the evaluation
+loss follows the training loss and says nothing about new data.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-To weigh a data set more on purpose, ignore this rule.
+Removing a duplicate changes the weight of its rows. To oversample a data set on purpose, ignore this rule.
 
 ## References
 - OpenRLHF/OpenRLHF#1089, UCSC-VLAA/m1#4
@@ -146,9 +146,9 @@ class DatasetListedTwiceOrAlsoEvaluated(ConfigRule):
         for name, count in Counter(train).items():
             if count > 1:
                 yield self.finding(
-                    f"{_data_set_in_words(name)} is listed {count} times: its rows are trained as"
-                    " often in each epoch",
-                    "keep one of them",
+                    f"{_data_set_in_words(name)} is listed {count} times, so its rows are trained on {count} times"
+                    " per epoch",
+                    "keep one of the entries",
                     cases=[setting_case(config, _data_set_in_words(name), train_key)],
                     count=count,
                 )
@@ -164,8 +164,11 @@ class DatasetListedTwiceOrAlsoEvaluated(ConfigRule):
         if shared:
             names = ", ".join(map(_data_set_in_words, shared))
             yield self.finding(
-                f"{names} is trained and evaluated on",
-                "evaluate on rows that are not trained",
+                (
+                    f"{names} is used for both training and evaluation: the evaluation loss says nothing about new"
+                    " data"
+                ),
+                f"name a data set or split in {eval_key} that is not used for training",
                 cases=[setting_case(config, names, eval_key)],
             )
 
@@ -175,8 +178,11 @@ class DatasetListedTwiceOrAlsoEvaluated(ConfigRule):
         split = config.raw.get("dataset_test_split")
         if split and split == config.raw.get("dataset_train_split", "train"):
             yield self.finding(
-                f"the split {split} is trained and evaluated on",
-                "name another dataset_test_split",
+                (
+                    f"the split {split} is used for both training and evaluation: the evaluation loss says nothing"
+                    " about new data"
+                ),
+                "set dataset_test_split to another split, such as test",
                 cases=[setting_case(config, split, "dataset_test_split")],
             )
 

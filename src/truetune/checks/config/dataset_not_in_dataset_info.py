@@ -1,10 +1,10 @@
-"""A data set is named that dataset_info.json does not describe.
+"""A data set is not described in dataset_info.json.
 
 ## What it does
-Looks up each name of LLaMA-Factory's `dataset` and `eval_dataset` in the dataset_info.json of `dataset_dir`.
+Looks up each name in LLaMA-Factory's `dataset` and `eval_dataset` in the `dataset_info.json` of `dataset_dir`.
 
 ## Why it is bad
-LLaMA-Factory stops there, in the queue of a cluster after hours of waiting.
+LLaMA-Factory stops at the first unknown name. On a cluster that may happen after hours in the queue.
 
 ## Example
 ```yaml
@@ -33,7 +33,7 @@ files: {described_sets/dataset_info.json: '{"identity": {"file_name": "identity.
 ```
 
 ## Fix safety
-Which data set was meant is your decision.
+Only you know which data set was meant.
 
 ## References
 - hiyouga/LLaMA-Factory: data/README.md, "Please add a dataset description in dataset_info.json"
@@ -78,7 +78,7 @@ class DatasetNotInDatasetInfo(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         for place in self.subject.missing:
             yield self.finding(
-                f"dataset_info.json describes no data set {place.key!r}: the run stops there",
-                "describe it in dataset_info.json, or name one that is described",
+                f"dataset_info.json has no data set named {place.key!r}, so the run stops at the start",
+                "add an entry for it to dataset_info.json, or correct the name",
                 cases=[case_at_place(place, place.key)],
             )

@@ -1,15 +1,16 @@
-"""DeepSpeed's settings hold a key that nothing reads.
+"""A key in the DeepSpeed settings has no effect.
 
 ## What it does
-Looks in the DeepSpeed settings of a run for keys that are known to belong into a block (`zero_optimization`, `fp16`,
-`activation_checkpointing`) and are at the top level, where DeepSpeed ignores what it doesn't know. It also fires on an
-`activation_checkpointing` block where the run itself has no gradient checkpointing: models of transformers never call
-DeepSpeed's. And on an offload that the stage of ZeRO does not have: parameters are offloaded by stage 3 alone, the
-optimizer by stage 1 and more; a file without a `stage` has stage 0.
+Looks in a run's DeepSpeed settings for keys that belong in a block (`zero_optimization`, `fp16`,
+`activation_checkpointing`) but are at the top level, where DeepSpeed ignores them. It also reports an
+`activation_checkpointing` block if the run has no gradient checkpointing: transformers models never call DeepSpeed's.
+And it reports an offload that the ZeRO stage does not support: parameters are offloaded only by stage 3, the optimizer
+from stage 1 on. A file without a `stage` has stage 0.
 
 ## Why it is bad
-No error says so, and the default is in force: `stage3_gather_16bit_weights_on_model_save` at the top level leaves the
-weights of ZeRO-3 ungathered, and the saved model is empty; `offload_optimizer` there offloads nothing.
+There is no error message, and the default is used. With `stage3_gather_16bit_weights_on_model_save` at the top level,
+ZeRO-3 does not gather the weights and the saved model is empty. An `offload_optimizer` at the top level offloads
+nothing.
 
 ## Example
 ```yaml
@@ -35,7 +36,7 @@ config:
 ```
 
 ## Fix safety
-The setting is then in force for the first time: an offload makes steps slower, and a gathered save takes time.
+The setting takes effect for the first time: an offload makes steps slower, and a gathered save takes longer.
 
 ## References
 - ymcui/Chinese-LLaMA-Alpaca-2#141
@@ -124,9 +125,9 @@ class DeepspeedKeyNotRead(ConfigRule):
             if device not in OFFLOAD_DEVICES or not isinstance(stage, int) or stage >= first:
                 continue
             yield self.finding(
-                f"{block} of {settings.name} offloads nothing: ZeRO reads it from stage {first} on, and the stage is"
+                f"{block} in {settings.name} has no effect: ZeRO supports it from stage {first} on, and the stage is"
                 f" {stage}",
-                f"set stage to {first}, or take {block} out",
+                f"set zero_optimization.stage to {first}, or remove {block}",
                 cases=[
                     settings.case("zero_optimization", block, "device"),
                     settings.case("zero_optimization", "stage"),
@@ -141,9 +142,9 @@ class DeepspeedKeyNotRead(ConfigRule):
         if misplaced:
             they, are, them = ("it", "is", "it") if len(misplaced) == 1 else ("they", "are", "them")
             yield self.finding(
-                f"{settings.name} has {', '.join(misplaced)} at its top level, where DeepSpeed"
-                f" doesn't look for {them}: {they} {are} read inside of {block} alone",
-                f"move {them} into the block {block}",
+                f"{settings.name} has {', '.join(misplaced)} at its top level, where DeepSpeed ignores {them}:"
+                f" {they} {are} only read inside {block}",
+                f"move {them} into the {block} block",
                 cases=[settings.case(key) for key in misplaced],
             )
 
@@ -156,8 +157,8 @@ class DeepspeedKeyNotRead(ConfigRule):
             return
         (line,) = setting_lines_of_changes(self.subject.stack, {"checkpointing": True})
         yield self.finding(
-            f"the activation_checkpointing block of {settings.name} does nothing: models of transformers"
-            " never call DeepSpeed's checkpointing, and the run's own is off",
-            f"set {line} in the run's settings, and take the block out",
+            f"the activation_checkpointing block in {settings.name} has no effect: transformers models never call"
+            " DeepSpeed's checkpointing, and the run's own is off",
+            f"set {line} in the run's settings, and remove the block",
             cases=[settings.case("activation_checkpointing")],
         )

@@ -1,15 +1,15 @@
-"""The schedule of the DeepSpeed settings runs at a rate of its own.
+"""The DeepSpeed schedule replaces the learning rate in the settings.
 
 ## What it does
-Reads the `scheduler` block of the DeepSpeed settings that the run names (a file, or a table in place). `WarmupLR`,
-`WarmupDecayLR`, `LRRangeTest` and `OneCycle` set the rate themselves; `warmup_max_lr` is 0.001 where it is not written.
-It fires where that is not the learning rate of the settings, by a factor of two or more. "auto" takes the rate of the
-settings, `WarmupCosineLR` scales it: both are fine. A `warmup_max_lr` that is written and differs ends the run at its
-start: the Trainer compares the two.
+Reads the `scheduler` block of the run's DeepSpeed settings (a file, or a table in the config). `WarmupLR`,
+`WarmupDecayLR`, `LRRangeTest` and `OneCycle` set the learning rate themselves; `warmup_max_lr` is 0.001 by default. The
+rule fires if that differs from the learning rate in the settings by a factor of two or more. "auto" takes the learning
+rate of the settings and `WarmupCosineLR` scales it: both are fine. A `warmup_max_lr` that is written and differs stops
+the run at the start, because the Trainer compares the two.
 
 ## Why it is bad
-The Trainer compares `warmup_max_lr` with its own rate only where it is written. Left out, a full fine-tune at 1e-5
-trains at 1e-3, and its loss leaps up; an adapter at 2e-4 trains five times too fast.
+The Trainer only compares `warmup_max_lr` with its own learning rate if it is written. Without it, full fine-tuning at
+1e-5 trains at 1e-3 and the loss jumps; an adapter at 2e-4 trains at five times the intended rate.
 
 ## Example
 ```yaml
@@ -34,7 +34,8 @@ config:
 ```
 
 ## Fix safety
-"auto" is filled in by the Trainer: safe. Without the scheduler block the Trainer makes its own (`lr_scheduler_type`).
+Safe: the Trainer replaces "auto" by `learning_rate`. Without the scheduler block, the Trainer uses its own schedule
+(`lr_scheduler_type`).
 
 ## References
 - deepspeed/runtime/lr_schedules.py, transformers/integrations/deepspeed.py (`trainer_config_finalize`)
@@ -138,8 +139,8 @@ def _describe_rate_in_force(scheduled: ScheduleRate, rate: float) -> str:
     """What becomes of the settings' learning rate under the schedule, in words."""
     if scheduled.is_written and scheduled.key == FILLED_BY_TRAINER:
         return (
-            f"the run stops at its start: the Trainer compares {scheduled.key} {scheduled.peak:g} of the schedule"
-            f" {scheduled.schedule} with learning_rate {rate:g}"
+            f"the run stops at the start: {scheduled.key} {scheduled.peak:g} of the schedule {scheduled.schedule}"
+            f" differs from learning_rate {rate:g}"
         )
     return scheduled.describe_effect_on_rate(rate)
 
@@ -150,6 +151,6 @@ def _advise_how_rate_takes_force(found: _NamedSchedule, rate: float) -> str:
     if found.rate.key != FILLED_BY_TRAINER:
         return found.rate.advise_how_rate_takes_force(rate, name)
     return (
-        f'write "{found.rate.key}": "auto" in the scheduler\'s params of {name} (the Trainer fills its rate in),'
-        " or take the scheduler block out"
+        f'write "{found.rate.key}": "auto" in the scheduler\'s params of {name} (the Trainer fills in learning_rate),'
+        " or remove the scheduler block"
     )

@@ -1,16 +1,16 @@
-"""The DeepSpeed settings say something else than the run's own settings.
+"""The DeepSpeed settings contradict the run's own settings.
 
 ## What it does
-Reads the DeepSpeed settings that the run names (a file, or a table in place) beside the run's own: the schedule, the
-optimizer with its learning rate, betas, epsilon and weight decay, the clipping, the warm-up, the steps, and the
-precision. Only what both write is compared: "auto" takes the run's value. A file without `gradient_clipping` is named
-too: DeepSpeed clips nothing then, whatever `max_grad_norm` is. Batch sizes are judged by
-`deepspeed-batch-size-contradicts`, the peak of a schedule by `deepspeed-schedule-sets-another-rate`.
+Compares the DeepSpeed settings (a file, or a table in the config) with the run's own: the schedule, the optimizer with
+its learning rate, betas, epsilon and weight decay, the gradient clipping, the warm-up, the steps and the precision. It
+compares only values that both set; "auto" takes the run's value. It also reports a file without `gradient_clipping`:
+DeepSpeed then clips nothing, whatever `max_grad_norm` is. `deepspeed-batch-size-contradicts` checks batch sizes, and
+`deepspeed-schedule-sets-another-rate` the peak of a schedule.
 
 ## Why it is bad
-A `scheduler` or `optimizer` block replaces the run's schedule or optimizer, and nothing says so: with `WarmupLR` a run
-that names `cosine` stays at its peak rate to the end. Where numbers or the precision differ, the Trainer stops at the
-start.
+A `scheduler` or `optimizer` block silently replaces the run's schedule or optimizer. With `WarmupLR`, a run with
+`lr_scheduler_type: cosine` stays at its peak learning rate to the end. If numbers or the precision differ, the Trainer
+stops at the start.
 
 ## Example
 ```yaml
@@ -38,8 +38,8 @@ config:
 ```
 
 ## Fix safety
-Without the block the Trainer makes its own schedule and optimizer. An optimizer that DeepSpeed moves to the CPU is then
-the Trainer's, too: DeepSpeed asks for `zero_force_ds_cpu_optimizer: false`.
+Without the block, the Trainer creates its own schedule and optimizer. If DeepSpeed offloads the optimizer to the CPU,
+the Trainer's optimizer also needs `zero_force_ds_cpu_optimizer: false`.
 
 ## References
 - hiyouga/LlamaFactory#394, axolotl-ai-cloud/axolotl#909, modelscope/ms-swift#491
@@ -128,9 +128,9 @@ class DeepspeedSettingsContradict(ConfigRule):
         if not does_deepspeed_replace_schedule(own, wanted):
             return
         yield self.finding(
-            f"the learning rate follows {own} of {settings.name}, and not the schedule {wanted}:"
-            f" it {COURSES[own]}",
-            f"take the scheduler block out of {settings.name}: the Trainer then makes {wanted}",
+            f"the learning rate follows {own} from {settings.name} instead of the schedule {wanted}: it"
+            f" {COURSES[own]}",
+            f"remove the scheduler block from {settings.name}: the Trainer then uses {wanted}",
             cases=[
                 settings.case("scheduler", "type"),
                 _case_of_run(self.subject, "lr_scheduler_type", wanted),
@@ -144,8 +144,8 @@ class DeepspeedSettingsContradict(ConfigRule):
         if not does_deepspeed_replace_optimizer(own, wanted):
             return
         yield self.finding(
-            f"the weights are trained by {own} of {settings.name}, and not by {wanted}",
-            f"take the optimizer block out of {settings.name}, or name the same optimizer in both",
+            f"the optimizer is {own} from {settings.name} instead of {wanted}",
+            f"remove the optimizer block from {settings.name}, or name the same optimizer in both",
             cases=[
                 settings.case("optimizer", "type"),
                 _case_of_run(self.subject, "optim", wanted),
@@ -158,8 +158,8 @@ class DeepspeedSettingsContradict(ConfigRule):
         if settings.value.get("gradient_clipping") is not None or not _as_number(wanted):
             return
         yield self.finding(
-            f"gradients are not clipped: {settings.name} has no gradient_clipping, through which alone"
-            f" max_grad_norm {wanted} reaches DeepSpeed",
+            f"gradients are not clipped: max_grad_norm {wanted} only reaches DeepSpeed through gradient_clipping,"
+            f" which {settings.name} does not have",
             f'add "gradient_clipping": "auto" to {settings.name}',
             cases=[
                 _case_of_run(self.subject, "max_grad_norm", wanted),
@@ -175,13 +175,13 @@ class DeepspeedSettingsContradict(ConfigRule):
         found = [*_differing_numbers(self.subject, settings), *precisions]
         if not found:
             return
-        texts = [f"{one.deepspeed.text} beside {one.run.text}" for one in found[:MAX_TOLD]]
+        texts = [f"{one.deepspeed.text} against {one.run.text}" for one in found[:MAX_TOLD]]
         more = f", and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""
         yield self.finding(
-            f"{settings.name} says something else than the run: {'; '.join(texts)}{more};"
-            " the Trainer stops there",
+            f"{settings.name} contradicts the run's settings ({'; '.join(texts)}{more}): the Trainer stops at the"
+            " start",
             f'write "auto" for {"it" if len(found) == 1 else "each of them"} in {settings.name}:'
-            f" the Trainer fills in its own{ADVICE_ON_PRECISION if precisions else ''}",
+            f" the Trainer fills in its own value{ADVICE_ON_PRECISION if precisions else ''}",
             severity="error",
             cases=[case for one in found for case in one],
         )

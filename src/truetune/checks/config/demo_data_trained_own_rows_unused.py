@@ -1,13 +1,13 @@
-"""The run trains demo data of its framework, and the project's own rows lie beside it unused.
+"""The run trains on the framework's demo data, and your own rows are not used.
 
 ## What it does
-Looks at configurations of LLaMA-Factory and Axolotl whose data sets are all those of the framework's own examples
-(`identity`, `alpaca_en_demo`, `mhenrichsen/alpaca_2k_test`), and for a file of rows beside them, or one that
-`dataset_info.json` describes, which no configuration in the folder names.
+Looks at LLaMA-Factory and Axolotl configurations whose data sets all come from the framework's examples (`identity`,
+`alpaca_en_demo`, `mhenrichsen/alpaca_2k_test`). It fires if a file of rows next to them, or one that
+`dataset_info.json` describes, is named in no configuration in the folder.
 
 ## Why it is bad
-An example was copied and its data set was left in. The run ends well, the loss falls, and the model has learned to say
-who made it, and nothing of the project's rows.
+An example config was copied and its data set was left in. The run ends well and the loss falls, but the model has only
+learned the demo data, such as who made it, and nothing from your rows.
 
 ## Example
 ```yaml
@@ -38,7 +38,7 @@ config:
 ```
 
 ## Fix safety
-It is another run: what was trained on the demo data has to be trained again.
+A model that was trained on the demo data has to be trained again, from the base model.
 
 ## References
 - LLaMA-Factory `data/README.md`, `examples/train_lora`; Axolotl `examples`
@@ -149,7 +149,7 @@ class DemoDataTrainedOwnRowsUnused(ConfigRule):
         key = "dataset" if self.subject.stack == "llama-factory" else "datasets"
         named = ", ".join(name for name, _ in unused)
         yield self.finding(
-            f"the run trains {', '.join(names)} alone, which are demo data; {named} is named by no configuration",
+            f"the run only trains on demo data ({', '.join(names)}); no configuration here names {named}",
             self._remedy_for_unused_rows(unused),
             cases=[
                 setting_case(self.subject, ", ".join(names), key),
@@ -162,10 +162,10 @@ class DemoDataTrainedOwnRowsUnused(ConfigRule):
         """The remedy: how to train the rows that no settings name."""
         name, path = unused[0]
         if self.subject.stack == "axolotl":
-            return f"name the file under datasets: path: {path.name}, with the type of its rows"
+            return f"add the file to datasets: path: {path.name}, with the type of its rows"
         if name in self._described_data_sets():
-            return f"dataset: {name}"
-        return f"describe {path.name} in {DATASET_INFO} (file_name, columns), and name it: dataset: {path.stem}"
+            return f"set dataset: {name}"
+        return f"describe {path.name} in {DATASET_INFO} (file_name, columns), and set dataset: {path.stem}"
 
     def _data_folder(self) -> Path:
         """LLaMA-Factory's folder of data."""

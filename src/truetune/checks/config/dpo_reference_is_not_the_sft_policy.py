@@ -1,12 +1,14 @@
-"""The reference of a preference run is not the model that the run starts from.
+"""The reference model of a preference run is not the model that the run starts from.
 
 ## What it does
-Compares the reference model with the model and the adapter that training starts from. In LLaMA-Factory an
-`adapter_name_or_path` that is trained on (no `create_new_adapter`) makes the reference the model with the adapter off.
+Compares the reference model with the model and the adapter that training starts from. In LLaMA-Factory, if training
+continues an adapter (`adapter_name_or_path` without `create_new_adapter`), the reference is the model with that adapter
+switched off.
 
 ## Why it is bad
-DPO and KTO hold the policy near its reference. Where that is the base without the SFT adapter, the anchor pulls back to
-the base, and the rewards are not 0 at the first step (the loss is not ln 2). The curves look normal, or better.
+DPO and KTO keep the policy close to its reference. If the reference is the base without the SFT adapter, training pulls
+the policy back to the base. The rewards are not 0 at the first step, and the loss is not ln 2. The curves look normal,
+or even better.
 
 ## Example
 ```yaml
@@ -34,8 +36,8 @@ config:
 ```
 
 ## Fix safety
-`create_new_adapter` merges the SFT adapter and trains a new one on top; what is saved is then the new one only. It is
-no fault where the adapter itself came from a preference run that is being continued.
+`create_new_adapter` merges the SFT adapter and trains a new one on top; only the new one is saved. If the adapter came
+from a preference run that you are continuing, nothing is wrong.
 
 ## References
 - hiyouga/LLaMA-Factory#8459, huggingface/trl#1193, huggingface/trl#1365, huggingface/trl#4723
@@ -68,8 +70,8 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
         is_another = reference is not None and reference not in (model, config.spec.model)
         if is_another and model is not None:
             yield self.finding(
-                f"the reference is {reference}, and the policy starts from {model}",
-                "leave the reference out: it is then made of the policy as it starts",
+                f"the reference model is {reference}, but training starts from {model}",
+                "remove the setting of the reference model: the starting model is then the reference",
                 cases=[
                     setting_case(config, reference, "training.reference"),
                     setting_case(config, model, "model"),
@@ -89,8 +91,11 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
         of_reference = raw.get("ref_model_adapters")
         if reference is None and not raw.get("create_new_adapter"):
             yield self.finding(
-                f"the reference is {model} without the adapter {adapter} that training starts from",
-                "set create_new_adapter: true, or ref_model and ref_model_adapters to the same two",
+                f"the reference model is {model} without the adapter {adapter} that training starts from",
+                (
+                    "set create_new_adapter: true, or set ref_model and ref_model_adapters to the same model and"
+                    " adapter"
+                ),
                 cases=[
                     setting_case(config, adapter, "training.adapter"),
                     setting_case(config, training.method, "training.method"),
@@ -99,7 +104,7 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
         elif reference is not None and of_reference != raw.get("adapter_name_or_path"):
             has = f"the adapter {of_reference}" if of_reference else "no adapter"
             yield self.finding(
-                f"the reference {reference} has {has}, and the policy starts with {adapter}",
+                f"the reference model {reference} has {has}, but training starts from {adapter}",
                 f"set ref_model_adapters: {adapter}",
                 cases=[
                     setting_case(config, adapter, "training.adapter"),

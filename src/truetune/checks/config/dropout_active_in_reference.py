@@ -1,11 +1,11 @@
-"""Dropout stays on while log-probabilities are compared with the reference's.
+"""Dropout stays on while log-probabilities are compared with those of the reference.
 
 ## What it does
 Finds preference training with `disable_dropout: false`.
 
 ## Why it is bad
-Policy and reference are then two random models: margins are not 0 before the first step, rewards are noisy, and
-learning is slower. A model whose config has no dropout is not hurt.
+Dropout makes the log-probabilities of policy and reference random. Margins are not 0 before the first step, rewards are
+noisy, and training is slower. A model whose config has no dropout is not affected.
 
 ## Example
 ```yaml
@@ -30,7 +30,7 @@ config:
 ```
 
 ## Fix safety
-Safe: true is TRL's own default for preference training.
+Safe: true is TRL's default for preference training.
 
 ## References
 - huggingface/trl#744, huggingface/trl#2042, hiyouga/LlamaFactory#10779, eric-mitchell/direct-preference-optimization#34
@@ -60,8 +60,8 @@ class DropoutActiveInReference(ConfigRule):
         )
         if training.disable_dropout is False and place is not None and training.method != "sft":
             yield self.finding(
-                f"disable_dropout is false in {training.method.upper()}: policy and reference are"
-                " two random models",
-                "leave disable_dropout out, or set disable_dropout: true",
+                f"disable_dropout is false in {training.method.upper()}: dropout makes the log-probabilities of"
+                " policy and reference random, and the rewards noisy",
+                "set disable_dropout: true",
                 cases=[case_at_place(place, "disable_dropout: false")],
             )

@@ -1,11 +1,11 @@
 """A setting is given twice.
 
 ## What it does
-Finds keys that are twice in the same mapping of a YAML file, with their values and lines. A second line with the same
-value changes nothing and is left alone, unless the reader stops at it.
+Finds keys that are set twice in the same mapping of a YAML file. A second line with the same value changes nothing and
+is not reported, unless the stack's reader rejects the file.
 
 ## Why it is bad
-YAML readers keep the last one and say nothing: the value that you see at the top of the file is not the one that runs.
+YAML readers silently keep the last value, so the value that you see at the top of the file is not the one that is used.
 LLaMA-Factory's reader stops.
 
 ## Example
@@ -28,7 +28,7 @@ text: |
 ```
 
 ## Fix safety
-Which of the two you meant is your decision.
+Only you know which of the two you meant.
 
 ## References
 - yaml/pyyaml#165, rbgirshick/yacs#17
@@ -68,11 +68,9 @@ class DuplicateSetting(ConfigRule):
             yield self.finding(
                 f"{second.key} is given twice: "
                 + (
-                    "LLaMA-Factory does not read such a file"
-                    if stops
-                    else f"line {second.line} wins"
+                    "LLaMA-Factory cannot read such a file" if stops else f"line {second.line} wins"
                 ),
-                f"keep one {second.key}",
+                "delete one of the two lines",
                 cases=[
                     case_at_place(one, text)
                     for one, text in zip((first, second), said, strict=True)

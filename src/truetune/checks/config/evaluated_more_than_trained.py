@@ -1,14 +1,14 @@
-"""More rows are evaluated than trained, by the settings and the number of rows.
+"""The run evaluates more rows than it trains on.
 
 ## What it does
-Counts the rows of the data that are on this machine, and from them the held-out rows of one evaluation (`val_size`, or
-the evaluation's own files). With the steps between two evaluations and the rows of an optimizer step it says how many
-rows are evaluated for each row that is trained. An evaluated row costs about a third of a trained one; with generation
-(`predict_with_generate`) far more. It fires from one and a half times as many on, and from half as many with
+Counts the rows of the data on this machine, and from them the held-out rows of one evaluation (`val_size`, or the
+evaluation's own files). From the steps between two evaluations and the rows per optimizer step, it computes how many
+rows are evaluated for each row trained on. An evaluated row costs about a third of a trained one, and far more if
+answers are generated (`predict_with_generate`). It fires from 1.5 evaluated rows per trained row, or from 0.5 with
 generation.
 
 ## Why it is bad
-A third of the time and more goes into evaluations. The run takes hours longer and learns no more.
+A third of the time or more goes into evaluation. The run takes hours longer and the model is no better for it.
 
 ## Example
 ```yaml
@@ -47,7 +47,7 @@ config:
 ```
 
 ## Fix safety
-What is learned stays the same; fewer evaluations make the choice of the best checkpoint coarser.
+The training stays the same. With fewer evaluations, the best checkpoint is chosen from fewer candidates.
 
 ## References
 - huggingface/transformers documentation, `TrainingArguments` (eval_strategy, eval_steps)
@@ -133,8 +133,8 @@ class EvaluatedMoreThanTrained(ConfigRule):
             if value is not None and name in config.places
         ]
         yield self.finding(
-            f"{evaluated.ratio:.1f} rows are evaluated for each that is trained, {cost}",
-            "evaluate less often (a larger eval_steps, or once an epoch), or on a few hundred held-out rows (val_size)",
+            f"{evaluated.ratio:.1f} rows are evaluated for each row trained on, {cost}",
+            "evaluate less often (a larger eval_steps, or once per epoch), or hold out only a few hundred rows",
             evidence=[evaluated.why],
             cases=cases,
         )

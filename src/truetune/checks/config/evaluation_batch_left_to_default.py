@@ -1,14 +1,14 @@
-"""The training takes rows one or two at a time, and the evaluation eight, by default: its logits fill the GPU.
+"""The evaluation batch size is left at its default of 8, and its logits do not fit the GPU.
 
 ## What it does
-Looks at trainers of transformers that evaluate (`eval_strategy`) with `per_device_eval_batch_size` left to its default
-of 8, beside a training batch of 1, or of 2 where the model is quantized: memory is short there. It fires where the
-logits of 8 rows of the longest length in float32 take 8 GiB or more, for models whose vocabulary is known. Silent with
-Liger's kernels, which make no logits.
+Looks at transformers trainers that evaluate (`eval_strategy`) with `per_device_eval_batch_size` left at its default of
+8 although the training batch size is 1, or up to 2 if the model is quantized: memory is scarce there. It fires if the
+float32 logits of 8 rows of the longest length take 8 GiB or more, for models whose vocabulary is known. It does not
+fire with Liger kernels, which never store the logits.
 
 ## Why it is bad
-The training runs well, and the first evaluation ends in an out-of-memory error, after the time of all steps before it.
-No gradient is kept there, but the loss takes the logits in float32: rows x length x vocabulary x 4 bytes.
+Training runs well, and then the first evaluation ends in an out-of-memory error. Evaluation keeps no gradients, but the
+loss takes the logits in float32: rows x length x vocabulary x 4 bytes.
 
 ## Example
 ```yaml
@@ -32,7 +32,7 @@ config:
 ```
 
 ## Fix safety
-It changes no result: the evaluation takes a little longer.
+Results do not change. The evaluation takes a little longer.
 
 ## References
 - transformers `TrainingArguments.per_device_eval_batch_size` (default 8); transformers/loss/loss_utils.py (logits in
@@ -81,8 +81,8 @@ class EvaluationBatchLeftToDefault(ConfigRule):
         if size < MIN_BYTES:
             return
         yield self.finding(
-            f"an evaluation takes {DEFAULT_EVAL_BATCH} rows at a time by default, and the training {rows}: the logits"
-            f" of {DEFAULT_EVAL_BATCH} rows of {length:,} tokens with {vocabulary:,} words are"
+            f"the evaluation batch size is {DEFAULT_EVAL_BATCH} by default (training: {rows}): the logits of"
+            f" {DEFAULT_EVAL_BATCH} rows of {length:,} tokens over a vocabulary of {vocabulary:,} take"
             f" {size / 2**30:.1f} GiB in float32",
             f"set per_device_eval_batch_size to {rows}",
             cases=[

@@ -1,13 +1,13 @@
-"""Settings label the rows of the evaluation in another way than those of the training.
+"""Training and evaluation compute the loss over different tokens.
 
 ## What it does
-Compares what the settings say of both data sets: `train_on_input` of `dataset` and `dataset_val` in a recipe of
-torchtune, and in Axolotl `test_datasets` of type `completion`, whose rows are labelled whole, beside training rows of
-another type without `train_on_inputs`.
+Compares the loss masks of both data sets, as the settings define them. In a torchtune recipe these are `train_on_input`
+of `dataset` and of `dataset_val`. In Axolotl, the loss covers the whole row for `test_datasets` of type `completion`,
+while training rows of another type without `train_on_inputs` only count the answers.
 
 ## Why it is bad
-The training loss is a mean over answers, and the evaluation loss one over prompts and answers. They differ by a factor
-from the first step on, and no overfitting can be read off them.
+The training loss is a mean over answer tokens, the evaluation loss a mean over prompts and answers (or the other way
+round). They differ from the first step on, so comparing them does not show overfitting.
 
 ## Example
 ```yaml
@@ -32,7 +32,7 @@ config:
 ```
 
 ## Fix safety
-The evaluation loss changes and can't be compared with that of earlier runs. The training stays as it is.
+The evaluation loss changes and can't be compared with that of earlier runs. The training does not change.
 
 ## References
 - torchtune documentation, `chat_dataset` (`train_on_input`); Axolotl documentation, dataset formats (`completion`)
@@ -83,16 +83,17 @@ class EvaluationLabelledOtherwise(ConfigRule):
 
     def measurement_if_clean(self) -> str:
         """What was measured: that both data sets are labelled alike."""
-        return "prompts are labelled alike in the rows of training and evaluation"
+        return "the loss covers the same tokens in training and evaluation"
 
     def findings(self) -> Iterator[Finding]:
         labelling = _labelling_of_both_data_sets(self.subject)
         if labelling is None or labelling.train is labelling.held:
             return
-        learned = "training" if labelling.train else "evaluation"
+        with_prompts, without = (
+            ("training", "evaluation") if labelling.train else ("evaluation", "training")
+        )
         yield self.finding(
-            f"prompts are labelled in the rows of the {learned} alone: training loss and evaluation loss are means over"
-            " different tokens",
+            f"the {with_prompts} loss covers the prompts, the {without} loss does not: the two cannot be compared",
             labelling.remedy,
             cases=list(labelling.cases),
         )
@@ -117,7 +118,10 @@ def _labelling_of_recipe(config: Config) -> Labelling | None:
         setting_case(config, train, "dataset.train_on_input"),
     )
     return Labelling(
-        train, held, cases, f"give dataset_val the train_on_input of dataset ({str(train).lower()})"
+        train,
+        held,
+        cases,
+        f"set train_on_input: {str(train).lower()} in dataset_val, as in dataset",
     )
 
 
@@ -142,7 +146,10 @@ def _labelling_of_axolotl(config: Config) -> Labelling | None:
         setting_case(config, train[0], "datasets.0.type"),
     )
     return Labelling(
-        trains_text.pop(), holds_text.pop(), cases, f"give test_datasets the type {train[0]}"
+        trains_text.pop(),
+        holds_text.pop(),
+        cases,
+        f"set type: {train[0]} in test_datasets, as in datasets",
     )
 
 

@@ -1,16 +1,16 @@
-"""FSDP is set to shard, and given no policy by which to wrap layers.
+"""FSDP has no wrap policy, so every GPU gathers the whole model at once.
 
 ## What it does
-Reads the Trainer's `fsdp` (also Axolotl's and LLaMA-Factory's, and a script's TrainingArguments): `full_shard` or
-`hybrid_shard` without `auto_wrap`, and no policy in `fsdp_config`; or a policy of NO_WRAP there, or SIZE_BASED_WRAP
-without `min_num_params`, which accelerate takes for 0 and then for no policy. A class of layers that
-fsdp_config names is not used without `auto_wrap`. Silent where a file of accelerate's in the folder has settings of
-FSDP: the launch may bring the policy. From transformers 5.10 on, layers are wrapped without `auto_wrap`: there is no
-finding where the project asks for such a release, and a note where it names none.
+Reads the Trainer's `fsdp` (also in Axolotl, LLaMA-Factory and a script's TrainingArguments). It fires for `full_shard`
+or `hybrid_shard` without `auto_wrap` and without a policy in `fsdp_config`. It also fires for the policy NO_WRAP, and
+for SIZE_BASED_WRAP without `min_num_params`, which accelerate treats as no policy. Without `auto_wrap`, a layer class
+named in `fsdp_config` is not used. It does not fire if an accelerate file in the folder has FSDP settings: the launch
+may set the policy. From transformers 5.10 on, layers are wrapped without `auto_wrap`: the rule does not fire if the
+project asks for such a release, and is info if it names none.
 
 ## Why it is bad
-The whole model becomes one unit. Each GPU gathers all weights for each pass, and makes the whole gradient before it is
-shared out: it needs as much memory as if nothing were sharded, beside the shards.
+The whole model is one unit. Each GPU gathers all weights for each pass and holds the whole gradient before it is
+sharded. It needs as much memory as without sharding, plus the shards.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-Safe: it decides how weights are grouped, not what is learned.
+Safe: it changes how weights are grouped, not the training result.
 
 ## References
 - axolotl-ai-cloud/axolotl#3710
@@ -66,7 +66,7 @@ LAST_WITHOUT_DEFAULT, FIRST_WITH_DEFAULT = "5.9.0", "5.10.0"
 """Releases of transformers: the later one takes TRANSFORMER_BASED_WRAP where no policy is named (both were read)"""
 MAX_FILES = 60
 """Of a folder. Chosen, not measured: it bounds the time"""
-ONE_UNIT = "the whole model is one unit, which each GPU gathers at once, as if nothing were sharded"
+ONE_UNIT = "each GPU gathers the whole model at once, as if nothing were sharded"
 MAX_BYTES = 1 << 16
 """Of a file of accelerate's, which has some forty lines"""
 
@@ -101,7 +101,7 @@ class FsdpWithoutWrapPolicy(ConfigRule):
 
     def _finding_on_policy_wrapping_nothing(self, policy: str) -> Finding:
         """The finding on a policy that wraps nothing."""
-        what = f"a policy of {policy}"
+        what = f"policy {policy}"
         if policy == SIZE_POLICY:
             what += " without min_num_params"
         return self.finding(

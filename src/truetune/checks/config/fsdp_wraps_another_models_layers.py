@@ -1,11 +1,11 @@
-"""FSDP is set to wrap a class of layers that the model does not have.
+"""FSDP is set to wrap a layer class that the model does not have.
 
 ## What it does
-Compares the class that `fsdp_config` names (`transformer_layer_cls_to_wrap`) with that of the model's layers, by its
-config.json or by its published name. Classes that are no layer of a known model are left alone.
+Compares the class in `fsdp_config` (`transformer_layer_cls_to_wrap`) with the class of the model's layers, from its
+config.json or its published name. Classes that belong to no known model are not checked.
 
 ## Why it is bad
-The start stops, after the weights were loaded in every process: "Could not find the transformer layer class".
+The run stops at the start, after every process has loaded the weights: "Could not find the transformer layer class".
 
 ## Example
 ```yaml
@@ -26,7 +26,8 @@ config:
 ```
 
 ## Fix safety
-Safe: it decides how weights are grouped, not what is learned. Left out, the class is taken from the model.
+Safe: it changes how weights are grouped, not the training result. If the setting is removed, the class is taken from
+the model.
 
 ## References
 - tatsu-lab/stanford_alpaca#58, hiyouga/LLaMA-Factory#8279, huggingface/accelerate#1943
@@ -72,8 +73,11 @@ class FsdpWrapsAnotherModelsLayers(ConfigRule):
         wrong = layer_classes_of_other_models(self._named_classes(), own) if own is not None else []
         if wrong:
             yield self.finding(
-                f"FSDP shall wrap {', '.join(wrong)}, and the layers of {self.subject.spec.model} are {own}",
-                f"set {LAYER_CLASS_KEYS[0]} to {own}, or leave it out",
+                (
+                    f"FSDP is set to wrap {', '.join(wrong)}, but the layers of {self.subject.spec.model} are {own}:"
+                    " the run stops at the start"
+                ),
+                f"set {LAYER_CLASS_KEYS[0]} to {own}, or remove it",
                 cases=[
                     setting_case(self.subject, ", ".join(wrong), *LAYER_CLASS_KEYS, "fsdp_config")
                 ],

@@ -1,13 +1,13 @@
-"""All weights are trained on one GPU that cannot hold them with their gradients and optimizer states.
+"""Full training does not fit on the one GPU that the run's files name.
 
 ## What it does
-Multiplies the parameters of the model, by its published name, with the bytes that weight, gradient and states of the
-optimizer take at least (AdamW: 8 in pure bfloat16, 16 in float32), and compares the product with the one GPU that the
-run's own files name: the type that a job asks for (`--gres=gpu:rtx4090:1`), or a comment (`# 1x A10G`). Silent with
-LoRA, quantized or frozen weights, offloading, sharding, and several GPUs.
+Multiplies the model's parameters (by its published name) by the bytes that weights, gradients and optimizer states take
+at least (AdamW: 8 in pure bfloat16, 16 in float32). It compares the product with the GPU that the run's own files name:
+in a job's request (`--gres=gpu:rtx4090:1`) or in a comment (`# 1x A10G`). It does not fire with LoRA, quantized or
+frozen weights, offloading, sharding or several GPUs.
 
 ## Why it is bad
-The run ends with `CUDA out of memory`, mostly at the first step of the optimizer, after the weights were loaded.
+The run ends with `CUDA out of memory`, mostly at the first optimizer step, after the weights were loaded.
 
 ## Example
 ```yaml
@@ -36,7 +36,8 @@ text: |
 ```
 
 ## Fix safety
-LoRA changes what is learned, and the rate that fits; `truetune plan` says what each remedy needs.
+Take a larger GPU, or train LoRA with `finetuning_type: lora` and a learning rate of 1e-4 to 5e-4. LoRA changes what the
+model can learn. `truetune plan` says how much memory each option needs.
 
 ## References
 - docs/plan.md: the formulas and their sources
@@ -104,12 +105,14 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
         if least is None or gpu is None or least < gpu.gigabytes * MARGIN:
             return
         yield self.finding(
-            f"AdamW on all weights of {config.spec.model} needs {least:.0f} GB at least, and the run's one GPU"
-            f" ({gpu.name}) has {gpu.gigabytes:g}",
-            "train a LoRA (with the base in 4 bits), or share the weights out over several GPUs",
+            f"training all weights of {config.spec.model} with AdamW needs at least {least:.0f} GB, but the run's"
+            f" one GPU ({gpu.name}) has {gpu.gigabytes:g} GB",
+            (
+                "train with LoRA (if needed with the base model in 4 bits), or shard the weights over several GPUs"
+                " with FSDP or ZeRO-3"
+            ),
             evidence=[
-                f"weights, gradients and two states of the optimizer: {self._bytes_per_parameter():g} bytes"
-                " for each parameter"
+                f"weights, gradients and two optimizer states: {self._bytes_per_parameter():g} bytes per parameter"
             ],
             cases=[
                 Case(gpu.text, file=gpu.file, line=gpu.line),

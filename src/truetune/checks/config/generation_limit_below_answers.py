@@ -1,14 +1,14 @@
-"""Settings let the model write fewer tokens than the answers that it is compared with have.
+"""The limit on generated tokens is below the length of the reference answers.
 
 ## What it does
-Takes the limit on what is generated (LLaMA-Factory's `max_new_tokens` of a prediction, TRL's `max_completion_length` of
-GRPO and RLOO, 512 by default) and compares it with the reference answers of the rows that are here: the last answer of
-a chat, or a column such as `output` or `solution`. One of more than six characters for each token of the limit is
-longer for certain, whatever the tokenizer. It fires where half of them are.
+Compares the generation limit (LLaMA-Factory's `max_new_tokens` for predictions, TRL's `max_completion_length` for GRPO
+and RLOO, 512 by default) with the reference answers in the local rows: the last answer of a chat, or a column such as
+`output` or `solution`. An answer with more than six characters per token of the limit is too long with any tokenizer.
+The rule fires if at least half of the answers are.
 
 ## Why it is bad
-The answers are cut before their end. ROUGE and BLEU then measure the limit and not the model, and a reward that looks
-for a final answer finds none: the whole group gets 0, and nothing is learned from it.
+The generated answers are cut off. ROUGE and BLEU then measure the limit instead of the model. A reward that looks for a
+final answer finds none: the whole group gets 0, and the model learns nothing from it.
 
 ## Example
 ```yaml
@@ -51,7 +51,7 @@ config:
 ```
 
 ## Fix safety
-Safe: it changes what is measured or sampled. Longer answers take more time and memory.
+Only what is measured or sampled changes. Longer answers take more time and memory.
 
 ## References
 - huggingface/trl#2703 (completions cut at the default length)
@@ -125,9 +125,12 @@ class GenerationLimitBelowAnswers(ConfigRule):
         if not lengths or count < MIN_SHARE_CUT * len(lengths):
             return
         yield self.finding(
-            f"{limit.key} is {limit.tokens:,}, and {count:,} of {len(lengths):,} reference answers are longer for"
-            f" certain (more than {most:,} characters): answers are cut before their end",
-            f"set {limit.key} to the tokens of the longest reference, and some more",
+            f"{limit.key} is {limit.tokens:,}, but {count:,} of {len(lengths):,} reference answers are longer than"
+            f" that (more than {most:,} characters): generated answers are cut off",
+            (
+                f"set {limit.key} above the token count of the longest reference answer ({max(lengths):,}"
+                f" characters, about {max(lengths) // 4:,} tokens of English)"
+            ),
             cases=[setting_case(config, limit.tokens, limit.key)],
         )
 

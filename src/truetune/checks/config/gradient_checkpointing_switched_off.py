@@ -1,13 +1,13 @@
-"""Gradient checkpointing is switched off, which the stack has on by default.
+"""Gradient checkpointing, on by default, is switched off for long rows.
 
 ## What it does
-Reads `disable_gradient_checkpointing: true` of LLaMA-Factory and `gradient_checkpointing: false` of ms-swift, where the
-stack itself would checkpoint. It is a note, for rows of 2,048 tokens and more.
+Reads `disable_gradient_checkpointing: true` in LLaMA-Factory and `gradient_checkpointing: false` in ms-swift, where
+checkpointing is on by default. It is info, for rows of 2,048 tokens or more.
 
 ## Why it is bad
-The forward pass then keeps the activations of all layers until the backward pass has used them, in place of one tensor
-for each layer: several times the memory at long rows. It is faster by about a third where the memory suffices, and a
-line of a benchmark that is copied into another run costs it the memory.
+The forward pass then keeps the activations of all layers until the backward pass, instead of one tensor per layer. On
+long rows that is several times the memory. It saves about a third of the time if the memory suffices. The line is often
+copied from a benchmark into a run that has no memory to spare.
 
 ## Example
 ```yaml
@@ -37,7 +37,7 @@ config:
 ```
 
 ## Fix safety
-Safe: gradients are the same, each layer's forward pass is computed twice.
+Safe: gradients are the same. Each layer's forward pass runs twice, so a step takes about a third longer.
 
 ## References
 - LLaMA-Factory, src/llamafactory/hparams/model_args.py; ms-swift, `gradient_checkpointing` (default true)
@@ -78,8 +78,11 @@ class GradientCheckpointingSwitchedOff(ConfigRule):
         if not key or config.raw.get(key) is not value or (config.limit or 0) < MIN_LENGTH:
             return
         yield self.finding(
-            "gradient checkpointing, on by default, is switched off: the activations of all layers are kept, at rows"
-            f" of up to {config.limit:,} tokens",
-            f"set {key} to {str(not value).lower()} where the memory does not suffice: a step takes a third longer",
+            "gradient checkpointing, on by default, is switched off: the activations of all layers stay in memory,"
+            f" for rows of up to {config.limit:,} tokens",
+            (
+                f"if the GPU runs out of memory, set {key} to {str(not value).lower()}; a step then takes about a"
+                " third longer"
+            ),
             cases=[setting_case(config, config.raw[key], key)],
         )

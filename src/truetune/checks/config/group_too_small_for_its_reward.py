@@ -1,13 +1,13 @@
-"""GRPO compares two completions for each prompt by a reward of two values: at least half of the groups teach nothing.
+"""GRPO compares two completions per prompt with a two-valued reward, so half of the groups or more give no gradient.
 
 ## What it does
-Looks at settings of GRPO with `num_generations: 2`, and at the reward functions that they name, or that the script
-defines. It fires where each of them gives one of two values alone (1 for the right answer, else 0).
+Looks at GRPO settings with `num_generations: 2` and at the reward functions that they name or that the script defines.
+It fires if each function returns only two values (1 for the right answer, else 0).
 
 ## Why it is bad
-A group teaches only where its rewards differ. With two completions and a reward that is won in a share p of the cases
-that is 2p(1 - p) of the groups: half of them at best, and 18 % at p = 0.1. The rest of the generation time buys no
-gradient. With 8 completions it is 57 % at p = 0.1.
+A group only gives a gradient if its rewards differ. With two completions and a chance p of a reward of 1, that is 2p(1
+- p) of the groups: half of them at best, and 18 % at p = 0.1. The rest of the generation time is wasted. With 8
+completions it is 57 % at p = 0.1.
 
 ## Example
 ```yaml
@@ -38,8 +38,8 @@ config:
 ```
 
 ## Fix safety
-More completions for each prompt take more time for each step, or fewer prompts in it: the batch has to be a multiple of
-their number.
+More completions per prompt make each step slower, or leave room for fewer prompts. The batch size has to be a multiple
+of `num_generations`.
 
 ## References
 - jsboige/CoursIA#10603
@@ -77,9 +77,9 @@ class GroupTooSmallForItsReward(ConfigRule):
         if names is None:
             return
         yield self.finding(
-            f"two completions for each prompt are compared by a reward of two values ({', '.join(names)}): where both"
-            " get the same, the group teaches nothing, and that is half of the groups or more",
-            f"set {GROUP_KEY} to 8",
+            f"only two completions per prompt are compared, with a reward of two values ({', '.join(names)}): in at"
+            " least half of the groups both get the same reward, and the group gives no gradient",
+            f"set {GROUP_KEY} to 8, and the batch size to a multiple of 8",
             cases=[setting_case(config, 2, GROUP_KEY)],
         )
 

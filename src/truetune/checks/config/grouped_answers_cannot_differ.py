@@ -1,17 +1,17 @@
-"""The answers to a prompt are compared with each other, and they cannot differ.
+"""Training compares the answers to a prompt with each other, but they cannot differ.
 
 ## What it does
-For GRPO, RLOO and their kin (TRL, verl, NeMo RL, ms-swift, OpenRLHF): looks at how many answers are sampled for a
-prompt, and how. It speaks of a group of one answer, and of answers that are sampled greedily: at a temperature of 0, or
-from the most likely token alone (`top_k: 1`). Of verl's validation, it says where several answers for a prompt are
-sampled greedily (`val_kwargs.n` beside the temperature of 0 that is the default there).
+For GRPO, RLOO and related methods (TRL, verl, NeMo RL, ms-swift, OpenRLHF), checks how many answers are sampled per
+prompt, and how. It fires for a group of one answer and for greedy sampling: a temperature of 0, or `top_k: 1`. For
+verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with the default
+temperature of 0).
 
 ## Why it is bad
-The advantage of an answer is its reward less the mean of its group. Greedy answers are equal, and so are their rewards:
-every advantage is 0, and nothing is learned. Of one answer, verl takes 0 for the mean: the bare reward is the
-advantage, an answer is never pushed down by a reward of 0, and the steps are noisy. NeMo RL takes the reward itself for
-the mean, and learns nothing. A mean over equal answers of a validation is that of one answer, at several times the
-cost.
+The advantage of an answer is its reward minus the mean of its group. Greedy answers are equal, and so are their
+rewards: every advantage is 0, and the model learns nothing. With one answer, verl takes 0 as the mean: the reward
+itself is the advantage, a reward of 0 never makes an answer less likely, and the steps are noisy. NeMo RL takes the
+reward itself as the mean, and the model learns nothing. In validation, the mean over equal answers is that of one
+answer, at several times the cost.
 
 ## Example
 ```yaml
@@ -36,8 +36,8 @@ config:
 ```
 
 ## Fix safety
-More answers a prompt take so much more time for sampling. Take fewer prompts a step where that is too much. With `gae`
-(PPO) one answer a prompt is right: a critic gives the mean.
+More answers per prompt take proportionally more time to sample; use fewer prompts per step if that is too slow. With
+`gae` (PPO), one answer per prompt is right: a critic gives the mean.
 
 ## References
 - rllm-org/rllm#917 (one rollout a prompt), verl-project/verl#180
@@ -104,9 +104,9 @@ class GroupedAnswersCannotDiffer(ConfigRule):
         """The finding on a group of one answer."""
         group = sampling.group
         return self.finding(
-            f"{group.key} is {group.value_as_text}: the one answer to a prompt has none to be compared with"
-            f" ({sampling.estimator}), and {sampling.fate_of_one}",
-            f"set {group.key} to {FEW} to {MANY}",
+            f"{group.key} is {group.value_as_text}: {sampling.estimator} has no other answer to the prompt to"
+            f" compare with, and {sampling.fate_of_one}",
+            f"set {group.key} to a value from {FEW} to {MANY}",
             cases=[setting_case(self.subject, group.value_as_text, group.key)],
         )
 
@@ -115,12 +115,11 @@ class GroupedAnswersCannotDiffer(ConfigRule):
         greedy = sampling.setting_making_answers_greedy
         assert greedy is not None, "the caller asked"
         return self.finding(
-            f"{greedy.key} is {greedy.value_as_text}: all answers to a prompt are the most"
-            " likely one, their rewards are"
-            " equal, and every advantage is 0",
+            f"{greedy.key} is {greedy.value_as_text}: all answers to a prompt are the same, so every advantage is 0"
+            " and the model learns nothing",
             f"set {sampling.temperature.key} to 1.0"
             if greedy is sampling.temperature
-            else f"leave {greedy.key} out",
+            else f"remove {greedy.key}",
             cases=[setting_case(self.subject, greedy.value_as_text, greedy.key)],
         )
 
@@ -131,10 +130,9 @@ class GroupedAnswersCannotDiffer(ConfigRule):
             return
         group, temperature = validation.group, validation.temperature
         yield self.finding(
-            f"{group.key} {group.value_as_text} makes equal answers: {temperature.key} is"
-            f" {temperature.value_as_text}, so that the"
-            " mean over them is that of one",
-            f"set {temperature.key} to 0.6 and do_sample beside it to true, or {group.key} to 1",
+            f"{group.key} is {group.value_as_text}, but {temperature.key} is {temperature.value_as_text}: all"
+            " answers to a prompt are the same, so sampling several is wasted",
+            f"set {temperature.key} to 0.6 and do_sample next to it to true, or set {group.key} to 1",
             severity="warning",
             cases=[
                 setting_case(self.subject, group.value_as_text, group.key),

@@ -2,21 +2,20 @@
 
 ## What it does
 Compares the learning rate of an AdamW run with what is published for its method, for all weights and for LoRA. From 0.1
-on it is an error: a single step replaces the weights. An adapter that is trained on preferences below what is published
-for one is a note.
+on it is an error: a single step overwrites the weights. It is info if an adapter is trained on preferences with less
+than the published learning rates for adapters.
 
-| | all weights | LoRA | warned below | warned above |
-|---|---|---|---|---|
-| DPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
-| SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 1e-5, LoRA 2e-4 and more |
-| KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
-| ORPO | 5e-6 to 8e-6 | 5e-6 to 5e-5 | 1e-6 | 2e-4, LoRA 1e-3 and more |
-| GRPO, RLOO and their kin | 5e-7 to 5e-6 | 1e-6 to 5e-5 | 1e-8, LoRA 1e-7 | 1e-4, LoRA 1e-3 and more |
-| SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
+| | all weights | LoRA | warned below | warned above | |---|---|---|---|---| | DPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8,
+LoRA 1e-6 | 2e-5, LoRA 2e-4 and more | | SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8,
+LoRA 1e-6 | 1e-5, LoRA 2e-4 and more | | KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more
+| | ORPO | 5e-6 to 8e-6 | 5e-6 to 5e-5 | 1e-6 | 2e-4, LoRA 1e-3 and more | | GRPO, RLOO and related methods | 5e-7 to
+5e-6 | 1e-6 to 5e-5 | 1e-8, LoRA 1e-7 | 1e-4, LoRA 1e-3 and more | | SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to
+5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
 
 ## Why it is bad
-With an SFT rate, DPO drives the log-probability of chosen and rejected answers down together: accuracy is 1.0 at once,
-and the text breaks. With a DPO rate, or that of full training, an SFT adapter hardly moves. Both losses look calm.
+With a learning rate for SFT, DPO lowers the log-probabilities of chosen and rejected answers together: accuracy is 1.0
+at once, and the generated text breaks. With a learning rate for DPO or full fine-tuning, an SFT adapter hardly changes.
+Both losses look normal.
 
 ## Example
 ```yaml
@@ -43,7 +42,8 @@ config:
 ```
 
 ## Fix safety
-The best rate depends on model, batch and data: the table says what worked for others. Watch the chosen log-probability.
+The best learning rate depends on model, batch and data; the table says what worked for others. Watch the
+log-probability of the chosen answers.
 
 ## References
 - huggingface/alignment-handbook#46, huggingface/alignment-handbook#38, hiyouga/LLaMA-Factory#5325
@@ -213,8 +213,9 @@ class LearningRateFarFromPublished(ConfigRule):
         what = f"{method} of {'an adapter' if adapter else 'all weights'}"
         yield self.finding(
             f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'}"
-            f" the published {at.usual}",
-            f"begin at {at.usual.replace(' to ', ', up to ')}",
+            f" the published {at.usual}:"
+            f" {'the weights hardly change' if rate < at.low else 'training can ruin the model'}",
+            f"set learning_rate to {at.usual.replace(' to ', ', or up to ')}",
             severity="error" if rate >= REPLACES_WEIGHTS else "warning",
             evidence=[f"method {training.method}, {'LoRA' if adapter else 'all weights'}, AdamW"],
             cases=[
@@ -240,11 +241,16 @@ class LearningRateFarFromPublished(ConfigRule):
         what = f"{method.upper()} of an adapter"
         where = setting_case(config, f"{rate:g}", "training.learning_rate")
         yield self.finding(
-            f"a learning rate of {rate:g} for {what} is one for all weights: adapters are published at {at.usual}"
+            (
+                f"a learning rate of {rate:g} for {what} is one for full fine-tuning: published ones for adapters"
+                f" are {at.usual}"
+            )
             if is_set
-            else f"no learning rate is set: the default of {rate:g} for {what} is one for all weights; adapters are"
-            f" published at {at.usual}",
-            f"set learning_rate, and begin at {at.usual.replace(' to ', ', up to ')}",
+            else (
+                f"no learning rate is set: the default of {rate:g} for {what} is one for full fine-tuning; published"
+                f" ones for adapters are {at.usual}"
+            ),
+            f"set learning_rate to {at.usual.replace(' to ', ', or up to ')}",
             severity="info",
             cases=[
                 where if is_set else Case(f"learning_rate: {rate:g} by default", file=config.path)

@@ -1,12 +1,12 @@
-"""Examples may be longer than the positions that the model knows.
+"""Rows may be longer than the maximum number of positions that the model was trained with.
 
 ## What it does
-Compares the limit on an example's length that the settings give with `max_position_embeddings` in the model's
-config.json, where neither of them scales positions and rows are not packed.
+Compares the maximum length in the settings with `max_position_embeddings` in the model's config.json. It does not fire
+if either of them scales positions, or if rows are packed.
 
 ## Why it is bad
-With rotary positions, what lies beyond was never trained: loss and text get worse from there on. With learned ones
-(GPT-2) the run stops at the first row that is longer.
+With rotary positions, the model was never trained beyond that length: loss and text get worse from there on. With
+learned positions (GPT-2), the run stops at the first longer row.
 
 ## Example
 ```yaml
@@ -29,7 +29,7 @@ config:
 ```
 
 ## Fix safety
-A shorter limit cuts or drops rows: `truetune check` with the data counts them.
+A shorter limit truncates or drops rows; `truetune check DATA -t TOKENIZER` counts them.
 
 ## References
 - huggingface/sentence-transformers#2738, meta-llama/llama3#219
@@ -77,7 +77,10 @@ class LengthBeyondTheModel(ConfigRule):
 
     def measurement_if_clean(self) -> str:
         """What was measured: the settings that were compared, and the positions that the model knows."""
-        return f"{self.describe_compared_settings()}; the model knows {self._max_positions_of_model():,} positions"
+        return (
+            f"{self.describe_compared_settings()}; the model was trained with {self._max_positions_of_model():,}"
+            " positions"
+        )
 
     def _max_positions_of_model(self) -> int | None:
         """How many positions the model knows by its config.json; None where that is not here."""
@@ -93,9 +96,9 @@ class LengthBeyondTheModel(ConfigRule):
         ):
             return
         yield self.finding(
-            f"examples may have {limit:,} tokens, and the model knows {known:,} positions",
-            f"set {config.places['max_length'].key if 'max_length' in config.places else 'max_length'}"
-            f" to {known:,}, or scale the positions",
+            f"rows may have up to {limit:,} tokens, but the model was trained with {known:,} positions",
+            f"set {config.places['max_length'].key if 'max_length' in config.places else 'max_length'} to {known:,},"
+            " or set rope_scaling for longer rows",
             cases=[
                 setting_case(config, limit, "max_length"),
                 Case(f"max_position_embeddings: {known}", file=f"{config.spec.model}/config.json"),

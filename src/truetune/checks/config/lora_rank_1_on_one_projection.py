@@ -1,12 +1,13 @@
-"""The adapter is so small that it learns hardly anything: rank 1, on a single kind of projection.
+"""LoRA has rank 1 on a single projection, so it can learn hardly anything.
 
 ## What it does
-Looks for `r` of 1 where the targets are one projection of the attention (`q_proj`, `v_proj`, ...) and the run trains on
-given answers or pairs. Reinforcement learning is left out: its rewards hold so little information that rank 1 can do.
+Looks for an `r` of 1 if the only target is one attention projection (`q_proj`, `v_proj`, ...) and the run trains on
+given answers or pairs. It does not fire for reinforcement learning: its rewards contain so little information that rank
+1 can suffice.
 
 ## Why it is bad
-One direction for each layer is some hundredth of a per cent of the weights. The loss falls a little, for style and
-format fit into it, and answers stay those of the base.
+Rank 1 on one projection is about a hundredth of a percent of the weights. The loss falls a little, as the adapter
+learns style and format, but the content of the answers stays that of the base model.
 
 ## Example
 ```yaml
@@ -35,7 +36,7 @@ config:
 ```
 
 ## Fix safety
-The adapter takes more memory, still far below a per cent of the model's.
+The adapter takes more memory, still far less than 1 % of the model's.
 
 ## References
 - Schulman et al., "LoRA Without Regret" (2025): all layers need an adapter, and its rank has to hold what the rows
@@ -89,9 +90,9 @@ class LoraRank1OnOneProjection(ConfigRule):
         is_one_projection = len(targets) == 1 and targets[0] in ATTENTION_PROJECTIONS
         if training.lora.r == 1 and is_one_projection:
             yield self.finding(
-                f"the adapter is of rank 1, on {targets[0]} alone: it can learn hardly anything, and answers stay"
-                " those of the base",
-                "give the adapter a rank of 16 with an alpha of 32, and adapt all linear layers",
+                f"the adapter has rank 1, only on {targets[0]}: it can learn hardly anything, and the answers stay"
+                " those of the base model",
+                "set the rank to 16 and alpha to 32, and adapt all linear layers",
                 cases=[
                     setting_case(config, 1, "training.lora.r"),
                     setting_case(config, targets[0], "training.lora.target_modules"),

@@ -1,11 +1,11 @@
-"""The rank of the adapter is larger than the matrices that it changes.
+"""The LoRA rank is larger than the matrices that it adapts.
 
 ## What it does
-Compares `r` with the smaller side of each matrix that the adapter is put on, in the headers of the model's weights.
+Compares `r` with the smaller side of each matrix that LoRA adapts, from the headers of the model's weights.
 
 ## Why it is bad
-A change of a matrix can't have a higher rank than its smaller side. What lies above it costs memory and time, and the
-factor alpha / r gets smaller with it.
+The change of a matrix can't have a higher rank than its smaller side. A larger `r` costs memory and time for nothing,
+and lowers the factor alpha / r.
 
 ## Example
 ```yaml
@@ -42,7 +42,7 @@ config:
 ```
 
 ## Fix safety
-Set alpha with it, so that alpha / r stays.
+Lower alpha in proportion, so that alpha / r stays the same.
 
 ## References
 - Hu et al., LoRA (arXiv:2106.09685), section 4.1
@@ -117,9 +117,9 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         small = {name: min(linear[name]) for name in sorted(chosen) if min(linear[name]) < lora.r}
         if small:
             yield self.finding(
-                f"r is {lora.r}, and {len(small):,} of {len(chosen):,} matrices have ranks up to"
-                f" {max(small.values())}",
-                f"set r to {min(small.values())} or less, and alpha with it",
+                f"r is {lora.r}, but {len(small):,} of {len(chosen):,} matrices have a rank of at most"
+                f" {max(small.values())}: the rest is wasted",
+                f"set r to {min(small.values())} or less, and lower alpha in proportion",
                 cases=[
                     setting_case(config, lora.r, "training.lora.r"),
                     *(

@@ -1,13 +1,13 @@
-"""LoRA is described, and is not switched on: all weights are trained.
+"""LoRA settings are given, but LoRA is not switched on, so all weights are trained.
 
 ## What it does
-Finds `lora_r`, `lora_target_modules` and the like beside no `adapter` (Axolotl), no `use_peft` (TRL's command line), or
-another `finetuning_type` than lora (LLaMA-Factory), or `tuner_type: full` (ms-swift). Where `use_peft: false` is
-written, that may be meant: a note.
+Finds `lora_r`, `lora_target_modules` and similar keys without `adapter` (Axolotl), without `use_peft` (TRL's command
+line), with a `finetuning_type` other than lora (LLaMA-Factory), or with `tuner_type: full` (ms-swift). If `use_peft:
+false` is written, that may be intended, and it is info.
 
 ## Why it is bad
-The settings of the adapter are dropped without a word. The run trains every weight at a rate that was chosen for LoRA,
-ten times too high, or runs out of memory. An adapter that was to be trained on (`lora_model_dir`) is not loaded.
+The adapter's settings are silently ignored. The run trains every weight at a learning rate chosen for LoRA, about ten
+times too high, or it runs out of memory. An adapter that training should continue (`lora_model_dir`) is not loaded.
 
 ## Example
 ```yaml
@@ -33,7 +33,7 @@ config:
 ```
 
 ## Fix safety
-Where all weights are meant, remove what is left of LoRA.
+The run then trains an adapter instead of all weights. If you want full fine-tuning, remove the LoRA settings.
 
 ## References
 - trl `get_peft_config`: None unless `use_peft`; axolotl `load_adapter`: nothing unless `adapter`
@@ -101,9 +101,9 @@ class LoraSettingsWithoutLora(ConfigRule):
         if given:
             now = config.raw.get(switch)
             yield self.finding(
-                f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} nothing: all weights are"
-                " trained",
-                f"set {REMEDIES[config.stack]}, or remove them",
+                f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect, because LoRA is not switched"
+                " on: all weights are trained",
+                f"set {REMEDIES[config.stack]}, or remove the LoRA settings",
                 severity="info" if now is False else "warning",
                 cases=[
                     setting_case(config, "not set" if now is None else now, switch),

@@ -1,15 +1,14 @@
-"""Some of the LoRA targets, or of the modules to save, fit no module of the model.
+"""A name in the LoRA target modules or modules to save matches no module of the model.
 
 ## What it does
-Compares each name of `target_modules` and `modules_to_save` with the modules in the headers of the model's safetensors
-files, as peft does (the whole name, or an ending after a dot), and counts what each fits. Where the weights are not on
-this machine, it looks for misspelled names, for several names without a comma between, and, where the name of the model
-is that of a published family, for names of other families' layers (`c_attn` beside Qwen3).
+Compares each name in `target_modules` and `modules_to_save` with the modules in the headers of the model's safetensors
+files, as peft does (the whole name, or an ending after a dot), and counts the matches. If the weights are not on this
+machine, it looks for misspelled names and for names without a comma between them. If the model's name is that of a
+published family, it also looks for layer names of other families (`c_attn` for Qwen3).
 
 ## Why it is bad
-peft stops only when not one name fits, after the model is loaded. `q_proj`, `v_prjo` adapts `q_proj` alone, without a
-word: a weaker adapter, with a curve like any other. A misspelled `lm_head` in `modules_to_save` is not trained and not
-saved.
+peft only stops if no name at all matches, after the model is loaded. `q_proj`, `v_prjo` silently adapts only `q_proj`:
+a weaker adapter, and the curve looks normal. A misspelled `lm_head` in `modules_to_save` is neither trained nor saved.
 
 ## Example
 ```yaml
@@ -36,7 +35,7 @@ config:
 ```
 
 ## Fix safety
-More layers take part: memory grows by two matrices of rank r for each.
+More layers are adapted: each takes memory for two matrices of rank r.
 
 ## References
 - vvvvvjdy/D-OPSD#5, huggingface/peft#577, bghira/SimpleTuner#766, unslothai/unsloth-zoo#1150
@@ -172,7 +171,7 @@ class LoraTargetFitsNothing(ConfigRule):
         for name, likely in lost.items():
             hint, remedy = _hint_and_remedy(name, likely)
             yield self.finding(
-                f"{name} fits no module{where}{hint}",
+                f"{name} matches no module{where}, so it is not adapted or saved{hint}",
                 remedy,
                 evidence=evidence,
                 cases=[setting_case(self.subject, ", ".join(names), field)],
@@ -189,10 +188,10 @@ class LoraTargetFitsNothing(ConfigRule):
             return
         layers = sorted(layer_names_of_family(model) or ())
         fits_none = len(strange) == len(targets)
-        effect = ": peft stops, for no target is left" if fits_none else ""
+        effect = ", so peft stops" if fits_none else ""
         yield self.finding(
-            f"{', '.join(strange)}: layers of other models, {model} has none of that name{effect}",
-            f"name its own layers ({', '.join(layers)}), or write all-linear",
+            f"{', '.join(strange)}: layer names of other models; {model} has none of that name{effect}",
+            f"name its layers ({', '.join(layers)}), or write all-linear",
             severity="error" if fits_none else None,
             evidence=["the model's weights are not here: judged by the names of published models"],
             cases=[setting_case(self.subject, ", ".join(targets), TARGETS)],
@@ -208,14 +207,14 @@ class LoraTargetFitsNothing(ConfigRule):
         except re.error as error:
             yield self.finding(
                 f"the pattern of target_modules is not valid: {error}",
-                "correct it, or list the names",
+                "correct the pattern, or list the module names",
                 severity="error",
                 cases=shown,
             )
             return
         if count_pattern_matches(pattern, linear) == 0:
             yield self.finding(
-                f"the pattern of target_modules fits none of {len(linear):,} modules",
+                f"the pattern in target_modules matches none of {len(linear):,} modules",
                 "peft matches the whole name: begin it with .*",
                 cases=shown,
             )
@@ -253,5 +252,5 @@ def _hint_and_remedy(name: str, likely: str | None) -> tuple[str, str]:
     where no name resembles it.
     """
     if likely is None:
-        return "", f"correct {name}, or leave it out"
-    return f"; {likely} was meant?", f"write {likely} for {name}"
+        return "", f"correct {name}, or remove it"
+    return f"; did you mean {likely}?", f"write {likely} instead of {name}"

@@ -1,12 +1,12 @@
-"""TRL is given no max_length, and rows are cut at 1,024 tokens.
+"""max_length is not set, so TRL truncates rows at 1,024 tokens.
 
 ## What it does
-Finds supervised fine-tuning by TRL without `max_length` where the rows are not available to be counted; where they are,
-`rows-longer-than-default-max-length` counts them. Rows that are left as they are (`skip_prepare_dataset`) are not cut,
-and of a file that a script with settings of its own reads, it is not known which length that script gives.
+Finds supervised fine-tuning with TRL without `max_length` if the rows are not available; if they are,
+`rows-longer-than-default-max-length` counts the truncated ones. It does not fire with `skip_prepare_dataset`, which truncates
+nothing, or if a script reads the file and may set the length itself.
 
 ## Why it is bad
-TRL cuts longer rows at 1,024 tokens without a word: answers end in mid-sentence, without their stop token.
+TRL silently truncates longer rows at 1,024 tokens: answers end in mid-sentence, without their stop token.
 
 ## Example
 ```yaml
@@ -30,7 +30,7 @@ config:
 ```
 
 ## Fix safety
-Safe: `max_length: 1024` says what happens today; `truetune check DATA -t TOKENIZER` counts what a limit cuts.
+Safe: `max_length: 1024` keeps today's behaviour. `truetune check DATA -t TOKENIZER` counts what a limit truncates.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#3019, oumi-ai/oumi#70
@@ -74,8 +74,10 @@ class MaxLengthLeftToTrlDefault(ConfigRule):
             and not config.spec.training.packing
         ):
             yield self.finding(
-                "no max_length is set: TRL cuts rows at its default of 1,024 tokens, without a"
-                " word",
-                "set max_length to what the rows need",
+                "max_length is not set: TRL silently truncates rows at its default of 1,024 tokens",
+                (
+                    "set max_length to the length of your longest rows (truetune check DATA -t TOKENIZER counts"
+                    " what a limit truncates)"
+                ),
                 cases=[Case("max_length: 1024 by default", file=config.path)],
             )

@@ -1,14 +1,15 @@
-"""A mixture of data sets ends before most rows of one of them were drawn, or repeats a small one many times.
+"""A mixture of data sets leaves most rows of one set unused, or repeats a small set many times.
 
 ## What it does
-Counts the rows of LLaMA-Factory's data sets and works out what `mix_strategy` takes of each in an epoch, with
-`interleave_probs` and `max_samples`. `interleave_under` ends as soon as the first set has no rows left;
-`interleave_over` continues until the last one has none, and begins the others again; `interleave_once` draws each row
-once. It fires where under half of a set is drawn, or a set more than ten times.
+Counts the rows of LLaMA-Factory's data sets and computes how many rows of each `mix_strategy` takes per epoch, with
+`interleave_probs` and `max_samples`. `interleave_under` ends as soon as the first set has no rows left.
+`interleave_over` continues until the last one has none, and repeats the others. `interleave_once` takes each row once.
+The rule fires if less than half of a set is used, or if a set is used more than ten times.
 
 ## Why it is bad
-Rows that are never drawn teach nothing: with equal probabilities, 12 rows beside 160 end the epoch after some 24. A set
-that comes round ten times in an epoch is learned by heart, while the large one is seen once. The loss tells neither.
+Rows that are never sampled teach nothing: with equal probabilities, a set of 12 rows next to one of 160 ends the epoch
+after about 24. A set that repeats ten times per epoch is memorised while the large one is seen once. The loss shows
+neither.
 
 ## Example
 ```yaml
@@ -68,9 +69,8 @@ config:
 ```
 
 ## Fix safety
-`concat` (the default) draws each row once an epoch, and so does `interleave_once` (LLaMA-Factory 0.9.5).
-Probabilities by the sizes of the sets do nearly the same.
-A warning: who limits a large set on purpose may leave it.
+`concat` (the default) uses each row once per epoch, and so does `interleave_once` (LLaMA-Factory 0.9.5). Probabilities
+in proportion to the set sizes do nearly the same. If you limit a large set on purpose, ignore this rule.
 
 ## References
 - huggingface/datasets#3064 (what happens when a set has no rows left)
@@ -161,16 +161,20 @@ class MixtureLeavesRowsOut(ConfigRule):
         if left_out:
             shortest = min(sets, key=lambda one: one.rows / one.probability)
             what = (
-                f"the mixture ends when {shortest.name} has no rows left: an epoch draws about "
+                f"the mixture ends when {shortest.name} has no rows left: an epoch uses only about "
                 + _describe_drawn_rows(left_out)
             )
         else:
             what = (
-                f"the mixture begins small sets again: an epoch draws {_describe_repeats(repeated)}"
+                "the mixture repeats small sets, which the model then memorises: an epoch uses"
+                f" {_describe_repeats(repeated)}"
             )
         yield self.finding(
             what,
-            "set mix_strategy: concat or interleave_once, or interleave_probs by the sizes of the sets",
+            (
+                "set mix_strategy to concat or interleave_once, or set interleave_probs in proportion to the set"
+                " sizes"
+            ),
             evidence=[f"interleave_probs: {', '.join(f'{one.probability:g}' for one in sets)}"],
             cases=[setting_case(config, config.raw["mix_strategy"], "mix_strategy")],
         )

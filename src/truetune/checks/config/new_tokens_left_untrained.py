@@ -1,15 +1,17 @@
-"""Tokens that the base has never trained, and LoRA leaves their rows of the embedding and of the head as they are.
+"""LoRA does not train the embeddings of tokens that are new, or that the base model never trained.
 
 ## What it does
-For an adapter with added tokens that the tokenizer does not have yet, looks for `embed_tokens` and `lm_head` among
-`modules_to_save` (the embedding is enough where the two share their weights), or for `trainable_token_indices`.
-LLaMA-Factory adds the embeddings by itself, unless `additional_target` is set. The same is asked where a chat template
-writes marks that a published base has in its vocabulary and never trained: `<|eot_id|>` and the headers of Llama 3.
+For an adapter with added tokens that the tokenizer does not have yet, looks for `embed_tokens` and `lm_head` in
+`modules_to_save` (the embedding suffices if the two share their weights), or for `trainable_token_indices`.
+LLaMA-Factory adds the embeddings by itself, unless `additional_target` is set. The same applies if a chat template
+writes tokens that a published base model has in its vocabulary but never trained: `<|eot_id|>` and the header tokens of
+Llama 3.
 
 ## Why it is bad
-The rows of new tokens are random or a mean, stay so, and are not in the saved adapter: the model can neither read nor
-write these tokens, and after a reload they have other random rows. Marks that a base never trained are zero or all
-alike: the model cannot tell them apart, writes `assistant` as a word, foreign words or symbols, and does not stop.
+The embeddings of new tokens are random or a mean, stay so, and are not in the saved adapter: the model can neither read
+nor write these tokens, and after a reload their embeddings are random again. Tokens that a base model never trained
+have embeddings that are zero or all alike. The model cannot distinguish them, writes `assistant` as a word, foreign
+words or symbols, and does not stop.
 
 ## Example
 ```yaml
@@ -37,8 +39,8 @@ config:
 ```
 
 ## Fix safety
-Whole embeddings take memory: rows x width, with optimizer states, and are saved with the adapter.
-`trainable_token_indices` trains just the new rows.
+Training the whole embeddings takes memory (vocabulary x width, with optimizer states), and they are saved with the
+adapter. peft's `trainable_token_indices` takes the ids of the new tokens and trains only those.
 
 ## References
 - meta-pytorch/torchtune#2429, unslothai/unsloth#929 (marks of Llama 3's bases)
@@ -114,9 +116,10 @@ class NewTokensLeftUntrained(ConfigRule):
             return
         setting = MODULES_TO_SAVE.get(config.stack, "modules_to_save")
         yield self.finding(
-            f"the base {config.spec.model} has never trained {', '.join(marks)}, which the chat"
-            f" template writes; LoRA leaves their rows as they are (no {setting})",
-            f"start from the instruct model, or set {setting} to embed_tokens and lm_head",
+            f"the base model {config.spec.model} was never trained on {', '.join(marks)}, which the chat template"
+            f" writes, and LoRA does not train their embeddings ({setting} is not set): the model cannot learn these"
+            " tokens",
+            f"start from the instruct model, or set {setting} to [embed_tokens, lm_head]",
             severity="warning",
             cases=[
                 setting_case(config, config.spec.model, "model"),
@@ -152,15 +155,18 @@ class NewTokensLeftUntrained(ConfigRule):
         more = f" and {len(new) - 5:,} more" if len(new) > 5 else ""
         shown = ", ".join(new[:5]) + more
         names = " and ".join(missing)
-        saved_modules = ", ".join(lora.modules_to_save) or "nothing"
+        saved_modules = ", ".join(lora.modules_to_save) or "not set"
         return self.finding(
-            f"rows of {names} for {len(new):,} new tokens ({shown}) are neither trained nor saved",
-            f"add {names} to modules_to_save, or set trainable_token_indices",
+            (
+                f"the rows of {names} for {len(new):,} new tokens ({shown}) are neither trained nor saved: the model"
+                " cannot learn to read or write these tokens"
+            ),
+            f"add {names} to {MODULES_TO_SAVE.get(self.subject.stack, 'modules_to_save')}",
             severity="error" if is_known and len(missing) == 2 else "warning",
             evidence=[
                 "the tokenizer's vocabulary has none of them"
                 if is_known
-                else "no tokenizer available"
+                else "no tokenizer was found here: if its vocabulary already has these tokens, ignore this"
             ],
             cases=[
                 setting_case(self.subject, shown, "training.added_tokens"),

@@ -1,10 +1,10 @@
-"""The run writes over the model that it starts from.
+"""output_dir is the folder of the base model, so saving overwrites it.
 
 ## What it does
-Compares `output_dir` with the folder of the model and of the adapter that training starts from.
+Compares `output_dir` with the folders of the model and the adapter that training starts from.
 
 ## Why it is bad
-The first save replaces the base: nothing is left to compare with, to start again from, or to put an adapter on.
+The first save replaces the base model: you can no longer compare with it, restart from it, or load an adapter on it.
 
 ## Example
 ```yaml
@@ -29,7 +29,7 @@ config:
 ```
 
 ## Fix safety
-Safe.
+Safe: only the place of the output changes.
 
 ## References
 - transformers `Trainer.save_model`: it writes into `output_dir` without asking
@@ -59,9 +59,9 @@ class OutputDirIsTheModel(ConfigRule):
         for field, name in (("model", config.spec.model), ("training.adapter", training.adapter)):
             if name and self._existing_folders(name) & self._existing_folders(training.output_dir):
                 yield self.finding(
-                    f"the output folder {training.output_dir} is that of the"
-                    f" {field.rpartition('.')[2]} itself",
-                    "write to a folder of its own",
+                    f"output_dir {training.output_dir} is the folder that the {field.rpartition('.')[2]} is loaded"
+                    " from: saving would overwrite it",
+                    "set output_dir to another folder, such as outputs/run-1",
                     cases=[
                         setting_case(config, training.output_dir, "training.output_dir"),
                         setting_case(config, name, field),

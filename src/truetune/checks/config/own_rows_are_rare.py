@@ -1,14 +1,14 @@
-"""The project's own rows are a thousandth of what the run trains, beside a published set that is far larger.
+"""Your own rows are less than a thousandth of the training data, next to a much larger published set.
 
 ## What it does
-Reads the data sets of Axolotl's settings: local files of lines, whose rows are counted, beside sets of the hub whose
-sizes are published (OpenHermes-2.5, UltraChat 200k, SlimOrca, Tulu 3, ...). It fires where the local files have less
-than a thousandth of the rows. Sets of which a part is taken are left alone, and files that are listed twice.
+Reads the data sets in Axolotl's settings: local JSONL files, whose rows are counted, and hub data sets whose sizes are
+published (OpenHermes-2.5, UltraChat 200k, SlimOrca, Tulu 3, ...). It fires if the local files have less than a
+thousandth of the rows. It skips data sets of which only a part is used, and files that are listed more than once.
 
 ## Why it is bad
-The rows are shuffled together: with 32 rows a step, an own row comes in every thirtieth step or more seldom, and each
-once an epoch. The loss is that of the large set and falls, and what the own rows say is not learned. A run that
-`max_steps` ends before the epoch does sees a part of them, or none.
+The rows are shuffled together: with 32 rows per step, one of your rows comes in every thirtieth step or less often, and
+each only once per epoch. The loss is that of the large set and falls, but the model does not learn the content of your
+rows. A run that `max_steps` ends before the epoch sees a part of them, or none.
 
 ## Example
 ```yaml
@@ -46,7 +46,8 @@ config:
 ```
 
 ## Fix safety
-It is another run. A tenth of own rows, or a second run on them alone, keeps what the large set teaches.
+The training data change, and with them the model. A share of 10 % of your own rows, or a second run on them only, keeps
+what the large set teaches.
 
 ## References
 - The sizes are a table of known sets, and were not read from the hub
@@ -144,12 +145,12 @@ class OwnRowsAreRare(ConfigRule):
         others = ", ".join(one.name for one in large)
         each = round((own_rows + large_rows) / own_rows)
         yield self.finding(
-            f"{names} has {own_rows:,} rows beside about {large_rows:,} of {others}: one row in {each:,} is your own,"
-            " and what it says is hardly learned",
-            "train on your own rows alone, or take a part of the large set that leaves them a tenth (split:"
+            f"only one row in {each:,} is your own ({names}: {own_rows:,}; {others}: about {large_rows:,}), so the"
+            " model hardly learns from them",
+            "train only on your own rows, or limit the large set so that your rows are 10 % (split:"
             f" train[:{9 * own_rows}])",
             evidence=[
-                f"the size of {others} is from a table of known sets; it was not read from the hub"
+                f"the size of {others} comes from a built-in table; it was not read from the hub"
             ],
             cases=[setting_case(config, f"{names} and {others}", "datasets")],
         )

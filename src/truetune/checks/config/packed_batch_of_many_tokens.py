@@ -1,13 +1,13 @@
-"""Packing fills every row to the limit, and several such rows are computed at a time.
+"""Packing fills every row to the maximum length, and the batch holds several such rows.
 
 ## What it does
-Reads settings that pack short rows into one (`sample_packing`, `packing`) with a batch of more than one on each device,
-where rows x limit is above 32,768 tokens. It is a note: such a batch is right where it fits.
+Reads settings that pack short rows into one (`sample_packing`, `packing`) with a batch size above 1 per device, if rows
+x maximum length is above 32,768 tokens. It is info: if such a batch fits in memory, it is fine.
 
 ## Why it is bad
-Nothing is wrong with what is learned. The memory is that of rows at the limit, however short the rows of the data are:
-4 rows of 16,384 tokens are 65,536 tokens in each pass, with logits for all of them. With packing a batch of 1 holds as
-many short rows already, and accumulation keeps the tokens of an optimizer step.
+The training result is not affected. But every row takes the memory of the maximum length, however short your rows are:
+4 rows of 16,384 tokens are 65,536 tokens per pass, with logits for all of them. A packed batch of 1 already contains
+many short rows, and gradient accumulation keeps the tokens per optimizer step.
 
 ## Example
 ```yaml
@@ -35,7 +35,7 @@ config:
 ```
 
 ## Fix safety
-Safe where the accumulation grows by as much as the batch falls.
+Safe if you multiply the gradient accumulation by the factor by which the batch size shrinks.
 
 ## References
 - Axolotl documentation, "Multipack (Sample Packing)"; TRL, `SFTConfig.packing`
@@ -77,10 +77,10 @@ class PackedBatchOfManyTokens(ConfigRule):
         if rows < 2 or rows * limit <= MAX_TOKENS:
             return
         yield self.finding(
-            f"packing fills each row to {limit:,} tokens, and {rows} of them are computed at a time: {rows * limit:,}"
-            " tokens in each pass, however short the rows of the data are",
-            f"set {setting_place(config, BATCH).key or 'per_device_train_batch_size'} to 1 where the memory does not"
-            f" suffice, with {rows} times the accumulation: packing fills the batch already",
+            f"packing fills each row to {limit:,} tokens, and a batch holds {rows} of them: {rows * limit:,} tokens"
+            " per pass, however short your rows are",
+            f"set {setting_place(config, BATCH).key or 'per_device_train_batch_size'} to 1 if the GPU runs out of"
+            f" memory, and multiply the gradient accumulation by {rows}",
             cases=[
                 setting_case(config, rows, BATCH),
                 setting_case(config, limit, "max_length"),

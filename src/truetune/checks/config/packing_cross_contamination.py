@@ -1,16 +1,17 @@
-"""Packed documents see those that come before them in the row.
+"""Packed documents attend to the documents before them in the same row.
 
 ## What it does
-Finds packing that keeps nothing apart: TRL's `packing_strategy: wrapped`, LLaMA-Factory's `packing` without
-`neat_packing` (chats only: for stage pt it is the custom), Axolotl's `sample_packing` with an attention that it cannot
-isolate with, or with none set. Axolotl before 0.18 keeps nothing apart with sdpa and eager attention either: it fires
-where the files around ask for such a release, or the attention is named by its older switches (`sdp_attention`,
-`eager_attention`) and no newer release is asked for.
+Finds packing that does not separate documents: TRL's `packing_strategy: wrapped`, LLaMA-Factory's `packing` without
+`neat_packing` (chats only: in stage pt this is customary), and Axolotl's `sample_packing` with no attention set or with
+one that cannot separate them. Axolotl before 0.18 does not separate them with sdpa and eager attention either. For
+these the rule fires if the project asks for such a release, or uses the older switches (`sdp_attention`,
+`eager_attention`) and does not ask for a newer release.
 
 ## Why it is bad
-A document attends to unrelated text, and its positions continue counting. The loss gets lower, since there is more to
-copy from, and the model slightly worse. Measured on one model, the logits of a second document moved by 0.17
-(`wrapped`) and 0.11 (`packing`) against running it alone; kept apart, they moved by less than 1e-7.
+A document attends to unrelated text, and its positions continue from the document before. The loss gets lower, since
+there is more to copy from, and the model slightly worse. In a measurement on one model, the logits of a second document
+changed by 0.17 (`wrapped`) and 0.11 (`packing`) compared with that document on its own; with separation they changed by
+less than 1e-7.
 
 ## Example
 ```yaml
@@ -35,7 +36,8 @@ config:
 ```
 
 ## Fix safety
-It changes what is learned, toward what serving does: one conversation alone.
+Training then sees each conversation on its own, as at inference. The loss can get higher and can't be compared with
+earlier runs.
 
 ## References
 - hiyouga/LLaMA-Factory#2289, hiyouga/LLaMA-Factory#4224, huggingface/trl#805, huggingface/trl#3526
@@ -87,7 +89,7 @@ class PackingCrossContamination(ConfigRule):
         if found is not None:
             field, value, remedy = found
             yield self.finding(
-                f"packed documents see each other: {value}",
+                f"packed documents attend to each other, which makes the model slightly worse: {value}",
                 remedy,
                 cases=[
                     setting_case(config, True, "training.packing"),
@@ -113,12 +115,12 @@ def _leaking_attention_and_remedy(config: Config) -> tuple[str, str] | None:
     """The attention with which Axolotl keeps packed rows not apart, and the remedy; None for others."""
     attention = config.spec.training.attn_implementation
     if attention is None:
-        return "no attention is chosen", "set attn_implementation: flash_attention_2"
+        return "attn_implementation is not set", "set attn_implementation: flash_attention_2"
     if not attention.startswith(SEPARATING_ATTENTION) and "/" not in attention:
         return attention, "set attn_implementation: flash_attention_2, or sdpa"
     if _is_release_without_packing_masks(config, attention):
         return (
-            f"{attention} attention of Axolotl before {MASKED_SINCE.removesuffix('.0')}",
+            f"{attention} attention in Axolotl before {MASKED_SINCE.removesuffix('.0')}",
             f"set flash_attention: true, or flex_attention: true; or install axolotl {MASKED_SINCE}"
             " or newer; or switch sample_packing off",
         )

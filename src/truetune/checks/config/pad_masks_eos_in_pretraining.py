@@ -1,12 +1,12 @@
-"""LLaMA-Factory's stage pt masks every EOS, because it is the pad token.
+"""LLaMA-Factory's stage pt masks every EOS in the loss, because EOS is also the pad token.
 
 ## What it does
-For LLaMA-Factory's `stage: pt`, compares the tokenizer's pad token with its EOS; without a pad token, LLaMA-Factory
-takes the EOS.
+For LLaMA-Factory's `stage: pt`, compares the tokenizer's pad token with its EOS. Without a pad token, LLaMA-Factory
+uses the EOS.
 
 ## Why it is bad
-That stage has transformers' `DataCollatorForLanguageModeling`, which gives each label that equals the pad id -100. The
-end of a document is then never learned, and the model continues without end. (The other stages pad labels by place.)
+That stage uses transformers' `DataCollatorForLanguageModeling`, which sets every label equal to the pad id to -100. The
+model never learns where a document ends and continues without end. (The other stages mask padding by position.)
 
 ## Example
 ```yaml
@@ -33,7 +33,7 @@ config:
 ```
 
 ## Fix safety
-Safe: a pad token is never read by the model. Take one that ends nothing, in tokenizer_config.json.
+Safe: the model never reads pad tokens. Set `pad_token` in tokenizer_config.json to a token that never ends a document.
 
 ## References
 - huggingface/transformers#23530, huggingface/transformers#22794, LLaMA-Factory 0.9.5 `train/pt/workflow.py`
@@ -99,8 +99,14 @@ class PadMasksEosInPretraining(ConfigRule):
         if eos is None or pad not in (None, eos):
             return
         yield self.finding(
-            f"the EOS {eos} is the pad token too, and stage pt masks every label that equals it",
-            "give the tokenizer a pad token that ends nothing (<unk>, or a reserved one)",
+            (
+                f"EOS {eos} is also the pad token, which stage pt masks in the loss: the model never learns where a"
+                " text ends"
+            ),
+            (
+                "set pad_token in tokenizer_config.json to a token that never ends a text, such as <unk> or a"
+                " reserved token"
+            ),
             cases=[
                 setting_case(config, "pt", "stage"),
                 Case(f"eos_token: {eos}, pad_token: {pad or 'none'}", file=str(path)),

@@ -1,13 +1,13 @@
-"""The settings make the pad token the one that ends an answer.
+"""The settings use the stop token as the pad token.
 
 ## What it does
-Compares the pad token that the settings give the tokenizer (`pad_token`, Axolotl's `special_tokens`) with the EOS that
-they give it, else with the tokenizer's own, where that is on this machine.
+Compares the pad token in the settings (`pad_token`, Axolotl's `special_tokens`) with the EOS in the settings, or with
+the tokenizer's own if it is on this machine.
 
 ## Why it is bad
-TRL and Axolotl mask pads by position, so their run is right: a note. Where the collator masks by id it is an error: no
-stop token is learned. The tokenizer is saved with it, though: whoever trains on
-from there with a collator that masks by id, or generates in batches without an attention mask, loses the stop token.
+If the collator masks padding by token id, the stop token is masked too, and the model never learns to stop: an error.
+TRL and Axolotl mask padding by position, so their runs are right, and it is info. But the pad token is saved with the
+tokenizer: a later training that masks by id, or batched generation without an attention mask, loses the stop token.
 
 ## Example
 ```yaml
@@ -30,7 +30,7 @@ config:
 ```
 
 ## Fix safety
-Safe: a pad token is never read by the model. Take one that is in the vocabulary and ends nothing.
+Safe: the model never reads pad tokens. Take a token of the vocabulary that never ends a turn.
 
 ## References
 - huggingface/transformers#23530, huggingface/trl#976, huggingface/open-r1#494
@@ -59,11 +59,11 @@ class PadSetToStopToken(ConfigRule):
             "pads_masked_by",
             {
                 "position": SeverityForFact(
-                    "info", "{trainer} masks pads by their position: no label is lost here"
+                    "info", "{trainer} masks padding by position: no label is lost here"
                 ),
                 None: SeverityForFact(
                     "warning",
-                    "it is not known how the collator masks pads: by id, no stop token is learned",
+                    "it is unknown how the collator masks padding: if by id, the model never learns to stop",
                 ),
             },
         ),
@@ -100,8 +100,14 @@ class PadSetToStopToken(ConfigRule):
         end, eos = answer_end_and_eos(config)
         if pad in (given.get("eos_token", eos), end):
             yield self.finding(
-                f"the pad token is set to {pad}, which ends an answer",
-                "take a token that ends nothing",
+                (
+                    f"the pad token is {pad}, the token that ends an answer: a collator that masks padding by id"
+                    " also masks every stop token"
+                ),
+                (
+                    "set pad_token to a token that never ends a turn, such as <|endoftext|>, <pad> or a reserved"
+                    " token of the vocabulary"
+                ),
                 cases=[
                     setting_case(
                         config,

@@ -1,15 +1,14 @@
-"""An adapter is trained with other positions or attention than it is merged, loaded or served with.
+"""An adapter is merged, loaded or served with another position scaling or attention than in training.
 
 ## What it does
-Takes what a training sets of the model's architecture (`rope_scaling`, `rope_theta`, `sliding_window`: in the
-settings of LLaMA-Factory, in `overrides_of_model_config` of Axolotl, in `model_init_kwargs` of TRL, in a script's
-`from_pretrained` or `config.rope_scaling = ...`), and searches for it in the files that use the trained adapter: an
-export, a script that merges or loads it, a vLLM server, and config.json of the merged model. It fires where one of
-them leaves it out.
+Takes the architecture settings of a training (`rope_scaling`, `rope_theta`, `sliding_window`) from LLaMA-Factory's
+settings, Axolotl's `overrides_of_model_config`, TRL's `model_init_kwargs`, or a script's `from_pretrained` or
+`config.rope_scaling = ...`. It looks for them in the files that use the trained adapter: an export, a script that
+merges or loads it, a vLLM server, and config.json of the merged model. It fires if one of them lacks the setting.
 
 ## Why it is bad
-The adapter was learned for scaled positions: the model turns its queries and keys by other angles without them. The
-loss of the training was good, and the merged model answers word salad, to short prompts too.
+The adapter was trained with scaled positions. Without the scaling, the model rotates its queries and keys by other
+angles. The training loss was good, but the merged model writes word salad, even for short prompts.
 
 ## Example
 ```yaml
@@ -55,7 +54,7 @@ config:
 ```
 
 ## Fix safety
-The weights stay as they are. See that the factor is that of the training: its log says it.
+The weights don't change. Take the scaling factor from the training log.
 
 ## References
 - Chen et al. 2023, Extending Context Window via Positional Interpolation, arXiv 2306.15595
@@ -92,6 +91,8 @@ NO_USES = Unmet(
     "it is about a training that is given together with a file that merges, loads or serves its adapter",
     "give both: truetune check TRAINING EXPORT",
 )
+UNKNOWN_FACTOR = '"..."'
+"""In the lines for config.json: nothing here says the factor"""
 VERBS = {"merges": "merges it", "loads": "loads it", "serves": "serves it"}
 
 
@@ -163,13 +164,17 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         lines = scaling_lines_for_config(
             override, self._trained_length(), self._known_positions(merged)
         )
+        known_factor = " (the training log shows the factor)" if UNKNOWN_FACTOR in lines else ""
         has = "none" if stored is None else str(stored)
         holds = f" ({merged.file.as_posix()} has {has})" if merged is not None else ""
         return self.finding(
-            f"the adapter was trained with {override.key}: {override.kind}, and {PurePath(use.file).name}"
-            f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}."
+            f"the adapter was trained with {override.key}: {override.kind}, but {PurePath(use.file).name}"
+            f" {VERBS[use.verb]} {'with another value' if is_other else 'without it'}{holds}."
             f" {_effect_on_answers_in_words(override)}",
-            f"write {lines} into {_config_to_edit(use)}; then ask the same prompt before and after",
+            (
+                f"write {lines}{known_factor} into {_config_to_edit(use)}, then compare the answers to one prompt"
+                " before and after"
+            ),
             severity="warning" if override.kind in ONLY_FAR_POSITIONS else "error",
             cases=[
                 self._case_of_override(override),
@@ -226,10 +231,14 @@ class PositionsScaledInTrainingOnly(ConfigRule):
 def _effect_on_answers_in_words(override: Override) -> str:
     """What the difference does to answers, as a sentence."""
     if override.key != POSITIONS:
-        return "The model attends otherwise than in training"
+        return "The model attends to other tokens than in training"
     if override.kind in ONLY_FAR_POSITIONS:
-        return "Prompts longer than the model's own length are read otherwise than in training"
-    return "Every position is another one than in training: the answers are word salad, to short prompts too"
+        return (
+            "Prompts longer than the model's original length get other positions than in training"
+        )
+    return (
+        "Every position differs from training: the answers are word salad, even for short prompts"
+    )
 
 
 def _merged_config(use: WeightUse) -> _MergedConfig | None:
@@ -242,7 +251,7 @@ def _config_to_edit(use: WeightUse) -> str:
     """Where the scaling has to be written: into the model that the use writes, else into its base."""
     if use.writes:
         return f"config.json in {use.writes[0]}"
-    return f"the config of the base there ({use.text})"
+    return f"config.json of the base model ({use.text})"
 
 
 def _case_of_merged(override: Override, merged: _MergedConfig | None, has: str) -> Iterator[Case]:

@@ -4,7 +4,7 @@
 Finds `bf16` and `fp16` that are both true.
 
 ## Why it is bad
-transformers and LLaMA-Factory stop. Axolotl takes bf16 and says nothing, whatever the hardware was chosen for.
+transformers and LLaMA-Factory stop. Axolotl silently uses bf16, even if fp16 was meant for the hardware.
 
 ## Example
 ```yaml
@@ -26,7 +26,7 @@ config:
 ```
 
 ## Fix safety
-bf16 for a model that was trained in it, which most are.
+Use bf16 for a model that was trained in bfloat16, as most are, on a GPU that supports it.
 
 ## References
 - transformers `TrainingArguments.__post_init__`: "At most one of fp16 and bf16 can be True"
@@ -55,7 +55,7 @@ class PrecisionSetTwice(ConfigRule):
             axolotl = config.stack == "axolotl"
             yield self.finding(
                 "bf16 and fp16 are both on" + ("; bf16 wins" if axolotl else ": the run stops"),
-                "keep one: bf16 for a model that was trained in it",
+                "remove one of them; keep bf16 if the model was trained in bfloat16 and the GPU supports it",
                 severity="warning" if axolotl else "error",
                 cases=[setting_case(config, True, "bf16"), setting_case(config, True, "fp16")],
             )

@@ -1,15 +1,15 @@
-"""The beta of a preference run is outside of what it can be.
+"""beta in preference training has a value at which the method does not work.
 
 ## What it does
-Checks `beta` of DPO, KTO, ORPO (its lambda) and CPO where the loss is known: from the trainer's class, from
-`loss_type`, or because only settings of the stack are in the file.
+Checks `beta` of DPO, KTO, ORPO (its lambda) and CPO if the loss is known: from the trainer's class, from `loss_type`,
+or because the file only has settings of the stack.
 
 ## Why it is bad
-beta scales the reward. At 0 the loss is ln 2 whatever the model says, and every gradient is 0; below 0 the rejected
-answer is preferred. Above 1 the policy hardly leaves its reference (published: 0.01 to 0.5). In ORPO it weighs the
-odds ratio beside the loss of SFT: at 0.001 the rejected answers have no effect (published: 0.1 to 1). Losses that
-compare mean log-probabilities are another matter (SimPO and the like: 2 to 10), as is a file with settings of another
-program (`gamma_beta_ratio`): an upper end of their beta is not looked at.
+beta scales the reward. At 0 the loss is ln 2 whatever the model does, and every gradient is 0; below 0 the model learns
+to prefer the rejected answer. Above 1 the policy hardly leaves its reference (published: 0.01 to 0.5). In ORPO, beta
+weighs the odds ratio against the SFT loss: at 0.001 the rejected answers have no effect (published: 0.1 to 1). Losses
+that compare mean log-probabilities use larger values (SimPO and similar: 2 to 10). For those, and for a file with
+settings of another program (`gamma_beta_ratio`), the rule does not check the upper end.
 
 ## Example
 ```yaml
@@ -36,7 +36,7 @@ config:
 ```
 
 ## Fix safety
-0.1 is what the paper and most recipes use.
+0.1 is the value of the paper and of most recipes. Training then works as published; earlier runs can't be compared.
 
 ## References
 - Rafailov et al., DPO (arXiv:2305.18290), equation 7; 2U1/Qwen-VL-Series-Finetune#159, hiyouga/LLaMA-Factory#5325

@@ -1,14 +1,14 @@
-"""A preference run starts from the bare base, and not from the SFT beside it.
+"""Preference training starts from the base model, not from the SFT model.
 
 ## What it does
-Follows what each training of the given files writes to what the others start from: settings of LLaMA-Factory, Axolotl
-and TRL, commands that train by options, scripts whose settings are calls. It fires where a DPO, a KTO or a reward model
-starts from the same base as an SFT beside it, and names none of the folders that an SFT there writes, neither as its
+Follows what each training in the given files writes to what the others start from: LLaMA-Factory, Axolotl and TRL
+settings, training commands, and scripts whose settings are calls. It fires if a DPO, KTO or reward model training
+starts from the same base as an SFT next to it, and names none of the folders that an SFT there writes, neither as its
 model nor as its adapter.
 
 ## Why it is bad
-What the SFT taught is not in the model that is optimised, nor in its reference. The curves look as they should. A merge
-of the last adapter with the base gives a model that never saw the SFT rows.
+The model that is optimised does not contain the SFT, and neither does its reference. The curves look normal. If you
+merge the last adapter into the base, you get a model that was never trained on the SFT rows.
 
 ## Example
 ```yaml
@@ -55,7 +55,7 @@ config:
 ```
 
 ## Fix safety
-There is no automatic fix: both runs may be meant to start from the base, for a comparison.
+There is no automatic fix: both runs may start from the base on purpose, for a comparison.
 
 ## References
 - Rafailov et al. 2023, Direct Preference Optimization, arXiv 2305.18290 (the reference is the SFT model)
@@ -128,10 +128,9 @@ class PreferenceRunIgnoresSftBesideIt(ConfigRule):
             return
         sft = next(one for one in before if is_same_folder(own.model, one.model))
         yield self.finding(
-            f"this {own.method.upper()} starts from {own.model}, as {PurePath(sft.file).name} does, and not from"
-            f" {sft.output}, which that writes: what the SFT learned is not in it",
-            f"{_edit_for_sft_start(config, sft, own)}; or leave the SFT away, if this run is meant to start"
-            " from the base",
+            f"this {own.method.upper()} starts from {own.model}, not from {sft.output}, the output of"
+            f" {PurePath(sft.file).name}: the model does not contain the SFT",
+            f"{_edit_for_sft_start(config, sft, own)}; ignore this if the run is meant to start from the base",
             cases=[
                 setting_case(config, own.model, "model"),
                 Case(f"output_dir: {sft.output}", file=sft.file),
@@ -182,10 +181,10 @@ def _edit_for_sft_start(config: Config, sft: TrainingStage, own: TrainingStage) 
         return f"{edit}, and merge both later (adapter_name_or_path: {sft.output},{own.output})"
     if config.stack == "axolotl":
         return (
-            f"merge the SFT first (axolotl merge-lora, --lora-model-dir {sft.output}) and set base_model:"
+            f"merge the SFT first (axolotl merge-lora SFT.yaml --lora-model-dir {sft.output}) and set base_model:"
             f" {sft.output}/merged"
         )
     return (
-        f"merge the adapter of {sft.output} into its base (merge_and_unload, save_pretrained) and start from that"
+        f"merge the adapter {sft.output} into its base (merge_and_unload, save_pretrained) and start from the merged"
         " folder"
     )

@@ -1,13 +1,14 @@
-"""Encoded rows that are older than the data will be trained.
+"""The tokenized rows in the cache are older than the data.
 
 ## What it does
-Compares the time of Axolotl's prepared folders (`dataset_prepared_path`, else `last_run_prepared`) or of
+Compares the time of Axolotl's prepared folders (`dataset_prepared_path`, or `last_run_prepared` by default) or of
 LLaMA-Factory's `tokenized_path` with that of the training files.
 
 ## Why it is bad
-Axolotl finds its prepared rows by a hash of settings and names, never of the rows or of the tokenizer's files (nor of
-`excess_length_strategy`, `tokens`, `min_sample_len`, `tokenizer_revision`); LLaMA-Factory ignores `dataset`, `template`
-and `cutoff_len` where the folder has files. An edited file is then not read: the old labels are trained.
+Axolotl finds its prepared rows by a hash of settings and names, not of the rows or the tokenizer's files (nor of
+`excess_length_strategy`, `tokens`, `min_sample_len`, `tokenizer_revision`). LLaMA-Factory ignores `dataset`, `template`
+and `cutoff_len` if the folder has files. An edited data file is then not read: the run trains on the old rows and
+labels.
 
 ## Example
 ```yaml
@@ -38,7 +39,7 @@ config:
 ```
 
 ## Fix safety
-Safe: the rows are encoded again. `axolotl preprocess` always does.
+Safe: the rows are tokenized again. `axolotl preprocess` always does that.
 
 ## References
 - axolotl-ai-cloud/axolotl#1265, axolotl-ai-cloud/axolotl#885, axolotl-ai-cloud/axolotl#1136, hiyouga/LLaMA-Factory#6335
@@ -110,11 +111,10 @@ class PreparedRowsOlderThanData(ConfigRule):
         if not prepared or max(prepared) >= newest[1]:
             return
         yield self.finding(
-            f"{newest[0].name} changed after the {len(prepared):,} encoded data sets in {name} were"
-            " made",
-            f"delete {name}, or give it another name",
+            f"{newest[0].name} is newer than the tokenized data in {name}: the run would train on the old rows",
+            f"delete {name}, so that the rows are tokenized again",
             evidence=[
-                f"encoded: {_format_time(max(prepared))}",
+                f"tokenized: {_format_time(max(prepared))}",
                 f"data changed: {_format_time(newest[1])}",
             ],
             cases=[

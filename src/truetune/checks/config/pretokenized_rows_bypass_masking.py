@@ -1,14 +1,15 @@
-"""The rows are tokenized already, and the masking that is asked for does not touch them.
+"""The rows are already tokenized, so the masking option has no effect on them.
 
 ## What it does
-For TRL's SFT, looks at the columns of the first row: `input_ids` with `completion_only_loss` or `assistant_only_loss`
-and neither labels nor the mask that it reads, a `completion_mask` with `completion_only_loss` off, or
-`skip_prepare_dataset` with a masking option. TRL's collator reads `completion_mask`, `assistant_masks` and `labels` of
-rows that are not prepared too, so where the columns are not available nothing is reported.
+For TRL's SFT, looks at the columns of the first row. It fires for `input_ids` with `completion_only_loss` or
+`assistant_only_loss` but neither labels nor the mask that the option reads, for a `completion_mask` with
+`completion_only_loss` off, and for `skip_prepare_dataset` with a masking option. TRL's collator also reads
+`completion_mask`, `assistant_masks` and `labels` of rows that are not prepared, so nothing is reported if the columns
+are not available.
 
 ## Why it is bad
-Rows that have `input_ids` go round the trainer's masking: the prompt is learned with the answer. Nothing is raised
-(`completion_only_loss: true` supervised 7 of 7 tokens).
+Rows that have `input_ids` skip the trainer's masking: the loss covers prompts and answers, and no error is raised.
+(With `completion_only_loss: true`, 7 of 7 tokens were in the loss.)
 
 ## Example
 ```yaml
@@ -33,7 +34,7 @@ config:
 ```
 
 ## Fix safety
-Labels of your own are kept as they are. `truetune encode` writes them.
+The loss then covers the answers only. Existing labels are kept as they are; `truetune encode` writes rows with labels.
 
 ## References
 - huggingface/trl#1507, huggingface/trl#4110, huggingface/open-r1#517, huggingface/open-r1#648
@@ -102,8 +103,8 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there
         if has_unread_mask and not training.completion_only_loss:
             yield self.finding(
-                "the column completion_mask is not read: completion_only_loss is off for rows with"
-                " input_ids",
+                "the column completion_mask is not read, because completion_only_loss is off: the loss covers every"
+                " token",
                 "set completion_only_loss: true",
                 cases=[
                     setting_case(
@@ -121,16 +122,15 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         field = f"training.{option}"
         if "input_ids" in there:
             yield self.finding(
-                f"{option} does nothing: the rows have input_ids, and every token of them is"
-                " supervised",
-                f"give the rows labels, or a column {mask}; or text and messages in place of"
-                " input_ids",
+                f"{option} has no effect: the rows have input_ids but no {mask} or labels, so the loss covers every"
+                " token, prompts included",
+                f"add a {mask} or labels column to the rows, or train on text or messages instead of input_ids",
                 cases=[setting_case(config, True, field), shown],
             )
         elif training.skip_prepare_dataset and there:
             yield self.finding(
-                f"{option} does nothing: skip_prepare_dataset leaves the rows as they are",
-                "give the rows labels, or leave skip_prepare_dataset out",
+                f"{option} has no effect: with skip_prepare_dataset, TRL does not compute the mask",
+                "add a labels column to the rows, or remove skip_prepare_dataset",
                 severity="warning",
                 cases=[
                     setting_case(config, True, "training.skip_prepare_dataset"),

@@ -1,15 +1,15 @@
-"""Prompts are learned as well as answers.
+"""The loss covers the prompts as well as the answers.
 
 ## What it does
-Says so where Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on,
-where Axolotl's `roles_to_train` names the user or the system beside the assistant, and where TRL's
-`completion_only_loss` is off for rows with a prompt and a completion. Where local rows are available, counts how much
-of what is learned is prompts, in characters; where that is less than a fifth, it is only information. So it does for
-the labels that a script makes of rendered chats itself: its code is followed with the rows in hand, and not run.
+Fires if Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on, if
+Axolotl's `roles_to_train` names the user or the system as well as the assistant, or if TRL's `completion_only_loss` is
+off for rows with a prompt and a completion. If local rows are available, it counts which share of the characters in the
+loss belongs to prompts; below 20 % it is info. It does the same for labels that a script makes itself from rendered
+chats: the script's code is followed with the rows, and not run.
 
 ## Why it is bad
-It is a choice, and a copied config makes it for you: the model spends its steps on writing questions, system prompts
-and tool results, and a row's loss is that of its prompt where this is the longer part.
+It can be a choice, but often a copied config makes it for you. The model spends its steps on writing questions, system
+prompts and tool results. If prompts are longer than answers, the loss mostly shows how well it writes prompts.
 
 ## Example
 ```yaml
@@ -32,7 +32,8 @@ config:
 ```
 
 ## Fix safety
-It changes what is learned.
+The loss then covers the answers only, and can't be compared with earlier runs. To train on prompts on purpose, ignore
+this rule.
 
 ## References
 - axolotl-ai-cloud/axolotl#1608, Huang et al., "Instruction Tuning With Loss Over Instructions" (arXiv:2405.14394)
@@ -93,8 +94,8 @@ class PromptsAreLearned(ConfigRule):
             return
         learned = measure_prompt_characters(self.subject)
         yield self.finding(
-            f"prompts are learned as well as answers{_prompt_share_in_words(learned)}",
-            "switch it off, unless that is what you want",
+            f"the loss covers the prompts as well as the answers{_prompt_share_in_words(learned)}",
+            f"{self._remedy()}, unless you want to train on prompts",
             severity="info" if learned is not None and learned.share < SMALL_SHARE else None,
             evidence=[] if learned is None else [_counted_rows_in_words(learned)],
             cases=cases,
@@ -111,9 +112,9 @@ class PromptsAreLearned(ConfigRule):
         if learned is None:
             return
         yield self.finding(
-            f"the labels hold the prompts of all {learned.rows:,} rows as well as the answers: about"
-            f" {learned.share:.0%} of what is learned",
-            "set the labels of the prompts to -100, unless the prompts are to be learned",
+            f"the labels of all {learned.rows:,} rows contain the prompts as well as the answers: prompts are about"
+            f" {learned.share:.0%} of the text in the loss",
+            "set the labels of the prompt tokens to -100, unless you want to train on prompts",
             severity="info" if learned.share < SMALL_SHARE else None,
             evidence=["the code that makes the labels was followed, not run"],
             cases=[Case("the first of these rows", file=learned.file, line=learned.line)],
@@ -132,6 +133,25 @@ class PromptsAreLearned(ConfigRule):
             yield setting_case(config, True, "dataset.train_on_input")
         if training.completion_only_loss is False and _has_prompts_and_completions(config):
             yield setting_case(config, False, "training.completion_only_loss")
+
+    def _remedy(self) -> str:
+        """The settings that take the prompts out of the loss."""
+        places = self.subject.places
+        edits = {
+            "training.completion_only_loss": "set completion_only_loss: true",
+            "training.train_on_inputs": "set {key}: false",
+        }
+        if any(self._cases_of_trained_prompt_roles()):
+            return "remove the roles of the prompt (user, system, tool) from roles_to_train"
+        if _recipe_trains_on_input(self.subject):
+            return "set train_on_input: false in dataset"
+        field = (
+            "training.train_on_inputs"
+            if self.subject.spec.training.train_on_inputs
+            else "training.completion_only_loss"
+        )
+        key = places[field].key if field in places else field.rpartition(".")[2]
+        return edits[field].format(key=key)
 
     def _cases_of_trained_prompt_roles(self) -> Iterator[Case]:
         """The data sets whose `roles_to_train` names roles of the prompt beside that of the answers."""
@@ -165,10 +185,14 @@ def _recipe_trains_on_input(config: Config) -> bool:
 
 def _prompt_share_in_words(learned: PromptShare | None) -> str:
     """The share of the prompts, as the end of a sentence."""
-    return "" if learned is None else f": about {learned.share:.0%} of what is learned"
+    return (
+        ""
+        if learned is None
+        else f": prompts are about {learned.share:.0%} of the text in the loss"
+    )
 
 
 def _counted_rows_in_words(learned: PromptShare) -> str:
     """The number of rows, and the mean characters of their prompts and answers, in words."""
     prompts, answers = learned.prompts / learned.rows, learned.answers / learned.rows
-    return f"in {learned.rows:,} rows prompts have {prompts:,.0f} characters and answers {answers:,.0f} on average"
+    return f"on average over {learned.rows:,} rows, a prompt has {prompts:,.0f} characters and an answer {answers:,.0f}"

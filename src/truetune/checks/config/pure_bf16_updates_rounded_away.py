@@ -1,17 +1,17 @@
-"""All weights are trained in bfloat16, and steps this small are rounded away.
+"""The weights are trained in bfloat16, in which such small updates are rounded away.
 
 ## What it does
-For a run that trains the weights themselves in bfloat16, without a float32 copy (no FSDP or DeepSpeed, by the settings,
-a command or a file beside them; plain AdamW or Lion), compares the learning rate, which is about how far a weight moves
-in one step, with half the distance to the next bfloat16 number: read from the weights where they are here, else for a
-weight of 0.02. It speaks where the file says that the weights are bfloat16 (`pure_bf16`, the dtype that a model is
-loaded in), or where the weights are known, and not where the program freezes parameters itself, so that what is trained
-is not known.
+For runs that train the weights in bfloat16 without a float32 copy (plain AdamW or Lion; no FSDP or DeepSpeed in the
+settings, a command or a file next to them). The learning rate is about how far a weight moves in one step. The rule
+compares it with half the distance to the next bfloat16 number, for the weights on this machine or else for a typical
+weight of 0.02. It fires if the file sets bfloat16 weights (`pure_bf16`, the dtype that a model is loaded in) or if the
+weights are known. It does not fire if the program freezes parameters itself, since it is then unknown which are
+trained.
 
 ## Why it is bad
-bfloat16 keeps 8 bits of a number: near 0.02 its neighbours are 0.00012 away, near 1 they are 0.0078 away. A smaller
-step is rounded back to where it began, however many there are. The loss falls a little and stops; norm weights never
-move. After 20 AdamW steps at 1e-5, 84 % of the linear weights were bit-identical.
+bfloat16 keeps 8 significant bits: near 0.02 its numbers are 0.00012 apart, near 1 they are 0.0078 apart. A smaller
+update is rounded back to the old value, in every step. The loss falls a little and stops; norm weights never change.
+After 20 AdamW steps at 1e-5, 84 % of the linear weights were bit-identical.
 
 ## Example
 ```yaml
@@ -42,8 +42,9 @@ config:
 ```
 
 ## Fix safety
-float32 weights with bf16 autocast take 4 bytes more a weight. An optimizer with a float32 copy, Kahan summation or
-stochastic rounding costs less.
+With LLaMA-Factory replace `pure_bf16: true` by `bf16: true`; with others load the model as float32 and set `bf16:
+true`. float32 weights take 2 bytes more per weight, and the gradients and optimizer states that are kept in float32 up
+to 6 more. An optimizer with Kahan summation or stochastic rounding costs less memory.
 
 ## References
 - huggingface/sentence-transformers#3773, pytorch/torchtune#2254, pytorch/ao#1124, vllm-project/speculators#668
@@ -141,16 +142,19 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
         of_what = (
             f"{lost:.0%} of the weights"
             if lost is not None
-            else f"weights of {TYPICAL_WEIGHT} and more"
+            else f"weights of {TYPICAL_WEIGHT} or more"
         )
         yield self.finding(
-            f"steps of {rate:g} are rounded away in bfloat16 for {of_what}",
-            "train float32 weights with bf16 autocast, or take an optimizer that rounds"
-            " stochastically",
+            (
+                f"updates of about {rate:g} (the learning rate) are rounded away in bfloat16 for {of_what}: these"
+                " weights do not change"
+            ),
+            "keep the weights in float32 and set bf16: true (autocast), or use an optimizer with stochastic"
+            " rounding",
             severity="warning" if is_sure else "info",
             evidence=[
-                f"half the distance of bfloat16 numbers is {_half_distance_to_next_bfloat16(TYPICAL_WEIGHT):.1e} at"
-                f" {TYPICAL_WEIGHT}, {_half_distance_to_next_bfloat16(1.0):.1e} at 1"
+                f"the smallest change that bfloat16 keeps is {_half_distance_to_next_bfloat16(TYPICAL_WEIGHT):.1e}"
+                f" at {TYPICAL_WEIGHT}, {_half_distance_to_next_bfloat16(1.0):.1e} at 1"
             ],
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),

@@ -1,14 +1,14 @@
-"""The weights are quantized in another form than the one that they were trained for.
+"""The weights are quantized with other settings than quantization-aware training used.
 
 ## What it does
-Compares the block `qat` of a training by Axolotl (quantization-aware: weights are rounded in every step) with the block
-`quantization` of the settings files beside it that name the output folder of the training, as `output_dir` (from which
-`axolotl quantize` loads) or `base_model`: the size of the groups, and the types of weights and activations. It speaks
-where both give a value, and the values differ.
+Compares the `qat` block of an Axolotl training (quantization-aware training: weights are rounded in every step) with
+the `quantization` block of the settings files next to it that name the training's output folder, as `output_dir` (from
+which `axolotl quantize` loads) or `base_model`. It compares the group size and the types of weights and activations,
+and fires if both files set a value and the values differ.
 
 ## Why it is bad
-The training taught the weights to bear one rounding: with one scale for each group of so many values. Other groups or
-types round them otherwise, so that what the training had won back of the quality is lost in part. Nothing fails.
+Training made the weights robust against one way of rounding: one scale per group of a certain size. Other groups or
+types round them differently, and part of the recovered quality is lost. No error is raised.
 
 ## Example
 ```yaml
@@ -41,8 +41,8 @@ config:
 ```
 
 ## Fix safety
-Quantizing again takes minutes and changes nothing of the training. Where the program that serves the model needs the
-other form, train again with that.
+Quantizing again takes minutes, and the trained model does not change. If the program that serves the model needs the
+other settings, train again with those.
 
 ## References
 - Axolotl, src/axolotl/cli/quantize.py (it takes `qat` of the training's own file, or `quantization` of another, and
@@ -140,8 +140,8 @@ class QuantizedOtherwiseThanTrained(ConfigRule):
             values = " and ".join(f"{key} {trained[key]}" for key in differing)
             others = " and ".join(f"{key} {block[key]}" for key in differing)
             yield self.finding(
-                f"the weights are trained for {values} (qat), and {file.name} quantizes them with {others}: they are"
-                " rounded otherwise than in the training",
+                f"quantization-aware training used {values}, but {file.name} quantizes with {others}: the weights"
+                " are rounded in another way, and quality is lost",
                 f"set {', '.join(f'quantization.{key}: {trained[key]}' for key in differing)} in {file.name}",
                 cases=[
                     *(setting_case(self.subject, trained[key], f"qat.{key}") for key in differing),

@@ -1,13 +1,14 @@
-"""A torchtune recipe builds another release of the model than the weights that it loads.
+"""A torchtune recipe builds another Llama 3 release than that of its weights.
 
 ## What it does
-Compares the builder that a recipe names (`torchtune.models.llama3.lora_llama3_8b`) with the folder of its weights: by
-`rope_scaling` of the config.json in it, else by the release in the folder's name. Llama 3 and its later releases have
-layers of the same names and shapes, so that one loads as the other.
+Compares the recipe's model builder (`torchtune.models.llama3.lora_llama3_8b`) with the folder of its weights: with
+`rope_scaling` in the folder's config.json, or else with the release in the folder's name. Llama 3 and its later
+releases have layers of the same names and shapes, so one loads as the other.
 
 ## Why it is bad
-Llama 3.1, 3.2 and 3.3 turn queries and keys by scaled angles, and Llama 3 does not. The weights load without an error,
-the loss falls, and what was learned belongs to angles that no server uses: answers get worse, most of all long ones.
+Llama 3.1, 3.2 and 3.3 scale the angles by which they rotate queries and keys; Llama 3 does not. The weights load
+without an error and the loss falls, but the model is trained with angles that no server uses. Answers get worse, above
+all long ones.
 
 ## Example
 ```yaml
@@ -38,7 +39,7 @@ config:
 ```
 
 ## Fix safety
-Train again with the right builder: what was learned by the other one does not move over.
+Train again with the right builder; the weights of the wrong one can't be converted.
 
 ## References
 - torchtune, torchtune/models/llama3/_model_builders.py and llama3_1/_component_builders.py (`Llama3ScaledRoPE`)
@@ -113,11 +114,11 @@ class RecipeBuildsAnotherModelRelease(ConfigRule):
         if builds is None or needs is None or builds == needs:
             return
         name = Path(config.spec.model or "").name
-        other = "llama3_1, llama3_2 or llama3_3 (that of the weights)" if needs else "llama3"
+        other = "llama3_1, llama3_2 or llama3_3 (whichever the weights are)" if needs else "llama3"
         yield self.finding(
-            f"the recipe builds a model of {module}, which {'does not scale' if needs else 'scales'} positions,"
-            f" and loads {name}, which {'has them scaled' if needs else 'has them plain'}",
-            f"name the builder of torchtune.models.{other}",
+            f"the recipe builds {module}, which {'does not scale' if needs else 'scales'} positions, but loads"
+            f" {name}, which {'needs scaled positions' if needs else 'needs plain positions'}: answers get worse",
+            f"set model._component_ to the builder in torchtune.models.{other}",
             cases=[
                 setting_case(config, module, "model._component_", "model"),
                 setting_case(config, name, "checkpointer.checkpoint_dir", "checkpointer"),

@@ -1,12 +1,12 @@
-"""The checkpoint to resume from is not there.
+"""The checkpoint to resume from does not exist, or has no training state.
 
 ## What it does
-Looks for the folder of `resume_from_checkpoint`, and for trainer_state.json in it; only where the folder above it is on
-this machine.
+Looks for the folder of `resume_from_checkpoint` and for trainer_state.json in it, if the parent folder is on this
+machine.
 
 ## Why it is bad
-The run stops, after the model and the data were loaded. A folder that holds an adapter or weights alone brings no
-optimizer, no schedule and no step: training starts again from its beginning.
+The run stops after loading the model and the data. If the folder only contains an adapter or weights, there is no
+optimizer, schedule or step to resume: training starts from the beginning.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-Safe: it changes no file.
+Safe: no file changes.
 
 ## References
 - huggingface/transformers#24274, huggingface/peft#574, tloen/alpaca-lora#72
@@ -86,8 +86,8 @@ class ResumeFromMissingCheckpoint(ConfigRule):
             return
         if found is None or not (found / "trainer_state.json").is_file():
             yield self.finding(
-                f"{name} {'holds no trainer_state.json' if found else 'is not there'}: there is"
-                " nothing to resume from",
-                "name a checkpoint-N folder of the run, or leave resume_from_checkpoint out",
+                f"{name} {'has no trainer_state.json' if found else 'does not exist'}: there is nothing to resume"
+                " from",
+                "set resume_from_checkpoint to a checkpoint-N folder of the run, or remove it",
                 cases=[setting_case(config, name, "training.resume_from_checkpoint")],
             )

@@ -1,14 +1,14 @@
-"""Rows have roles that their entry of dataset_info.json does not name.
+"""Rows have roles that their entry in dataset_info.json does not name.
 
 ## What it does
-Reads the rows of chats that a LLaMA-Factory training names (`formatting: sharegpt` or `openai`), and counts those with
-a role that is none of the entry's tags. Where the entry has `tags`, these alone count, and a tag that it leaves out is
-no role at all. Without `tags` they are human, gpt, observation, function_call and system.
+Reads the chats of a LLaMA-Factory training (`formatting: sharegpt` or `openai`), and counts those with a role that is
+not one of the entry's tags. If the entry has `tags`, only these count, and a tag that is missing there has no default.
+Without `tags` the roles are human, gpt, observation, function_call and system.
 
 ## Why it is bad
-LLaMA-Factory knows no other names for a role. A chat of `sharegpt` with one turn under another name (`tool`, `user`, or
-a system turn where the tags name no `system_tag`) is left out whole, with one line in the output ("Invalid role tag"),
-and the run trains on the rest: without the tools, or without the second source of the rows. Of `openai`, it stops.
+LLaMA-Factory knows no other role names. With `sharegpt`, one turn with another role (`tool`, `user`, or a system turn
+if the tags have no `system_tag`) drops the whole chat, with one line in the output ("Invalid role tag"). The run trains
+on the rest: without the tools, or without the rows' second source. With `openai`, the run stops.
 
 ## Example
 ```yaml
@@ -47,7 +47,7 @@ files:
 ```
 
 ## Fix safety
-The rows that were left out are trained then: the run has more steps. Naming a tag in the entry changes no row.
+The run then also trains on the dropped rows and has more steps. Adding a tag to the entry changes no row.
 
 ## References
 - hiyouga/LlamaFactory#2381, hiyouga/LlamaFactory#8197, QwenLM/Qwen3#1314
@@ -115,15 +115,18 @@ class RoleTagsDifferFromRows(ConfigRule):
         stops = rows.formatting == "openai"
         counted = f"{rows.odd:,} of {rows.chats:,} chats of {rows.name}"
         return self.finding(
-            f"LLaMA-Factory {'stops at' if stops else 'leaves out'} {counted}: no tag of"
-            f" dataset_info.json names the role of a turn in them: {roles}",
+            f"LLaMA-Factory {'stops at' if stops else 'drops'} {counted}, because dataset_info.json does not name"
+            f" these roles: {roles}",
             _remedy(rows),
             severity="error" if rows.odd * ERROR_ONE_IN >= rows.chats else "warning",
             evidence=[
-                f"the roles that count are {format_name_list(rows.roles_named_by_tags)}",
+                f"known roles: {format_name_list(rows.roles_named_by_tags)}",
                 *(
                     [
-                        f"tags leaves out {format_name_list(rows.left_out)}, which have no default then"
+                        (
+                            f"missing in tags: {format_name_list(rows.left_out)}; if tags is set, missing ones have"
+                            " no default"
+                        )
                     ]
                     if rows.left_out
                     else []
@@ -147,9 +150,7 @@ def _remedy(rows: TaggedRows) -> str:
             changes.append(f'"{tag}": "{role}"')
     parts = []
     if changes:
-        parts.append(
-            f"write {', '.join(changes)} into the tags of {rows.name} in dataset_info.json"
-        )
+        parts.append(f"add {', '.join(changes)} to the tags of {rows.name} in dataset_info.json")
     if renames:
-        parts.append(f"rename {format_name_list(renames)} in the rows to one of these roles")
+        parts.append(f"rename {format_name_list(renames)} in the rows to the matching known roles")
     return ", and ".join(parts)

@@ -1,14 +1,14 @@
-"""A limit that is meant for debugging leaves rows out.
+"""A limit that is meant for debugging leaves rows out of the training.
 
 ## What it does
-Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples` and the `num_samples`
-of its dataset_info.json, with a slice or a shard that Axolotl or torchtune is to take (`split: train[:100]`,
-`train[:5%]`, `shards: 10`), and with the number in an ms-swift data set (`rows.jsonl#500`). Where the rows are not
-here, says so of a limit of at most 200 rows alone.
+Counts the rows of the local files and compares them with LLaMA-Factory's `max_samples` and the `num_samples` of its
+dataset_info.json, with a slice or shard for Axolotl or torchtune (`split: train[:100]`, `train[:5%]`, `shards: 10`),
+and with the number in an ms-swift data set (`rows.jsonl#500`). If the rows are not on this machine, it only reports a
+limit of at most 200 rows.
 
 ## Why it is bad
-Its examples set `max_samples: 1000`, and whoever copies one trains on the first thousand rows of each data set. Nothing
-in the log says how many there were.
+LLaMA-Factory's examples set `max_samples: 1000`. If you copy one, you train on only the first thousand rows of each
+data set, and the log does not say how many there were.
 
 ## Example
 ```yaml
@@ -40,7 +40,7 @@ config:
 ```
 
 ## Fix safety
-The run gets longer.
+The run trains on all rows and takes longer.
 
 ## References
 - LLaMA-Factory 0.9.5 `data_args.py`: "For debugging purposes, truncate the number of examples for each dataset."
@@ -145,17 +145,17 @@ class RowsLeftOutByLimit(ConfigRule):
             total = sum(over.values())
             first = next(iter(over))
             yield self.finding(
-                f"{first.text} leaves out {lost:,} of {total:,} rows",
-                f"leave {first.text_that_sets_the_limit} out: it is for trying things",
+                f"{first.text} leaves {lost:,} of {total:,} rows out of the training",
+                f"remove {first.text_that_sets_the_limit}, unless this is a test run",
                 evidence=[
-                    f"{Path(limit.data).name} holds {count:,} rows" for limit, count in over.items()
+                    f"{Path(limit.data).name} has {count:,} rows" for limit, count in over.items()
                 ],
                 cases=[setting_case(self.subject, first.value, first.key)],
             )
         elif (tiny := self._trial_run_limit_if_rows_not_counted()) is not None:
             yield self.finding(
-                f"{tiny.text} trains {tiny.most:,} rows of each data set at most",
-                f"leave {tiny.text_that_sets_the_limit} out: it is for trying things",
+                f"{tiny.text}: the run trains on at most {tiny.most:,} rows of each data set",
+                f"remove {tiny.text_that_sets_the_limit}, unless this is a test run",
                 cases=[setting_case(self.subject, tiny.value, tiny.key)],
             )
 

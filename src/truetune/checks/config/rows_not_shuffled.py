@@ -1,12 +1,12 @@
-"""Rows are trained in the order of the files.
+"""The rows are not shuffled.
 
 ## What it does
 Finds `disable_shuffling` (LLaMA-Factory), `curriculum_sampling` (Axolotl) and `train_sampling_strategy: sequential`
 (transformers).
 
 ## Why it is bad
-A step then sees one source, one topic or one length, and the last file weighs most. With data sets that were joined one
-after the other, the loss has steps where the source changes.
+Each step then sees one source, one topic or one length, and the model is biased towards the last file. If data sets
+were joined one after the other, the loss jumps where the source changes.
 
 ## Example
 ```yaml
@@ -30,7 +30,7 @@ config:
 ```
 
 ## Fix safety
-Leave it where the order is a curriculum.
+The order of the rows changes, and with it the loss curve. If the order is a curriculum, keep it.
 
 ## References
 - huggingface/datasets#7854, lucidrains/DALLE-pytorch#230
@@ -58,7 +58,7 @@ class RowsNotShuffled(ConfigRule):
         if training.shuffle is False and "training.shuffle" in config.places:
             key = config.places["training.shuffle"].key
             yield self.finding(
-                "rows are trained in the order of the files",
-                "shuffle them, unless the order is a curriculum",
+                "the rows are not shuffled: training follows the order of the files",
+                f"remove {key}, unless the order is a curriculum",
                 cases=[setting_case(config, config.raw.get(key, ""), "training.shuffle")],
             )

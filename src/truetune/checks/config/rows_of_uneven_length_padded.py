@@ -1,15 +1,15 @@
-"""Most of each batch is padding, because the rows are of very uneven length.
+"""Most of each batch is padding, because the rows have very different lengths.
 
 ## What it does
-Looks at settings of an SFT with more than one row in a batch, without packing, padding-free batches or batches that are
-grouped by length, and reads the training rows that lie here. From their lengths it computes how long the longest row of
-a random batch is on average, and which share of the batch is then padding. It gives a note above 60 %, and warns from
-75 % on, where a batch has 8,192 tokens or more. Lengths are estimated by characters, and cut at the limit of the run.
+Looks at SFT settings with more than one row per batch and without packing, padding-free batches or grouping by length,
+and reads the local training rows. From their lengths it computes the average length of the longest row in a random
+batch, and the resulting share of padding. It is info above 60 %, and a warning from 75 % on if a batch has 8,192 tokens
+or more. Lengths are estimated from characters and limited to the run's maximum length.
 
 ## Why it is bad
-A collator pads each row to the longest of its batch. Where one row of ten is fifty times as long as the others, nearly
-every batch of sixteen holds such a row: all others are computed at its length. Time and memory of a step follow the
-padded tokens, and nothing is learned of them. The curves look as they should.
+A collator pads each row to the longest of its batch. If one row in ten is fifty times as long as the others, nearly
+every batch of sixteen contains such a row, and all others are padded to its length. The padded tokens cost time and
+memory in every step, and the model learns nothing from them. The curves look normal.
 
 ## Example
 ```yaml
@@ -41,8 +41,8 @@ config:
 ```
 
 ## Fix safety
-Packing puts more rows into a step: lower the batch or the accumulation by as much, so that the optimizer takes as many
-steps as before. Batches that are grouped by length are less random; loss curves show waves.
+Packing puts more rows into a step: reduce the batch size or the accumulation by the same factor, so that the number of
+optimizer steps stays the same. Batches grouped by length are less random, and loss curves show waves.
 
 ## References
 - https://huggingface.co/docs/transformers/perf_train_gpu_one; TRL documentation, "Reducing memory usage" (packing,
@@ -163,7 +163,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
             _remedy_that_joins_or_groups_rows(config) + advise_on_few_long_rows(padded),
             severity="warning" if padded.share >= LARGE_SHARE else "info",
             evidence=[
-                f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; each"
+                f"lengths of {padded.rows:,} rows, estimated at {CHARACTERS_PER_TOKEN} characters per token; each"
                 " batch is padded to its longest row"
             ],
             cases=[setting_case(config, _rows_per_forward_pass(config), BATCH)],
@@ -223,10 +223,10 @@ def _remedy_that_joins_or_groups_rows(config: Config) -> str:
     is_before = config.pins.age_of_asked_releases("transformers", "4.99", "5.0.0") == "older"
     if config.stack == "llama-factory":
         return (
-            "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)"
-            + _setting_that_groups_by_length(
-                "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
-            )
+            "set packing: true and neat_packing: true (rows are packed up to cutoff_len and do not attend to"
+            " each other)"
+        ) + _setting_that_groups_by_length(
+            "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
         )
     if config.stack == "axolotl":
         return "set group_by_length: true; or sample_packing: true and flash_attention: true with micro_batch_size: 1"
@@ -236,7 +236,7 @@ def _remedy_that_joins_or_groups_rows(config: Config) -> str:
     if config.stack == "trl":
         return f"set packing=True, or padding_free=True with flash attention{grouped}"
     return (
-        "give the Trainer a DataCollatorWithFlattening (rows without pads, with flash attention)"
+        "pass data_collator=DataCollatorWithFlattening() to the Trainer (no padding; needs flash attention)"
         + grouped
     )
 

@@ -1,13 +1,13 @@
-"""Settings pad every row to the length limit, and the rows are far shorter.
+"""Every row is padded to the maximum length, although all rows are far shorter.
 
 ## What it does
 Looks at settings that pad each row to a fixed length (Axolotl's `pad_to_sequence_len` without packing,
-`pad_to_max_length`, a `pad_to_multiple_of` of 512 and more) and reads the training rows that lie here. It fires where
-the longest of them is certainly shorter than half of that length: no tokenizer makes more than one token of a byte.
+`pad_to_max_length`, a `pad_to_multiple_of` of 512 or more) and reads the local training rows. It fires if the longest
+row is certainly shorter than half of that length: no tokenizer makes more than one token per byte.
 
 ## Why it is bad
-Time and memory of a step follow the padded length. Rows of 150 tokens that are padded to 8,192 take fifty times the
-time, and nothing of it is learned from.
+The time and memory of a step depend on the padded length. Rows of 150 tokens that are padded to 8,192 take fifty times
+the time, and the model learns nothing from the padding.
 
 ## Example
 ```yaml
@@ -38,8 +38,8 @@ config:
 ```
 
 ## Fix safety
-The collator pads to the longest row of each batch. What is learned stays the same; compiled models and TPUs may need
-one length for all.
+The collator then pads to the longest row of each batch. The training result stays the same. Compiled models and TPUs
+may need one fixed length.
 
 ## References
 - Axolotl documentation, `pad_to_sequence_len`
@@ -123,13 +123,10 @@ class RowsPaddedToTheLimit(ConfigRule):
         pads = 1 - lengths.median / padding.length
         off = f"set {padding.key} to {'8' if padding.key == MULTIPLE else 'false'}"
         yield self.finding(
-            f"every row is padded to {padding.length:,} tokens, and the longest of {lengths.rows:,} rows has at most"
-            f" {lengths.longest:,}: at least {pads:.0%} of what is computed are pads",
-            f"{off}: batches are then padded to their longest row; or join short rows by packing, or lower the limit on"
-            " the length",
-            evidence=[
-                f"the median row has {lengths.median:,} bytes, and so at most as many tokens"
-            ],
+            f"every row is padded to {padding.length:,} tokens, but the longest of {lengths.rows:,} rows has at most"
+            f" {lengths.longest:,}: at least {pads:.0%} of the computation is padding",
+            f"{off}: batches are then padded to their longest row; or pack short rows, or lower the maximum length",
+            evidence=[f"the median row has {lengths.median:,} bytes, and at most as many tokens"],
             cases=[setting_case(config, config.raw[padding.key], padding.key)],
         )
 

@@ -1,14 +1,14 @@
-"""Training rows are longer than the limit in tokens, whatever the tokenizer.
+"""Training rows are too long for the token limit, whatever the tokenizer.
 
 ## What it does
-Where the tokenizer is not on this machine, compares the length limit with the characters of the first local rows. No
-tokenizer in use packs running text into more than six characters a token on average, so a row of more characters than
-six times the limit is too long for certain. Rows that are only probably too long are left alone.
+If the tokenizer is not on this machine, compares the length limit with the characters of the first local rows. No
+common tokenizer packs ordinary text into more than six characters per token on average, so a row with more characters
+than six times the limit is certainly too long. Rows that are only probably too long are not reported.
 
 ## Why it is bad
-Most trainers cut such a row at the limit: the answer is at its end and is lost, with its stop token. Axolotl drops it,
-and so does ms-swift. LLaMA-Factory shares the limit out: of an answer of half of it the end is lost. The run ends
-without an error, and was trained on the prompts, or on the short rows alone.
+Most trainers truncate such a row at the limit: the answer at its end is lost, with the stop token. Axolotl and ms-swift
+drop the row. LLaMA-Factory splits the limit between prompt and answer: an answer longer than half of it loses its end.
+The run ends without an error, but was trained only on prompts, or only on short rows.
 
 ## Example
 ```yaml
@@ -43,7 +43,7 @@ config:
 ```
 
 ## Fix safety
-A longer limit takes more memory; `truetune plan` says how much. With a tokenizer (`-t`) the rows are counted.
+A higher limit takes more memory; `truetune plan` says how much. With a tokenizer (`-t`) the exact rows are counted.
 
 ## References
 - TRL documentation, `SFTConfig.max_length`; Axolotl documentation, `sequence_len` (longer rows are dropped)
@@ -81,12 +81,12 @@ from truetune.settings.row_formats import is_script_named_as_format
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
 SHORTER_PROMPTS = (
-    "raise the limit to the longest row, or shorten the prompts: of a pair whose prompt fills it no"
-    " answer is left"
+    "raise the limit to the length of the longest row, or shorten the prompts: a prompt that fills the limit leaves"
+    " no room for the answers"
 )
 SHARED_OUT = (
-    "LLaMA-Factory shares cutoff_len out between prompt and answer: an answer shorter than half of it is kept whole,"
-    " and its prompt cut; of a longer one the end is cut too, and with it the stop token, unless the template adds EOS"
+    "LLaMA-Factory splits cutoff_len between prompt and answer: it keeps an answer shorter than half of it and"
+    " truncates the prompt; a longer answer loses its end, and with it the stop token, unless the template adds EOS"
     " after the cut"
 )
 """`infer_seqlen` and `efficient_eos` of LLaMA-Factory 0.9"""
@@ -183,8 +183,8 @@ class RowsSurelyCut(ConfigRule):
         assert config.limit is not None
         is_of_pairs = config.spec.training.method in PAIR_METHODS
         return self.finding(
-            f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
-            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
+            f"{found.too_long:,} of {found.rows:,} rows are certainly {fate}: they have more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters per token of the limit of {config.limit:,}",
             SHORTER_PROMPTS if is_of_pairs else _describe_edit_that_raises_limit(config),
             evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
             severity="warning",
@@ -201,11 +201,11 @@ class RowsSurelyCut(ConfigRule):
         assert config.limit is not None
         are_ends_lost = found.ends_cut >= MIN_SHARE * found.rows
         counted = found.ends_cut if are_ends_lost else found.too_long
-        fate = "lose the end of their answer" if are_ends_lost else "are cut"
+        fate = "certainly lose the end of their answer" if are_ends_lost else "are certainly cut"
         return self.finding(
-            f"{counted:,} of {found.rows:,} rows {fate} for certain: {found.too_long:,} have more than"
-            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
-            "raise cutoff_len to the longest row, or split the rows",
+            f"{counted:,} of {found.rows:,} rows {fate}: {found.too_long:,} have more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters per token of the limit of {config.limit:,}",
+            "raise cutoff_len to the length of the longest row, or split the rows",
             severity="error" if is_nearly_all(found.ends_cut, found.rows) else "warning",
             evidence=[
                 f"estimated from characters: {_explain_why_characters_are_measured(config)}",
@@ -222,10 +222,9 @@ class RowsSurelyCut(ConfigRule):
         assert config.limit is not None
         assert found.first is not None
         return self.finding(
-            f"{found.unanswered:,} of {found.rows:,} rows lose the whole answer for certain: more than"
-            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens that are kept come"
-            " before it",
-            "raise the limit to the longest row, or shorten what comes before the answers",
+            f"{found.unanswered:,} of {found.rows:,} rows certainly lose the whole answer: more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters per token of the limit of {config.limit:,} come before it",
+            "raise the limit to the length of the longest row, or shorten the text before the answers",
             severity="error",
             evidence=[f"estimated from characters: {_explain_why_characters_are_measured(config)}"],
             cases=[_limit_case(config), found.first],
@@ -254,13 +253,12 @@ class RowsSurelyCut(ConfigRule):
         is_spoiled = is_nearly_all(cut.without_column, cut.rows)
         first = Case("the first row that is cut", file=cut.file, line=cut.line)
         return self.finding(
-            f"{cut.cut:,} of {cut.rows:,} rows are cut for certain: they have more than"
-            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {cut.limit:,} tokens that the script keeps"
-            f"{lost}",
+            f"{cut.cut:,} of {cut.rows:,} rows are certainly cut: they have more than {MOST_CHARACTERS_PER_TOKEN}"
+            f" characters per token of the script's limit of {cut.limit:,}{lost}",
             (
-                "raise the limit to the longest row, or shorten what comes before that column"
+                "raise the limit to the length of the longest row, or shorten the text before that column"
                 if is_column_lost
-                else "raise the limit to the longest row, or split the rows"
+                else "raise the limit to the length of the longest row, or split the rows"
             ),
             severity="error" if is_spoiled else "warning",
             evidence=["the code that makes the token ids was followed, not run"],
@@ -298,8 +296,8 @@ def _limit_case(config: Config) -> Case:
 def _describe_edit_that_raises_limit(config: Config) -> str:
     """The edit that keeps the rows whole; a limit that nobody set has to be written first."""
     if "max_length" in config.places or config.stack != "trl":
-        return "raise the limit to the longest row, or split the rows"
-    return "set max_length to the tokens of the longest row, or split the rows"
+        return "raise the limit to the length of the longest row, or split the rows"
+    return "set max_length to the token count of the longest row, or split the rows"
 
 
 def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterator[str]:
@@ -313,7 +311,7 @@ def _explain_why_characters_are_measured(config: Config) -> str:
     """Why rows are measured by their characters: which tokenizer is not here, or that none makes a difference."""
     name = config.spec.tokenizer
     if has_local_tokenizer(config):
-        return "no tokenizer packs text into more of them a token, that of this run neither"
+        return "no tokenizer packs text into more characters per token, including this run's"
     return (
         f"the tokenizer {name} is not on this machine" if name else "the settings name no tokenizer"
     )

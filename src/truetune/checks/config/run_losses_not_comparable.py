@@ -1,19 +1,19 @@
-"""The losses of two runs side by side are means over different tokens or rows.
+"""The losses of two runs are means over different tokens or rows, so they can't be compared.
 
 ## What it does
-Compares the SFT runs of the given files: settings of TRL, Axolotl, LLaMA-Factory and torchtune, commands that train by
-options, scripts whose settings are calls. It fires where two of them train one model on the same rows, and a switch
-that decides what the loss is a mean of differs: which tokens are supervised (`assistant_only_loss`,
-`completion_only_loss`, `train_on_inputs`, `train_on_prompt`, `mask_history`, `roles_to_train`), what is added up for
-each (`label_smoothing_factor`, `loss_type`), or which rows are evaluated (`val_set_size`, `eval_dataset`). Packing and
-another vocabulary are a note, where a log or a checkpoint shows that a run was made. Silent where one run starts from
-the other, for other training rows or methods, and for collections: three and more settings of which none was run, such
-as a library's examples, or more than five of one set of rows.
+Compares the SFT runs in the given files: TRL, Axolotl, LLaMA-Factory and torchtune settings, training commands, and
+scripts whose settings are calls. It fires if two of them train one model on the same rows, but a setting that defines
+the loss differs: which tokens are in the loss (`assistant_only_loss`, `completion_only_loss`, `train_on_inputs`,
+`train_on_prompt`, `mask_history`, `roles_to_train`), how it is computed (`label_smoothing_factor`, `loss_type`), or
+which rows are evaluated (`val_set_size`, `eval_dataset`). Packing and another vocabulary are info, if a log or a
+checkpoint shows that a run was made. It does not fire if one run starts from the other, for other training rows or
+methods, or for collections of settings: three or more of which none was run, such as a library's examples, or more than
+five for one set of rows.
 
 ## Why it is bad
-A prompt that is in every row is learned after some steps, and its tokens cost next to nothing then. A mean over
-all tokens is far below one over the answers alone, and falls although the answers are no better. The lower of two such
-losses says nothing of which run is better.
+A prompt that repeats in every row is learned after a few steps, and its tokens then have a loss near 0. A mean over all
+tokens is far below a mean over the answers, and falls although the answers are no better. The lower of two such losses
+does not show which run is better.
 
 ## Example
 ```yaml
@@ -54,7 +54,8 @@ config:
 ```
 
 ## Fix safety
-There is no automatic fix: each run may be right as it is. Evaluate both checkpoints in one way before the comparison.
+There is no automatic fix: each run may be right as it is. Evaluate both checkpoints with the same settings before you
+compare them.
 
 ## References
 - huggingface/trl documentation, "SFT Trainer" (`assistant_only_loss`, `completion_only_loss`)
@@ -253,14 +254,14 @@ def _message(own: TrainingStage, other: TrainingStage, differences: list[LossDif
     if not differences:
         return (
             f"{names} train models with different vocabularies ({other.model}, {own.model}) on the same rows: a loss"
-            " is a mean over tokens, and their tokens differ, so the two losses can't be compared"
+            " is a mean over tokens, and their tokens differ, so their losses can't be compared"
         )
     values = "; ".join(
         f"{one.own.key}: {one.other.value} and {one.own.value}" for one in differences
     )
     return (
-        f"{names} train on the same rows, and their losses are {_difference_in_words(differences)},"
-        f" so the two can't be compared: {values}"
+        f"the losses of {names} can't be compared: the rows are the same, but the losses are"
+        f" {_difference_in_words(differences)}: {values}"
     )
 
 
@@ -275,20 +276,19 @@ def _difference_in_words(differences: list[LossDifference]) -> str:
         return "means of different quantities"
     if keys & ROW_SWITCHES.keys():
         return "means over different evaluation rows"
-    return "weighed in two ways (a pack counts its tokens alike, a batch of single rows its rows)"
+    return (
+        "weighted differently (packing weights all tokens equally, a batch of single rows its rows)"
+    )
 
 
 def _remedy_for_comparison(differences: list[LossDifference]) -> str:
     """The remedy: how to compare two such runs."""
     if not differences:
-        return (
-            "compare the answers to the same held-out prompts, or bits for each character instead of nats for each"
-            " token"
-        )
+        return "compare the answers to the same held-out prompts, or the loss per character instead of per token"
     first = differences[0].own
     return (
-        f"evaluate both checkpoints on the same rows with one value ({first.key}: {first.value} for both), or compare"
-        " their answers to the same held-out prompts; neither run need be trained again for it"
+        f"evaluate both checkpoints on the same rows with {first.key}: {first.value}, or compare their answers to"
+        " the same held-out prompts; neither run needs to be trained again"
     )
 
 
@@ -301,14 +301,14 @@ def _supervised_share_evidence(config: Config, differences: list[LossDifference]
     counts = count_prompt_and_answer_tokens(config)
     if counts is not None:
         yield (
-            f"tokens of the texts in the first {counts.rows:,} rows: {counts.prompts + counts.answers:,} in all,"
+            f"the texts of the first {counts.rows:,} rows have {counts.prompts + counts.answers:,} tokens,"
             f" {counts.answers:,} of them in answers"
         )
         return
     share = measure_prompt_characters(config)
     if share is not None:
         yield (
-            f"of the texts in the first {share.rows:,} rows, {share.share:.0%} of the characters are in prompts and"
+            f"in the first {share.rows:,} rows, {share.share:.0%} of the characters are in prompts and"
             f" {1 - share.share:.0%} in answers"
         )
 

@@ -1,11 +1,12 @@
-"""LLaMA-Factory resumes the run that is in the output folder, though nothing asks for it.
+"""LLaMA-Factory resumes an earlier run from the output folder, although no setting asks for it.
 
 ## What it does
-Looks for `checkpoint-N` in `output_dir`, where neither `overwrite_output_dir` nor `resume_from_checkpoint` is set.
+Looks for `checkpoint-N` folders in `output_dir` if neither `overwrite_output_dir` nor `resume_from_checkpoint` is set.
 
 ## Why it is bad
-LLaMA-Factory then resumes from the last one, with one line in the log. New data, a new rate or a new template are
-trained from where the old run stopped, or not at all: a run that was finished ends at once.
+LLaMA-Factory then resumes from the last checkpoint, with one line in the log. A run with new data, a new learning rate
+or a new template continues from where the old run stopped, or does not train at all: if the old run was finished, the
+new one ends at once.
 
 ## Example
 ```yaml
@@ -34,7 +35,8 @@ config:
 ```
 
 ## Fix safety
-Where you want to resume, say so: `resume_from_checkpoint`.
+Training starts from step 0. With `overwrite_output_dir: true`, the old checkpoints are overwritten. If you want to
+resume, set `resume_from_checkpoint`.
 
 ## References
 - LLaMA-Factory 0.9.5 `hparams/parser.py`: "Change `output_dir` or use `overwrite_output_dir` to avoid."
@@ -79,8 +81,14 @@ class RunResumesUnasked(ConfigRule):
             if found:
                 last = max(found, key=lambda path: int(path.name.rpartition("-")[2]))
                 yield self.finding(
-                    f"the run resumes from {last.name} of the run before it",
-                    "write to a folder of its own, or set overwrite_output_dir: true",
+                    (
+                        f"the run does not start from the base model: it resumes from {last.name} of an earlier run"
+                        " in the same folder"
+                    ),
+                    (
+                        "set output_dir to a new folder, or set overwrite_output_dir: true (which overwrites the"
+                        " old checkpoints)"
+                    ),
                     cases=[
                         setting_case(config, training.output_dir, "training.output_dir"),
                         Case(last.name, file=str(last)),

@@ -1,12 +1,12 @@
-"""The data do not fill one packed batch, so that no step is made.
+"""The data do not fill one packed batch, so the run makes no optimizer step.
 
 ## What it does
 For an Axolotl run with `sample_packing` and an attention that does not pack by itself (`sdpa`, `eager`, none), counts
 the packed rows that the data can give at most and compares them with `micro_batch_size`.
 
 ## Why it is bad
-Axolotl's sampler drops the last batch unless it is full. Where there is only that one, nothing is trained, the run ends
-as if it had, and the model that is saved is the one that was loaded.
+Axolotl's sampler drops the last batch unless it is full. If that is the only batch, nothing is trained. The run still
+ends normally and saves the model that it loaded.
 
 ## Example
 ```yaml
@@ -39,7 +39,7 @@ config:
 ```
 
 ## Fix safety
-A smaller batch with more accumulation makes the same steps.
+A smaller batch with more accumulation makes the same number of steps.
 
 ## References
 - axolotl-ai-cloud/axolotl#1212, `MultipackBatchSampler` in axolotl 0.21 (`drop_last=True`); run with axolotl 0.19
@@ -98,14 +98,13 @@ class SamplePackingTrainsNoStep(ConfigRule):
         packed, is_sure = _packed_rows_and_is_upper_bound(data.count, text, length, size)
         if packed is None or packed >= size:
             return
-        about, effect = ("at most", "no step") if is_sure else ("about", "perhaps no step")
+        about, effect = ("at most", "no step") if is_sure else ("about", "possibly no step")
         yield self.finding(
-            f"{about} {packed:,} packed rows of {length:,} tokens do not fill a batch of {size}:"
-            f" {effect} is made",
-            f"set micro_batch_size to 1 and gradient_accumulation_steps to {size}, or leave"
-            " sample_packing out",
+            f"{about} {packed:,} packed rows of {length:,} tokens do not fill a batch of {size}, so Axolotl drops"
+            f" it: the run makes {effect}",
+            f"set micro_batch_size to 1 and gradient_accumulation_steps to {size}, or remove sample_packing",
             severity="error" if is_sure else "warning",
-            evidence=[data.why] + ([f"{text:,} bytes"] if text is not None else []),
+            evidence=[data.why] + ([f"the data have {text:,} bytes"] if text is not None else []),
             cases=[
                 setting_case(config, size, "training.per_device_train_batch_size"),
                 setting_case(config, True, "training.packing"),

@@ -1,15 +1,15 @@
 """The learning rate rises again, and the run ends at a high one.
 
 ## What it does
-Computes the share of the peak rate that the schedule has at the end of the run, from its name and its own settings:
+Computes which share of the peak learning rate the schedule has at the end of the run, from its name and its settings:
 `num_cycles` of a cosine (transformers' `lr_scheduler_kwargs`, torchtune's `lr_scheduler`, verl's `optim`), `min_lr` and
-`min_lr_rate` of `cosine_with_min_lr`. It speaks where the rate falls and then rises above half of its peak until the
-last step, and where the lowest rate is set above the peak.
+`min_lr_rate` of `cosine_with_min_lr`. It fires if the learning rate falls and then rises above half of its peak by the
+last step, or if the minimum is set above the peak.
 
 ## Why it is bad
-`num_cycles` of a cosine counts waves: 0.5, the default, falls from the peak to 0, and 1 falls to 0 in the middle and is
-back at the peak with the last step. The weights that are saved are those of a few steps at the full rate, which move
-them away from what the low rates found. The loss falls, and rises towards the end.
+`num_cycles` of a cosine counts waves. 0.5, the default, falls from the peak to 0. 1 falls to 0 in the middle and is
+back at the peak at the last step. The saved weights come right after steps at the full learning rate, which undo the
+fine adjustment of the low ones. The loss falls, and rises towards the end.
 
 ## Example
 ```yaml
@@ -34,7 +34,8 @@ config:
 ```
 
 ## Fix safety
-For several falls, each from the peak to 0, there is `cosine_with_restarts`, whose `num_cycles` counts these.
+The learning rate then falls to the end of the run. For several falls from the peak to 0, use `cosine_with_restarts`,
+whose `num_cycles` counts restarts.
 
 ## References
 - transformers, src/transformers/optimization.py (`get_cosine_schedule_with_warmup`: "the number of waves in the cosine
@@ -111,9 +112,9 @@ class ScheduleEndsAtAHighRate(ConfigRule):
             return
         if waves.lowest > 1:
             yield self.finding(
-                f"{waves.lowest_key} makes the lowest rate {waves.lowest:g} times the peak: the rate rises to the end"
-                " of the run",
-                f"set {waves.lowest_key} below the learning rate (a tenth of it is usual)",
+                f"{waves.lowest_key} sets the minimum learning rate to {waves.lowest:g} times the peak, so it rises"
+                " to the end of the run",
+                f"set {waves.lowest_key} so that the minimum is below the learning rate (10 % of it is usual)",
                 cases=[
                     setting_case(
                         config, value_at_dotted_key(config.raw, waves.lowest_key), waves.lowest_key
@@ -122,10 +123,9 @@ class ScheduleEndsAtAHighRate(ConfigRule):
             )
         elif waves.cycles > WAVES_OF_FALL and waves.share_of_peak_rate_at_end > HIGH_END:
             yield self.finding(
-                f"{waves.cycles_key} {waves.cycles:g} ends the run at"
-                f" {waves.share_of_peak_rate_at_end:.0%} of the peak rate:"
-                " each cycle of this cosine falls, and rises again",
-                f"set {waves.cycles_key} to {WAVES_OF_FALL:g}, or leave it out",
+                f"with {waves.cycles_key} {waves.cycles:g}, the run ends at {waves.share_of_peak_rate_at_end:.0%} of"
+                " the peak learning rate: each cycle of this cosine falls and rises again",
+                f"set {waves.cycles_key} to {WAVES_OF_FALL:g}, or remove it",
                 cases=[setting_case(config, f"{waves.cycles:g}", waves.cycles_key)],
             )
 

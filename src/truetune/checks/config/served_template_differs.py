@@ -1,20 +1,21 @@
-r"""The template that is trained is not the tokenizer's, which is what will be served.
+r"""The model is trained with another chat template than the one that it will be served with.
 
 ## What it does
-Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
-`template`; TRL's `chat_template_path` names a model), or in a strategy for preferences that writes its own (Axolotl's
-`type: chatml.intel`, `llama3.*`, `zephyr.*`, a `prompt_format`) or in Axolotl's `type: alpaca`, with what the
-tokenizer's own chat template writes there; where the tokenizer is not on this machine, with that of the published chat
-model, by its name. Of `type: alpaca` it speaks where `chat_template` is named beside it, which renders none of these
-rows. Compares it also with the template that a file given beside the settings asks the trained weights with: `template`
-of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that
-it does not know are left alone.
+Takes the marker before a question in the template that the settings name: Axolotl's `chat_template`, LLaMA-Factory's
+and ms-swift's `template`, TRL's `chat_template_path`, a preference strategy that writes its own (Axolotl's `type:
+chatml.intel`, `llama3.*`, `zephyr.*`, a `prompt_format`), or Axolotl's `type: alpaca`. It compares the marker with what
+the tokenizer's own chat template writes there, or, if the tokenizer is not on this machine, with the template of the
+published chat model of that name. For `type: alpaca` it fires if `chat_template` is set too, since that does not render
+these rows. It also compares the marker with the template that a given file uses to prompt the trained weights:
+`template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Unknown names
+and templates are not checked.
 
 ## Why it is bad
-LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
-reads it builds prompts that were never trained. Axolotl saves the one that is named at the top, and not that of a data
-set alone; else it is a fault where the markers are no tokens of the model and are cut to pieces. A strategy for
-preferences saves none: rewards and accuracies are perfect on prompts that are never served.
+LLaMA-Factory trains with its template but saves the tokenizer with the old one (unless it has none): an engine that
+reads it builds prompts that the model was never trained on. Axolotl saves the template named at the top of the file,
+but not that of a single data set; if it is saved, it is still wrong if the markers are not tokens of the model and are
+split into pieces. A preference strategy saves none: rewards and accuracies are perfect on prompts that are never
+served.
 
 ## Example
 ```yaml
@@ -57,7 +58,8 @@ config:
 ```
 
 ## Fix safety
-For a model that speaks one format already, stay with it.
+If the model already has a chat format, keep that one. A model that was trained with another template has to be trained
+again, or served with the template of the training.
 
 ## References
 - hiyouga/LLaMA-Factory#6320, hiyouga/LLaMA-Factory#7785, hiyouga/LLaMA-Factory#5836, ollama/ollama#6823
@@ -209,10 +211,13 @@ class ServedTemplateDiffers(ConfigRule):
         if unknown:
             evidence.append(f"not in the tokenizer's vocabulary: {', '.join(unknown)}")
         yield self.finding(
-            f"{key} {name} writes {marker}, and the tokenizer's template does not"
+            (
+                f"the model is trained with {marker} ({key} {name}), but the tokenizer's template, with which it is"
+                " served, does not write that"
+            )
             + self._describe_effect_of_own_template(),
             self._remedy_by_fitting_strategy_or_template()
-            or "name the template that matches the tokenizer's own, see above",
+            or f"set {key} to the template that matches the tokenizer's own, which is shown above",
             severity="warning" if lost or unknown else "info",
             evidence=evidence,
             cases=[
@@ -266,12 +271,12 @@ class ServedTemplateDiffers(ConfigRule):
             not tokens or name in SAVED_TEMPLATES
         ):
             return
-        remedy = "name the template of the model's own family: every server that reads the tokenizer asks by that"
+        remedy = f"set {key} to the template of the model's own family, which servers take from the tokenizer"
         if config.stack == "trl":
-            remedy = f"leave {key} out: the model answers in its own format already"
+            remedy = f"remove {key}: the model already has its own chat format"
         yield self.finding(
-            f"{key} {name} writes {first_mark_without_role(marker)} before a question, and {config.spec.model}"
-            f" is of a family that writes {mark}" + self._describe_effect_of_own_template(),
+            f"{key} {name} writes {first_mark_without_role(marker)} before a question, but {config.spec.model}"
+            f" belongs to a family that writes {mark}" + self._describe_effect_of_own_template(),
             self._remedy_by_fitting_strategy_or_template() or remedy,
             evidence=[
                 "inferred from the model's name: no chat template of its tokenizer is on this machine"
@@ -291,8 +296,8 @@ class ServedTemplateDiffers(ConfigRule):
             return ""
         trained = "preference is" if self.subject.raw.get("rl") else "answers are"
         return (
-            f": the {trained} trained on prompts that no server asks with, for a server takes the"
-            " tokenizer's template where it is given no other (vLLM without --chat-template)"
+            f": the {trained} trained on prompts that no server builds, since a server uses the tokenizer's template"
+            " by default (vLLM without --chat-template)"
         )
 
     def _remedy_by_fitting_strategy_or_template(self) -> str:
@@ -302,16 +307,16 @@ class ServedTemplateDiffers(ConfigRule):
             return ""
         if not self.subject.raw.get("rl"):
             return (
-                "write the rows as messages and set type: chat_template, which renders them by chat_template; or ask"
-                " the tuned model by Alpaca's prompt"
+                "write the rows as messages and set type: chat_template, which renders them with chat_template; or"
+                " prompt the tuned model with Alpaca's prompt"
             )
         mark, variant = self._mark_of_named_model(), strategy.name.partition(".")[2]
         family = next((one for one, own in FAMILIES if first_mark_without_role(own) == mark), None)
         fitting = f"type: {family}.{variant}, or " if family and variant != "default" else ""
         return (
-            f"set {fitting}type: chat_template.default with chat_template: tokenizer_default, which"
-            " renders chats by the model's own template, and train again; or serve by the template"
-            " of the training (vLLM --chat-template FILE)"
+            f"set {fitting}type: chat_template.default with chat_template: tokenizer_default, which renders chats"
+            " with the model's own template, and train again; or serve with the template of the training (vLLM"
+            " --chat-template FILE)"
         )
 
     def _cases_of_servers(self) -> list[Case]:
@@ -347,9 +352,9 @@ class ServedTemplateDiffers(ConfigRule):
             ):
                 continue
             yield self.finding(
-                f"trained with the template {name} ({first_mark_without_role(marker)}), and"
-                f" {Path(use.file).name} {use.verb} the model with another template ({mark})",
-                "use one template for both: the model was never trained on the other's prompts",
+                f"the model is trained with the template {name} ({first_mark_without_role(marker)}), but"
+                f" {Path(use.file).name} {use.verb} it with another one ({mark})",
+                "use the same template in both files: the model was never trained on prompts of the other one",
                 cases=[
                     self._case_of_template(key, name),
                     Case(use.text, file=use.file, line=use.line),

@@ -1,15 +1,16 @@
-"""A hyperparameter has a value at which the run does nothing, or falls apart.
+"""A hyperparameter has a value at which training has no effect or breaks down.
 
 ## What it does
-Compares the hyperparameters of a file or script, whatever the stack calls them, with a table of ranges: the scale of
-LoRA (`lora_alpha / r`), label smoothing, weight decay, gradient clipping, Adam's betas and epsilon, NEFTune, dropout,
-the sampling of GRPO, the number of optimizer steps. Rates, warm-up and the beta of preferences have rules of their own.
+Compares the hyperparameters in a file or script, whatever the stack calls them, with a table of ranges: the LoRA scale
+(`lora_alpha / r`), label smoothing, weight decay, gradient clipping, Adam's betas and epsilon, NEFTune, dropout,
+sampling in GRPO, and the number of optimizer steps. Other rules check learning rates, warm-up and the beta of
+preference training.
 
 ## Why it is bad
-The run ends without an error, and the loss looks calm. With `lora_alpha: 1` and `lora_rank: 256` what the adapter
-learns is multiplied by 1/256; with a label smoothing of 0.5 DPO pulls as much to the rejected as to the chosen answer;
-with `max_grad_norm: 1e-6` all gradients are smaller than Adam's epsilon. An error follows from the arithmetic alone; a
-warning is a value far away from every published one.
+The run ends without an error, and the loss looks normal. With `lora_alpha: 1` and `lora_rank: 256`, the adapter's
+output is multiplied by 1/256. With a label smoothing of 0.5, DPO pulls equally towards the rejected and the chosen
+answer. With `max_grad_norm: 1e-6`, all gradients are smaller than Adam's epsilon. An error follows from arithmetic; a
+warning means that a value is far from every published one.
 
 ## Example
 ```yaml
@@ -38,7 +39,7 @@ config:
 ```
 
 ## Fix safety
-Ranges are wide, and each finding names the source of its own. The best value within them depends on model and data.
+The ranges are wide, and each finding names its source. The best value within them depends on model and data.
 
 ## References
 - Hu et al., LoRA (arXiv:2106.09685); Dettmers et al., QLoRA (arXiv:2305.14314); Mitchell, "A note on DPO with noisy

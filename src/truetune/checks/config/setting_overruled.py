@@ -1,20 +1,20 @@
-"""A setting does nothing, because another one decides.
+"""A setting has no effect, because another one overrides it.
 
 ## What it does
-Finds pairs that are both set and of which one wins: `warmup_steps` over `warmup_ratio`; `max_steps` over
-`num_train_epochs`, where the rows are available and the limit ends the run before half of the epochs (a warning before
-a fifth, for most rows are never seen then). Rows that are held out where nothing is evaluated, or `eval_steps` where
-nothing says `eval_strategy: "no"` in so many words. And settings that the stack's code reads only where another one has
-certain values: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's `ref_model_sync_steps` under
-`sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's `recipe_checkpoint` under
-`resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others. It is a note where the other one is
-switched off in so many words. And rank, scale and modules of LoRA where the training continues an adapter
-(`lora_model_dir`, `adapter_name_or_path`, `adapters`) whose adapter_config.json says otherwise, and a
-`dataset_text_field` beside rows that are chats.
+Finds pairs of settings of which one overrides the other: `warmup_steps` over `warmup_ratio`; `max_steps` over
+`num_train_epochs`, if the rows are available and `max_steps` ends the run before half of the epochs (a warning before
+20 % of them, because most rows are then never seen). It finds held-out rows although nothing is evaluated, and
+`eval_steps` although nothing is evaluated, unless `eval_strategy: "no"` is written. It finds settings that the stack
+only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's
+`ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's
+`recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others; it is info if
+the other one is explicitly switched off. It also finds LoRA settings (rank, scale, modules) that differ from the
+adapter_config.json of an adapter that training continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a
+`dataset_text_field` if the rows are chats.
 
 ## Why it is bad
-The value that you see is not the one that runs. Three epochs with `max_steps: 100` end after 100 steps; rows that are
-held out and never evaluated are only lost.
+The value that you see is not the one that is used. Three epochs with `max_steps: 100` end after 100 steps. Rows that
+are held out but never evaluated are wasted.
 
 ## Example
 ```yaml
@@ -41,7 +41,7 @@ config:
 ```
 
 ## Fix safety
-Which of the two you meant is your decision.
+Only you know which of the two you meant.
 
 ## References
 - transformers `TrainingArguments`: the descriptions of `max_steps`, `warmup_steps` and `eval_strategy`
@@ -136,7 +136,7 @@ class SettingOverruled(ConfigRule):
             "training.val_size",
             training.val_size,
             "rows are held out",
-            "set eval_strategy: steps, or hold no rows out",
+            f"set eval_strategy: steps, or remove {_written_key(config, 'training.val_size')} to train on all rows",
         )
 
     def _findings_on_warmup_twice(self) -> Iterator[Finding]:
@@ -146,9 +146,9 @@ class SettingOverruled(ConfigRule):
             return
         if training.warmup_steps and training.warmup_ratio:
             yield self.finding(
-                f"warmup_ratio {training.warmup_ratio:g} does nothing: warmup_steps"
-                f" {training.warmup_steps:g} decides",
-                "keep one of the two",
+                f"warmup_ratio {training.warmup_ratio:g} has no effect: warmup_steps {training.warmup_steps:g}"
+                " overrides it",
+                "remove one of the two",
                 cases=[
                     setting_case(config, f"{training.warmup_ratio:g}", "training.warmup_ratio"),
                     setting_case(config, f"{training.warmup_steps:g}", "training.warmup_steps"),
@@ -160,16 +160,16 @@ class SettingOverruled(ConfigRule):
         config = self.subject
         for unread in unread_settings(config):
             switch = unread.condition.switch
-            do, them = ("do", "them") if len(unread.keys) > 1 else ("does", "it")
+            have, them = ("have", "them") if len(unread.keys) > 1 else ("has", "it")
             needed = " or ".join(unread.needed)
             yield self.finding(
-                f"{format_name_list(unread.keys)} {do} nothing: {switch} is {unread.switch_value}"
+                f"{format_name_list(unread.keys)} {have} no effect: {switch} is {unread.switch_value}"
                 + ("" if unread.is_switch_written else " by default"),
                 (f"set {switch} to {needed}" if needed else f"set {switch}")
                 + f", or remove {them}",
                 severity="info" if unread.is_off_on_purpose else None,
                 evidence=[
-                    f"{config.stack} reads {them} only where {switch} is {needed or 'on'}",
+                    f"{config.stack} only reads {them} if {switch} is {needed or 'on'}",
                 ],
                 cases=[
                     *(
@@ -186,13 +186,16 @@ class SettingOverruled(ConfigRule):
         if adapter is None or not adapter.settings:
             return
         told = ", ".join(
-            f"{one.field} {one.asked} ({one.decided} there)" for one in adapter.settings
+            f"{one.field} {one.asked} (there: {one.decided})" for one in adapter.settings
         )
         yield self.finding(
-            f"settings of LoRA do nothing, because {adapter.name} is continued: {told}",
-            "merge the adapter into its base and train a new one on that, or set these as they are"
-            " in adapter_config.json",
-            evidence=["peft takes them from adapter_config.json of the adapter that is loaded"],
+            (
+                f"LoRA settings have no effect, because training continues {adapter.name} with those in its"
+                f" adapter_config.json: {told}"
+            ),
+            "merge the adapter into its base and train a new one on that, or set the values of adapter_config.json"
+            " here",
+            evidence=["peft takes them from the adapter_config.json of the loaded adapter"],
             cases=[
                 *(
                     setting_case(
@@ -220,9 +223,9 @@ class SettingOverruled(ConfigRule):
             if item.get("type") == "chat_template" and isinstance(roles, list) and roles:
                 named = ", ".join(map(str, roles))
                 yield self.finding(
-                    f"roles_to_train {named} does nothing: with train_on_inputs all turns are trained",
-                    "remove train_on_inputs, or the roles",
-                    evidence=["axolotl trains a turn by train_on_inputs or by its role"],
+                    f"roles_to_train {named} has no effect: with train_on_inputs, the loss covers all turns",
+                    "remove train_on_inputs, or roles_to_train",
+                    evidence=["with train_on_inputs, axolotl ignores the roles"],
                     cases=[
                         setting_case(config, named, f"datasets.{index}.roles_to_train"),
                         setting_case(config, True, "train_on_inputs"),
@@ -240,9 +243,9 @@ class SettingOverruled(ConfigRule):
         ):
             return
         yield self.finding(
-            "resume_from_checkpoint does nothing: the scripts of this release of TRL call"
-            " trainer.train() without it, and the run begins again",
-            "run a newer TRL, or a script that calls trainer.train(resume_from_checkpoint=...)",
+            "resume_from_checkpoint has no effect: the scripts of this TRL release call trainer.train() without it,"
+            " so the run starts from the beginning",
+            "use a newer TRL, or a script that calls trainer.train(resume_from_checkpoint=...)",
             evidence=[config.pins.describe_asked_release("trl")],
             cases=[setting_case(config, wanted, "resume_from_checkpoint")],
         )
@@ -254,7 +257,7 @@ class SettingOverruled(ConfigRule):
         config = self.subject
         if value and field in config.places:
             yield self.finding(
-                f"{what}, and nothing is evaluated: eval_strategy is no",
+                f"{what}, but nothing is evaluated: eval_strategy is no",
                 remedy,
                 cases=[
                     setting_case(config, f"{value:g}", field),
@@ -273,9 +276,12 @@ class SettingOverruled(ConfigRule):
         if not read or config.pins.is_release_surely_before("trl", FIRST_WITH_CHATS_BEFORE_TEXT):
             return
         yield self.finding(
-            f"dataset_text_field {field} does nothing: the rows have {' and '.join(read)}, which TRL trains instead",
-            f"remove {' and '.join(read)} from the rows, or dataset_text_field",
-            evidence=["TRL reads a column of text only of rows that hold no chat and no prompt"],
+            (
+                f"dataset_text_field {field} has no effect: the rows have {' and '.join(read)}, which TRL trains on"
+                " instead"
+            ),
+            f"remove {' and '.join(read)} from the rows, or remove dataset_text_field",
+            evidence=["TRL only reads a text column if the rows have no messages and no prompt"],
             cases=[setting_case(config, field, "dataset_text_field")],
         )
 
@@ -287,8 +293,8 @@ class SettingOverruled(ConfigRule):
         if config.stack != "llama-factory" or not named or is_used:
             return
         yield self.finding(
-            "eval_dataset is named, and nothing is evaluated: eval_strategy is no",
-            "set eval_strategy: steps, or leave eval_dataset out",
+            "eval_dataset is set, but nothing is evaluated: eval_strategy is no",
+            "set eval_strategy: steps, or remove eval_dataset",
             cases=[
                 setting_case(config, named, "eval_dataset"),
                 setting_case(config, "no", "training.eval_strategy"),
@@ -316,8 +322,8 @@ class SettingOverruled(ConfigRule):
         seen = _rows_seen(training, limit)
         is_trial = not is_far_shorter or config.path.endswith(".ipynb")
         yield self.finding(
-            f"max_steps {limit:,} ends the run after {seen:,} rows: {epochs:g} epochs do not count",
-            "remove max_steps, unless it is a trial; else remove the epochs",
+            f"max_steps {limit:,} ends the run after {seen:,} rows and overrides num_train_epochs {epochs:g}",
+            "remove max_steps; if this is a test run, remove the number of epochs instead",
             severity="info" if is_trial else None,
             evidence=[whole.why],
             cases=[
@@ -331,6 +337,11 @@ def _rows_seen(training: Training, steps: int) -> int:
     """The rows that so many steps see, each row as often as it is seen."""
     batch = training.per_device_train_batch_size or 1
     return steps * batch * max(training.gradient_accumulation_steps or 1, 1) * training.devices
+
+
+def _written_key(config: Config, field: str) -> str:
+    """The key by which the file writes a setting."""
+    return config.places[field].key if field in config.places else field.rpartition(".")[2]
 
 
 def _is_nothing_evaluated(config: Config) -> bool:

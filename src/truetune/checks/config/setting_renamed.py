@@ -1,18 +1,17 @@
-"""A setting goes by another name in this release, or is gone.
+"""A setting has another name in this release, or no longer exists.
 
 ## What it does
-Finds keys of earlier releases that the assumed one does not know, and says what became of them. Where the notebook, the
-script or the project's requirements ask for a release that still takes the old name, there is nothing to say; where
-none of them names a release, the finding says from which one on it holds. In a script it is an error where the call is
-sure to stop, by the release that is asked for. Where no file asks for one it is a warning, listed after faults that
-say nothing by themselves; and a note where outputs of the notebook, or logs, checkpoints, predictions and notes beside
-the script, show that it ran. Old names that are
-still taken share one note, and so are those in a file that a program with settings of its own reads (see
+Finds keys of earlier releases that the assumed release does not know, and says what became of them. If the notebook,
+the script or the project's requirements ask for a release that still takes the old name, the rule does not fire. If
+none of them names a release, the finding says from which one on it applies. In a script it is an error if the call is
+sure to stop with the release that is asked for. If no file asks for one, it is a warning, listed after faults that
+raise no error; it is info if notebook outputs, or logs, checkpoints and predictions next to the script, show that it
+ran. Old names that are still accepted share one info finding, and so do those in a file that another program reads (see
 `unknown-setting`).
 
 ## Why it is bad
-A key from an old tutorial no longer does what it says. TRL's scripts drop `max_seq_length` without a word, and every
-row is cut at the default of 1024 tokens; others stop at it, the command `trl` too.
+A key from an old tutorial no longer does what it says. TRL's scripts silently drop `max_seq_length`, and every row is
+truncated at the default of 1024 tokens. Other programs, such as the `trl` command, stop at it.
 
 ## Example
 ```yaml
@@ -31,7 +30,7 @@ config:
 ```
 
 ## Fix safety
-Safe where the name alone changed and the new one is not set, and your release is new enough.
+Safe if only the name changed, the new one is not set yet, and your release is new enough.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#2904, huggingface/trl#1894, huggingface/course#974
@@ -167,13 +166,13 @@ class SettingRenamed(ConfigRule):
         named = ", ".join(old.place.key for old in several)
         lost = any(self._is_value_lost(old) for old in several)
         return self.finding(
-            f"{named}: of earlier releases, "
+            f"{named}: names from earlier releases, "
             + (
-                f"and {describe_readers_of_old_names(config, several)} may still take it"
+                f"which {describe_readers_of_old_names(config, several)} may still accept"
                 if lost
-                else "and still taken"
+                else "which are still accepted"
             ),
-            "write what newer releases take, once yours is new enough: "
+            "use the new names once your release is new enough: "
             + ", ".join(
                 f"{old.place.key} is {old.now or 'gone'} {describe_removal_release(config, old)}"
                 for old in several
@@ -190,7 +189,7 @@ class SettingRenamed(ConfigRule):
         """What becomes of the value of an old name, in words."""
         stops = self.subject.stack == "axolotl" and old.place.key in KEYS_THAT_STOP_AXOLOTL
         if not stops and not self._is_value_lost(old):
-            return "the old name is still taken"
+            return "the old name is still accepted"
         lost = "Axolotl stops at it" if stops else describe_fate_of_unknown_key(self.subject)
         if is_sure or not is_config_of_python_program(self.subject) or old.taken is None:
             return lost
@@ -205,7 +204,7 @@ class SettingRenamed(ConfigRule):
             and is_config_of_python_program(config)
             and has_script_trained_before(config.path)
         ):
-            return f"{told}; what lies beside it shows that it ran, so with an earlier release"
+            return f"{told}; files next to it show that it ran, so with an earlier release"
         return told
 
     def _age_of_release_against_rename(self, old: RenamedKey) -> ReleaseAge:

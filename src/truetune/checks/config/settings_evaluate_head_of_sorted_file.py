@@ -1,14 +1,14 @@
-"""The settings evaluate on the first rows of a file that is sorted: some kinds of rows are never tested.
+"""Only the first rows of a sorted validation file are evaluated, so some kinds of rows are never tested.
 
 ## What it does
-Reads the evaluation files that LLaMA-Factory cuts by `max_samples`, and those of which Axolotl takes a slice
-(`split: train[:60]`), where they are here. It compares the first rows with the whole file: by a column of kinds or
-labels (`task`, `source`, `language`), by the system prompts, and by the lengths of the answers. It names what the whole
-file has and the first rows have not, where as many rows drawn at random would have it.
+Reads the evaluation files that LLaMA-Factory limits with `max_samples`, and those of which Axolotl takes a slice
+(`split: train[:60]`), if they are on this machine. It compares the first rows with the whole file: by a column of kinds
+or labels (`task`, `source`, `language`), by system prompts, and by answer lengths. It names what is missing from the
+first rows, if a random sample of that size would contain it.
 
 ## Why it is bad
-The evaluation loss is that of one kind of row: far below the training loss where the answers of this kind are short. It
-says nothing of the others, and the best checkpoint is the best one for the kind that comes first.
+The evaluation loss then covers one kind of row: if its answers are short, it is far below the training loss. It says
+nothing about the other kinds, and the best checkpoint is the best one for the kind that comes first.
 
 ## Example
 ```yaml
@@ -73,7 +73,8 @@ config:
 ```
 
 ## Fix safety
-The evaluation has other rows: its loss can't be compared with that of earlier runs.
+The evaluation uses other rows, so its loss can't be compared with that of earlier runs. To shuffle a JSONL file once:
+`shuf val.jsonl > shuffled.jsonl`.
 
 ## References
 - LLaMA-Factory 0.9.5 `data/loader.py`: `dataset.select(range(max_samples))`
@@ -148,9 +149,9 @@ class SettingsEvaluateHeadOfSortedFile(ConfigRule):
             if head is not None:
                 name = limit.key.rpartition(".")[2]
                 yield self.finding(
-                    f"{name} {limit.value} evaluates the first {head.rows:,} of {head.whole:,} rows of {head.source}:"
-                    f" {describe_head_difference(head)}",
-                    "shuffle the rows of the file once, or evaluate all of them",
+                    f"{name} {limit.value} evaluates only the first {head.rows:,} of {head.whole:,} rows of"
+                    f" {head.source}: {describe_head_difference(head)}",
+                    "shuffle the rows of the file once, or remove the limit to evaluate all of them",
                     cases=[setting_case(self.subject, limit.value, limit.key)],
                 )
                 return

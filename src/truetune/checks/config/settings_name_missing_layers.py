@@ -1,13 +1,13 @@
-"""Settings choose layers by numbers that the model does not have.
+"""Settings select layers by numbers that the model does not have.
 
 ## What it does
-Compares the numbers of layers in `unfrozen_parameters` of Axolotl, `layers_to_transform` and `target_modules` with the
-number that the model has, by its config.json or, for a published model, by its name. Patterns count as a whole: one
-that fits any layer of the model is fine.
+Compares the layer numbers in Axolotl's `unfrozen_parameters`, in `layers_to_transform` and in `target_modules` with the
+number of layers in the model, from its config.json or, for a published model, by its name. A pattern is fine if it
+matches any layer of the model.
 
 ## Why it is bad
-Nothing stops where a name fits no weight: what was to be trained stays frozen. Where none fits, the loss is flat at any
-learning rate; where some do, fewer layers learn than the settings say.
+There is no error if a name matches no weight: the layer stays frozen. If none matches, the loss is flat at any learning
+rate; if some do, fewer layers are trained than the settings say.
 
 ## Example
 ```yaml
@@ -32,7 +32,7 @@ config:
 ```
 
 ## Fix safety
-More weights take part: gradients and the optimizer need memory for them.
+More weights are trained: gradients and the optimizer need memory for them.
 
 ## References
 - Axolotl documentation, `unfrozen_parameters`; peft documentation, `layers_to_transform`; `num_hidden_layers`
@@ -97,17 +97,17 @@ class SettingsNameMissingLayers(ConfigRule):
             if not beyond:
                 continue
             rest = (
-                f"only {describe_numbers(inside)} exist"
+                f"only {describe_numbers(inside)} exist, so fewer layers are trained than the settings say"
                 if inside
-                else "none of these layers exists"
+                else "none of these layers exists, so all stay frozen"
             )
             first = max(0, layers - len(numbers))
             yield self.finding(
-                f"{config.spec.model} has layers 0 to {layers - 1}, and {key} names"
-                f" {describe_numbers(numbers)}: {rest}",
+                f"{config.spec.model} has layers 0 to {layers - 1}, but {key} names {describe_numbers(numbers)}:"
+                f" {rest}",
                 f"name layers that exist (the last {min(len(numbers), layers)} are"
-                f" {describe_numbers(list(range(first, layers)))}); then see that the output counts as many trained"
-                " parameters as these layers have",
+                f" {describe_numbers(list(range(first, layers)))}), then check that the number of trainable"
+                " parameters in the log is that of these layers",
                 severity="warning" if inside else "error",
                 cases=[setting_case(config, describe_numbers(numbers), key)],
             )

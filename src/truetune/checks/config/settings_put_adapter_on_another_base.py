@@ -1,14 +1,15 @@
-"""An adapter is put on another model than the one that it was trained on.
+"""An adapter is loaded on another base model than the one that it was trained on.
 
 ## What it does
-Compares the model of the settings with `base_model_name_or_path` in the adapter_config.json of the adapter that they
-name (`adapter_name_or_path`, `lora_model_dir`), where that is on this machine: family, generation, size, release, and
-whether it is instruction-tuned. Mirrors and quantized copies of one model are the same. Where files are given together,
-the same is asked of the model of a training and that which an export, a chat, a server or a script puts its adapter on.
+Compares the model in the settings with `base_model_name_or_path` in the adapter_config.json of the adapter that they
+name (`adapter_name_or_path`, `lora_model_dir`), if that is on this machine: family, generation, size, release, and
+whether it is instruction-tuned. Mirrors and quantized copies of one model count as the same. If several files are
+given, it also compares the model of a training with the one on which an export, a chat, a server or a script loads its
+adapter.
 
 ## Why it is bad
-An adapter is a difference to certain weights. On another release of the model the shapes may fit: training begins from
-noise, and a merge or a chat gives word salad.
+An adapter is a change to particular weights. On another release of the model the shapes may still fit, but the change
+makes no sense there: training starts from noise, and a merge or a chat gives word salad.
 
 ## Example
 ```yaml
@@ -39,7 +40,7 @@ config:
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two was meant is not known.
+There is no automatic fix, since only you know which of the two was meant.
 
 ## References
 - artidoro/qlora#28; peft documentation, `PeftModel.from_pretrained`
@@ -124,9 +125,8 @@ class SettingsPutAdapterOnAnotherBase(ConfigRule):
             if other is None or _is_judged_by_command_rule(use):
                 continue
             yield self.finding(
-                f"the adapter is trained on {name}, and {Path(use.file).name} puts it on {use.base}:"
-                f" {other.why}",
-                f"name {name} there",
+                f"the adapter is trained on {name}, but {Path(use.file).name} loads it on {use.base}: {other.why}",
+                f"set the base model to {name} in {Path(use.file).name}",
                 severity="error" if other.is_proved else "warning",
                 cases=[
                     setting_case(self.subject, name, "model"),
@@ -146,7 +146,7 @@ class SettingsPutAdapterOnAnotherBase(ConfigRule):
                 yield from self._findings_on_base_before_earlier_stage(name, base, file)
                 continue
             yield self.finding(
-                f"the adapter was trained on {base}, and training continues with {name}: "
+                f"the adapter was trained on {base}, but training continues on {name}: "
                 + (apart or "one is instruction-tuned, the other is not"),
                 f"set {setting_place(config, 'model').key} to {base}",
                 severity="error" if apart else "warning",
@@ -167,7 +167,7 @@ class SettingsPutAdapterOnAnotherBase(ConfigRule):
         if other is None:
             return
         yield self.finding(
-            f"the adapter was trained on {base}, and is put on {name}: {other.why}",
+            f"the adapter was trained on {base}, but is loaded on {name}: {other.why}",
             f"set {setting_place(config, 'model').key} to {base}",
             severity="error" if other.is_proved else "warning",
             cases=[

@@ -1,13 +1,13 @@
-"""The settings change no weight.
+"""The settings train no weight.
 
 ## What it does
-Finds a learning rate of 0, no epochs, a LoRA with `lora_alpha: 0` or `lora_dropout: 1`, and one whose list of modules
-is empty. For LLaMA-Factory, a file that names rows to train and sets neither `do_train` nor anything else to do.
+Finds a learning rate of 0, zero epochs, LoRA with `lora_alpha: 0` or `lora_dropout: 1`, and LoRA with an empty list of
+modules. For LLaMA-Factory, it finds a file that names training rows but sets neither `do_train` nor any other task.
 
 ## Why it is bad
-The run ends without an error and saves the model that it loaded. With `lora_alpha: 0` the adapter is multiplied by 0,
-forwards and backwards: its loss is that of the base, at every step. An adapter on no module has no weights at all: the
-run stops, or trains nothing.
+The run ends without an error and saves the model that it loaded. With `lora_alpha: 0` the adapter is multiplied by 0 in
+the forward and backward pass: the loss is that of the base model at every step. An adapter on no module has no weights:
+the run stops, or trains nothing.
 
 ## Example
 ```yaml
@@ -38,7 +38,7 @@ config:
 ```
 
 ## Fix safety
-No value is right for all; `lora_alpha` of one or two times `r` is usual.
+No value is right for every run; `lora_alpha` of one or two times `r` is usual.
 
 ## References
 - Hu et al., LoRA (arXiv:2106.09685): the update is `alpha / r * B A`
@@ -87,8 +87,11 @@ class SettingsTrainNothing(ConfigRule):
             and not _may_train_whole_modules_or_parameters(self.subject)
         ):
             yield self.finding(
-                "the list of modules that get an adapter is empty: no layer of the model learns",
-                "name the projections: q_proj, k_proj, v_proj, o_proj and those of the MLP",
+                "the list of modules that get an adapter is empty: no layer is trained",
+                (
+                    "list the projections: q_proj, k_proj, v_proj, o_proj and those of the MLP (gate_proj, up_proj,"
+                    " down_proj)"
+                ),
                 cases=[
                     setting_case(
                         self.subject, "no module", "training.lora.target_modules", "training.lora"
@@ -106,7 +109,7 @@ class SettingsTrainNothing(ConfigRule):
         if not config.raw.get("dataset") or not config.raw.get("output_dir"):
             return
         yield self.finding(
-            "do_train is not set: LLaMA-Factory loads the model and the rows, and ends without a step",
+            "do_train is not set: LLaMA-Factory loads the model and the rows, and ends without training",
             "set do_train: true",
             cases=[
                 setting_case(config, config.raw["dataset"], "dataset"),

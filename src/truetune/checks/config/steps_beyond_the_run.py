@@ -1,13 +1,14 @@
-"""Evaluation or logging is due after the last step.
+"""Evaluation or logging would only happen after the last step.
 
 ## What it does
-Compares `eval_steps` and `logging_steps` with the steps that the run makes at most; of torchtune and Axolotl the steps
-after which quantization is simulated (`fake_quant_after_n_steps`) or the validation runs (`run_val_every_n_steps`) too.
+Compares `eval_steps` and `logging_steps` with the largest number of steps that the run can make. For torchtune and
+Axolotl it also checks the steps after which quantization is simulated (`fake_quant_after_n_steps`) or validation runs
+(`run_val_every_n_steps`).
 
 ## Why it is bad
 With `eval_steps: 500` a run of 60 steps is never evaluated, and `load_best_model_at_end` has nothing to choose from. A
-loss that is logged every 500 steps is never seen. Weights that never saw the simulated quantization lose as much by the
-real one as if nothing had been done. (A last save is always made.)
+loss that is logged every 500 steps is never seen. If quantization is never simulated, the weights lose as much in the
+real quantization as without quantization-aware training. (The last checkpoint is always saved.)
 
 ## Example
 ```yaml
@@ -36,7 +37,7 @@ config:
 ```
 
 ## Fix safety
-Safe: it changes no weight. A number below 1 is a share of the run.
+Safe: no weight changes. A number below 1 is a fraction of the run.
 
 ## References
 - huggingface/transformers `TrainerCallback`: `DefaultFlowCallback` evaluates at multiples of `eval_steps` only
@@ -57,7 +58,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-NO_SIMULATION = "quantization is never simulated in the training"
+NO_SIMULATION = "quantization is never simulated during training"
 LATE_STEPS = (
     ("fake_quant_after_n_steps", NO_SIMULATION, "set fake_quant_after_n_steps to {}"),
     ("qat.fake_quant_after_n_steps", NO_SIMULATION, "set fake_quant_after_n_steps to {}"),
@@ -102,9 +103,9 @@ class StepsBeyondTheRun(ConfigRule):
         ):
             best = " and has no best model to load" if training.load_best_model_at_end else ""
             yield self.finding(
-                f"the run of at most {run.most:,} steps is never evaluated{best}: evaluation is due"
-                f" every {every:,.0f}",
-                f"set eval_steps to {max(1, run.most // 5)}, or to a share such as 0.2",
+                f"the run is never evaluated{best}: it has at most {run.most:,} steps, and evaluation is every"
+                f" {every:,.0f}",
+                f"set eval_steps to {max(1, run.most // 5)}, or to a fraction of the run such as 0.2",
                 evidence=[run.why],
                 cases=[setting_case(config, f"{every:g}", "training.eval_steps")],
             )
@@ -118,9 +119,8 @@ class StepsBeyondTheRun(ConfigRule):
             and "training.logging_steps" in config.places
         ):
             yield self.finding(
-                f"no loss is logged in a run of at most {run.most:,} steps: logging is due every"
-                f" {every:,.0f}",
-                "set logging_steps to 1 for a run as short as this",
+                f"no loss is logged: the run has at most {run.most:,} steps, and logging is every {every:,.0f}",
+                "set logging_steps to 1",
                 severity="info",
                 evidence=[run.why],
                 cases=[setting_case(config, f"{every:g}", "training.logging_steps")],
@@ -135,7 +135,7 @@ class StepsBeyondTheRun(ConfigRule):
             return
         name = key.rpartition(".")[2]
         yield self.finding(
-            f"{what}: {name} is {begin:,}, and the run has at most {run.most:,} steps",
+            f"{what}: {name} is {begin:,}, but the run has at most {run.most:,} steps",
             remedy.format(max(1, run.most // 5)),
             evidence=[run.why],
             cases=[setting_case(self.subject, begin, key)],

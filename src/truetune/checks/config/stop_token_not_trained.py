@@ -1,13 +1,13 @@
-"""Axolotl's settings leave the token that ends an answer out of the loss.
+"""Axolotl's settings leave the stop token of the answers out of the loss.
 
 ## What it does
-Finds data sets of the type chat_template with `train_on_eos: none` (and no `train_on_eot` that takes its place), and
-templates that end turns with another token than the tokenizer's EOS where `eot_tokens` does not name it: by the
+Finds data sets of type chat_template with `train_on_eos: none` (unless `train_on_eot` replaces it). It also finds
+templates that end turns with another token than the tokenizer's EOS if `eot_tokens` does not name that token: by the
 tokenizer's template, or by the name of the family (Gemma).
 
 ## Why it is bad
-Axolotl trains the tokens of `eot_tokens`, which is the EOS unless it is set. What is left out is never learned: good
-answers, then endless text. The loss looks healthy.
+Axolotl trains on the tokens in `eot_tokens`, by default the EOS. The model never learns to write another turn-end
+token: it answers well, and then continues without end. The loss looks healthy.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-Safe: the end of an answer is what the model must write.
+Safe: the model then learns where an answer ends.
 
 ## References
 - axolotl-ai-cloud/axolotl#3754, axolotl-ai-cloud/axolotl#3756, axolotl-ai-cloud/axolotl#1847
@@ -136,8 +136,11 @@ class StopTokenNotTrained(ConfigRule):
         """The finding on a data set that trains no end of a turn at all."""
         place = (f"datasets.{index}.train_on_eos", f"datasets.{index}.train_on_eot")
         return self.finding(
-            f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
-            "leave train_on_eos out: turn is the default",
+            (
+                f"{item.get('path')}: the stop token is not in the loss, because train_on_eos is none: the model"
+                " does not learn to stop"
+            ),
+            "remove train_on_eos (the default is turn)",
             cases=[setting_case(self.subject, "none", *place)],
         )
 
@@ -156,8 +159,8 @@ class StopTokenNotTrained(ConfigRule):
         if end is None or end == eos or (is_tokenizers and eos is None):
             return None
         return self.finding(
-            f"turns end with {end}, and Axolotl trains the end"
-            f" {eos or 'of the tokenizer, its EOS'}",
+            f"turns end with {end}, but Axolotl only trains on {eos or 'the EOS of the tokenizer'}: the model does"
+            " not learn to stop",
             f'set eot_tokens: ["{end}"]',
             severity="error" if is_tokenizers else "warning",
             cases=[

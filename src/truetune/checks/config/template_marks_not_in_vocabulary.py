@@ -1,13 +1,13 @@
-"""Axolotl's chat template writes marks that the base does not have as tokens.
+"""Axolotl's chat template writes turn tokens that the base model does not have.
 
 ## What it does
-Compares the marks of a named template (`chatml`, `llama3`, `gemma`), or of a strategy for preferences that writes its
-own (`type: chatml.intel`), with the vocabulary of the base: that of its tokenizer where it is on this machine, else
-what is known of the published model by its name. It fires where the mark that ends a turn is no token, and neither
+Compares the turn tokens of a named template (`chatml`, `llama3`, `gemma`), or of a preference strategy that writes its
+own (`type: chatml.intel`), with the vocabulary of the base: that of its tokenizer if it is on this machine, or else of
+the published model with that name. It fires if the token that ends a turn is not in the vocabulary, and neither
 `tokens` nor `special_tokens` adds it.
 
 ## Why it is bad
-`<|im_end|>` is cut into pieces (`<`, `|`, `im`, ...), which are ordinary text: the tuned model prints them and
+`<|im_end|>` is split into pieces (`<`, `|`, `im`, ...), which are ordinary text. The tuned model prints them and
 continues, because no single token ends its turn that could be an EOS.
 
 ## Example
@@ -33,7 +33,7 @@ config:
 ```
 
 ## Fix safety
-The new rows of the embedding have to be trained: with LoRA, `lora_modules_to_save: [embed_tokens, lm_head]`. The
+The embeddings of the new tokens have to be trained: with LoRA, set `lora_modules_to_save: [embed_tokens, lm_head]`. The
 template of the base's own instruct model needs no new tokens.
 
 ## References
@@ -107,10 +107,10 @@ class TemplateMarksNotInVocabulary(ConfigRule):
             return
         name = str(_template_name(config))
         yield self.finding(
-            f"the template {name} ends turns with {end}, which is no token of {config.spec.model}: it is cut into"
-            " pieces, and the tuned model prints it and continues",
-            f'set special_tokens: {{eos_token: "{end}"}} and tokens for the mark that opens turns, with'
-            " lora_modules_to_save: [embed_tokens, lm_head] under LoRA; or take the template of the base's own"
+            f"the template {name} ends turns with {end}, which is not a token of {config.spec.model}: it is split"
+            " into pieces, and the tuned model prints it and continues",
+            f'set special_tokens: {{eos_token: "{end}"}} and add the token that opens turns to tokens; with'
+            " LoRA, also set lora_modules_to_save: [embed_tokens, lm_head]; or use the template of the base's own"
             " instruct model",
             cases=[
                 setting_case(

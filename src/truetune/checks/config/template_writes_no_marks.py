@@ -1,16 +1,16 @@
-"""LLaMA-Factory trains a chat model with a template that writes none of its marks.
+"""A chat model is trained with a template that writes none of its turn tokens.
 
 ## What it does
-Looks for `template: empty` or `template: default` of LLaMA-Factory where the model, by its name, is a chat model.
-`empty` joins the bare contents; `default` writes `Human:` and `Assistant:`. Neither falls back to the chat template of
-the tokenizer, which leaving `template` out does. And for torchtune's tokenizers of Gemma, Llama 2 and Mistral without a
-`prompt_template`: they join the bare contents. The one of Gemma has none by default; the others have one, and lose it
-by `prompt_template: null`.
+Looks for `template: empty` or `template: default` in LLaMA-Factory if the model is a chat model by its name. `empty`
+joins the bare contents; `default` writes `Human:` and `Assistant:`. Neither uses the tokenizer's chat template;
+removing `template` does. It also checks torchtune's tokenizers for Gemma, Llama 2 and Mistral without a
+`prompt_template`, which join the bare contents. Gemma's has none by default; the others lose theirs with
+`prompt_template: null`.
 
 ## Why it is bad
-The model is trained on texts without the marks of its turns, and its own chat template serves it with them: what it
-learned hardly shows, and the token that ends its turns is not the one that servers stop at. `default` also replaces the
-chat template of the tokenizer that is saved, so that the base's tokenizer and the saved one differ.
+The model is trained on texts without its turn tokens, but served with them by its own chat template: the training
+hardly shows, and the token that ends its turns in training is not the one that servers stop at. `default` also replaces
+the chat template of the saved tokenizer, so it differs from the base's.
 
 ## Example
 ```yaml
@@ -37,7 +37,7 @@ config:
 ```
 
 ## Fix safety
-It is another training text. Use the same template for serving, export and evaluation.
+The training text changes. Use the same template for serving, export and evaluation.
 
 ## References
 - OpenBMB/MiniCPM#368; LLaMA-Factory, src/llamafactory/data/template.py
@@ -106,9 +106,9 @@ class TemplateWritesNoMarks(ConfigRule):
         if template not in WRITTEN_BY_TEMPLATE or not self._is_chat_model_trained_on_chats():
             return
         yield self.finding(
-            f"the template {template} of LLaMA-Factory {WRITTEN_BY_TEMPLATE[template]}: {config.spec.model}"
-            " is trained without the marks of its turns, with which its own chat template serves it",
-            "name the template of the model's family, or leave template out to take the tokenizer's own",
+            f"LLaMA-Factory's template {template} {WRITTEN_BY_TEMPLATE[template]}: {config.spec.model} is trained"
+            " without the turn tokens with which it is served",
+            "set template to that of the model's family, or remove it to use the tokenizer's own",
             cases=[setting_case(config, template, "template")],
         )
 
@@ -126,8 +126,11 @@ class TemplateWritesNoMarks(ConfigRule):
         ):
             return
         yield self.finding(
-            f"{builder} of torchtune has no prompt_template, and joins the bare contents: {config.spec.model} is"
-            " trained without the marks of its turns, with which its own chat template serves it",
-            "set prompt_template of the tokenizer: user and assistant with the marks of the model's chat template",
+            f"torchtune's {builder} has no prompt_template and joins the bare contents: {config.spec.model} is"
+            " trained without the turn tokens with which it is served",
+            (
+                "set tokenizer.prompt_template: the texts before and after a user and an assistant turn, as in the"
+                " model's chat template"
+            ),
             cases=[setting_case(config, builder, "tokenizer._component_", "tokenizer")],
         )

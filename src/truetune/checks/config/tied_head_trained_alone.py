@@ -1,13 +1,13 @@
-"""The head is trained as a whole, and the embedding that it shares its weights with is not.
+"""lm_head is trained in full, but the embedding that shares its weights is not.
 
 ## What it does
-Finds `lm_head` without `embed_tokens` in `modules_to_save`, on a model whose config.json or weights say that the two
-are one.
+Finds `lm_head` without `embed_tokens` in `modules_to_save`, for a model whose head and embedding share their weights,
+by its config.json or its weights.
 
 ## Why it is bad
-Training makes a copy of the head, and the two part. Whoever merges the adapter and loads the result with
-`tie_word_embeddings: true` gets one of them back for both: what was learned in the head is lost, or the embedding is
-overwritten with it. Words that were added are written and never read.
+Training makes a copy of the head, and the two diverge. If you merge the adapter and load the result with
+`tie_word_embeddings: true`, both get one of the two: the training of the head is lost, or overwrites the embedding. The
+model can write added tokens but not read them.
 
 ## Example
 ```yaml
@@ -38,7 +38,7 @@ config:
 ```
 
 ## Fix safety
-peft keeps the two together with `ensure_weight_tying`, or where the embedding alone is named.
+peft keeps the two tied with `ensure_weight_tying`, or if only the embedding is named.
 
 ## References
 - huggingface/transformers#45127, huggingface/peft#2972, hiyouga/LLaMA-Factory#6749, unslothai/unsloth#9331
@@ -84,9 +84,12 @@ class TiedHeadTrainedAlone(ConfigRule):
         saved = {name.rpartition(".")[2] for name in lora.modules_to_save}
         if "lm_head" in saved and not saved & {"embed_tokens", "wte"} and is_head_tied(config):
             yield self.finding(
-                "lm_head is trained alone, and shares its weights with the embedding",
-                "name embed_tokens in its place",
-                evidence=["tie_word_embeddings is true, or the weights hold no lm_head"],
+                (
+                    "lm_head is trained without embed_tokens, although the two share their weights: they diverge,"
+                    " and one is lost on merging"
+                ),
+                "write embed_tokens instead of lm_head",
+                evidence=["tie_word_embeddings is true, or the weights contain no lm_head"],
                 cases=[
                     setting_case(
                         config, ", ".join(lora.modules_to_save), "training.lora.modules_to_save"

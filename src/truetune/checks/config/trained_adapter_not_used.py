@@ -1,16 +1,16 @@
-"""What is merged or served is not what this run trains.
+"""The adapter that is merged or served is not the one that this run trains.
 
 ## What it does
-Compares the output folder of a training with what the files that are given together with it merge, serve or load: the
-settings of an export, commands (`vllm serve`, `llamafactory-cli export`, `axolotl merge-lora`), scripts that load an
-adapter, a Modelfile. It speaks where none of them names the output folder or one below it, and one names the adapter
-or folder that the training started from; and where all that is used is one other folder beside the output (of a script:
-one whose name differs in a number, and that no other file names), or the base without any adapter. With
-`create_new_adapter` the adapter of the start has to be merged as well.
+Compares the output folder of a training with what the other given files merge, serve or load: export settings, commands
+(`vllm serve`, `llamafactory-cli export`, `axolotl merge-lora`), scripts that load an adapter, a Modelfile. It fires if
+none of them names the output folder or a folder in it, and one names the adapter or folder that the training started
+from. It also fires if they only use one other folder next to the output (in a script: one whose name differs in a
+number and that no other file names), or the base without an adapter. With `create_new_adapter`, the adapter that
+training started from has to be merged as well.
 
 ## Why it is bad
-The curves look as they should, and the answers are those from before the run, word for word: a DPO after an SFT has no
-effect, because the adapter of the SFT is exported again.
+The curves look normal, and the answers are word for word those from before the run. For example, DPO after SFT has no
+effect because the SFT adapter is exported again.
 
 ## Example
 ```yaml
@@ -163,25 +163,25 @@ class TrainedAdapterNotUsed(ConfigRule):
         """
         config = self.subject
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
-        from_it = ", which it started from" if is_start else ""
-        remedy = f"name {output} there"
+        from_it = ", from which the run started" if is_start else ""
+        remedy = f"name {output} in {PurePath(use.file).name}"
         before = _used_sft_stage_not_started_from(config, use)
         if before is not None:
             remedy = (
-                f"name {before.output},{output} there, once this run starts from {before.output} with a new adapter"
-                f" on top; {output} alone, if it is meant to start from the base"
+                f"start this run from {before.output} with a new adapter, and name {before.output},{output} in"
+                f" {PurePath(use.file).name}; only {output} if the run is meant to start from the base"
             )
         elif _llamafactory_merges_start_adds_adapter(config):
-            remedy += " (after the adapter of the start)"
+            remedy += " (after the adapter that training started from)"
         elif is_start and use.are_adapters and _script_merges_start_adds_adapter(config):
             first = ", ".join(use.folders)
             remedy = (
-                f"merge both there, in the order of the training: first {first} (merge_and_unload), then {output}"
-                " into what that gives (PeftModel.from_pretrained, merge_and_unload)"
+                f"merge both, in the order of training: first {first} (merge_and_unload), then load {output} on the"
+                " result (PeftModel.from_pretrained, merge_and_unload)"
             )
         return self.finding(
-            f"{output}, which this run writes, is not {past[use.verb]}: {PurePath(use.file).name}"
-            f" {use.verb} {', '.join(use.folders)}{from_it}",
+            f"the output of this run, {output}, is not {past[use.verb]}: {PurePath(use.file).name} {use.verb}"
+            f" {', '.join(use.folders)}{from_it}",
             remedy,
             cases=[setting_case(config, output, "output_dir"), _case_of_use(use)],
         )
@@ -190,11 +190,10 @@ class TrainedAdapterNotUsed(ConfigRule):
         """The finding on an export or a chat of the base: the adapter that is trained on it is
         named nowhere.
         """
-        does = "exports" if use.verb == "merges" else "asks"
+        does = "exports" if use.verb == "merges" else "prompts"
         return self.finding(
-            f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
-            " which this run writes, is not in it",
-            f"set adapter_name_or_path: {output} there",
+            f"{PurePath(use.file).name} {does} {use.folders[0]} without the adapter that this run writes, {output}",
+            f"set adapter_name_or_path: {output} in {PurePath(use.file).name}",
             cases=[setting_case(self.subject, output, "output_dir"), _case_of_use(use)],
         )
 
@@ -211,9 +210,9 @@ class TrainedAdapterNotUsed(ConfigRule):
             return
         before = ", ".join(start)
         yield self.finding(
-            f"{output} was trained on top of the adapter {before}, and"
-            f" {PurePath(alone[0].file).name} {alone[0].verb} it without that one",
-            f"name both: {before},{output}",
+            f"{output} was trained on top of the adapter {before}, but {PurePath(alone[0].file).name}"
+            f" {alone[0].verb} it without that adapter",
+            f"name both adapters in {PurePath(alone[0].file).name}: {before},{output}",
             cases=[setting_case(self.subject, before, "training.adapter"), _case_of_use(alone[0])],
         )
 

@@ -1,16 +1,16 @@
-"""A training saves nothing of what it trains.
+"""Training saves no trained weights.
 
 ## What it does
-For programs that save at their checkpoints alone: verl's training by rewards with a `trainer.save_freq` that is not
-positive, which is the default (-1), and NeMo RL with `checkpointing.enabled: false`. verl's SFT saves at its last step
-in any case, and is left alone.
+For programs that only save at checkpoints: verl's reinforcement learning with a `trainer.save_freq` that is not
+positive, which is the default (-1), and NeMo RL with `checkpointing.enabled: false`. verl's SFT always saves at its
+last step and is not checked.
 
-A warning where the setting is left to its default, or where the same settings say where checkpoints go or how many are
-kept. A note where they are switched off in so many words, as for a run of which only the curves are wanted.
+It is a warning if the setting is left at its default, or if the same settings say where checkpoints go or how many are
+kept. It is info if saving is explicitly switched off, as for a run of which only the curves are wanted.
 
 ## Why it is bad
-verl saves in its loop where `save_freq` is positive, at the last step too, and nowhere else. The curves rise, the run
-ends without an error, and there is no trained model.
+verl saves in its training loop if `save_freq` is positive (also at the last step), and nowhere else. The curves rise,
+the run ends without an error, and there is no trained model.
 
 ## Example
 ```yaml
@@ -35,8 +35,8 @@ config:
 ```
 
 ## Fix safety
-A checkpoint holds the optimizer too, three times the weights and more: `trainer.max_actor_ckpt_to_keep` limits them.
-Where a run is only timed, nothing has to be saved.
+A checkpoint contains the optimizer too, three times the size of the weights or more; `trainer.max_actor_ckpt_to_keep`
+limits their number. If you only measure speed, you don't need to save.
 
 ## References
 - verl-project/verl#4534, verl-project/verl#260
@@ -105,7 +105,7 @@ class TrainedWeightsNotSaved(ConfigRule):
             return
         frequency = parse_setting_number(value)
         if frequency is not None and frequency <= 0:
-            yield self._finding(f"{frequency:g}", "a number of steps, as 20")
+            yield self._finding(f"{frequency:g}", "a number of steps such as 20")
 
     def _finding(self, shown: str, wanted: str) -> Finding:
         """The finding on a run without checkpoints."""
@@ -117,7 +117,7 @@ class TrainedWeightsNotSaved(ConfigRule):
         origin = "" if is_written else " by default"
         contradicted = f" ({wishes[0]} is set)" if wishes else ""
         return self.finding(
-            f"{key} is {shown}{origin}: no checkpoint is written{contradicted}, at the end neither, and the trained"
+            f"{key} is {shown}{origin}: no checkpoint is written{contradicted}, not even at the end, and the trained"
             " weights are lost",
             f"set {key} to {wanted}",
             severity="info" if is_chosen else "warning",

@@ -1,16 +1,15 @@
-"""A setting is not one that the stack knows.
+"""The stack does not know a setting.
 
 ## What it does
-Compares each key with those of the stack's release. A misspelling of one of them is a warning; any other key is a
-note, because a newer release, a plug-in or a script with settings of its own may know it. Three such keys or more, or
-one that is known from such scripts (`dataset_mixer`), are the words of another program that reads the file beside the
-stack's own: only that program knows them, so they are not judged. Settings of an Axolotl plug-in (`liger_rope`) that
-`plugins` does not list are a warning.
+Compares each key with those of the stack's release. A misspelling of a known key is a warning. Any other key is info,
+because a newer release, a plug-in or your own script may know it. Three or more such keys, or one that is known from
+such scripts (`dataset_mixer`), show that another program reads the file too. Only that program knows its keys, so they
+are not reported. Settings of an Axolotl plug-in (`liger_rope`) that `plugins` does not list are a warning.
 
 ## Why it is bad
-Axolotl drops a key that it does not know without a word, and so do TRL's own scripts (`trl/scripts/sft.py --config`):
-with `learning_rte: 5.0e-4` the run uses its default rate. `trl sft`, LLaMA-Factory, `TrainingArguments` and truetune
-stop.
+Axolotl silently drops a key that it does not know, and so do TRL's own scripts (`trl/scripts/sft.py --config`): with
+`learning_rte: 5.0e-4`, the run uses its default learning rate. `trl sft`, LLaMA-Factory, `TrainingArguments` and
+truetune stop.
 
 ## Example
 ```yaml
@@ -35,7 +34,7 @@ config:
 ```
 
 ## Fix safety
-Which key was meant is your decision; the nearest name is only find_misspelt_key.
+Only you know which key was meant; the suggestion is the most similar known name.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#2904, pydantic's `extra` setting, which ignores unknown keys by default
@@ -130,9 +129,9 @@ class UnknownSetting(ConfigRule):
         """Findings on settings of plug-ins that are not loaded."""
         config = self.subject
         for plugin, keys in unlisted.items():
-            do, them = ("do", "them") if len(keys) > 1 else ("does", "it")
+            have, them = ("have", "them") if len(keys) > 1 else ("has", "it")
             yield self.finding(
-                f"{format_name_list(keys)} {do} nothing: plugins does not list {plugin}",
+                f"{format_name_list(keys)} {have} no effect: plugins does not list {plugin}",
                 f"add {plugin} to plugins, or remove {them}",
                 evidence=[describe_fate_of_unknown_key(config)],
                 cases=[setting_case(config, config.raw[key], key) for key in keys],
@@ -169,7 +168,7 @@ class UnknownSetting(ConfigRule):
         """
         config = self.subject
         return self.finding(
-            f"{key} is no {what} of {config.stack} {config.version}; {likely} is",
+            f"{config.stack} {config.version} has no {what} {key}; it has {likely}",
             f"write {likely}, or remove it",
             severity="info" if empty else "warning",
             evidence=[describe_fate_of_unknown_key(config)],
@@ -187,18 +186,17 @@ class UnknownSetting(ConfigRule):
         rest = f" and {len(cases) - MAX_NAMES_SHOWN} more" if len(cases) > MAX_NAMES_SHOWN else ""
         release = f"{config.stack} {config.version}"
         return self.finding(
-            f"{keys}{rest}: not among the settings of {release}, the release that the known names"
-            " were taken from",
+            f"{keys}{rest}: unknown to {release}, the release against which keys are checked",
             (
-                f"remove it, unless a newer release takes it: {describe_fate_of_unknown_key(config)}"
+                f"remove it, unless a newer release knows it: {describe_fate_of_unknown_key(config)}"
                 if is_config_of_python_program(config)
                 else (
-                    "leave what your script, a plug-in or a newer release reads; remove the rest:"
+                    "keep the keys that your script, a plug-in or a newer release reads, and remove the rest:"
                     f" {describe_fate_of_unknown_key(config)}"
                 )
             ),
             severity="warning" if is_unknown_keyword_refused(config) else "info",
-            evidence=[f"nothing that {release} knows is spelled alike"],
+            evidence=[f"no key of {release} has a similar name"],
             cases=cases,
             count=len(cases),
         )

@@ -1,13 +1,14 @@
-"""vLLM shares the GPU with the policy, and reserves most of it.
+"""vLLM reserves most of the memory of the GPU on which the policy is trained.
 
 ## What it does
-Looks at TRL's settings with `use_vllm` and `vllm_mode: colocate`, where `vllm_gpu_memory_utilization` is above 0.7 and
-no `vllm_enable_sleep_mode` gives the memory back while the weights are trained.
+Looks at TRL settings with `use_vllm` and `vllm_mode: colocate` if `vllm_gpu_memory_utilization` is above 0.7 and
+`vllm_enable_sleep_mode` does not free the memory during training steps.
 
 ## Why it is bad
-vLLM takes that share of the whole GPU when the trainer is made. The policy, its gradients, the optimizer's states and
-activations must fit into the rest: the start fails ("Free memory on device ... is less than desired GPU memory
-utilization"), or the first step runs out of memory. vLLM's own default of 0.9 is for a GPU of its own; TRL's is 0.3.
+vLLM reserves that share of the whole GPU when the trainer is created. The policy, gradients, optimizer states and
+activations must fit into the rest. The start fails ("Free memory on device ... is less than desired GPU memory
+utilization"), or the first step runs out of memory. vLLM's own default of 0.9 is for a GPU that it does not share;
+TRL's default is 0.3.
 
 ## Example
 ```yaml
@@ -32,8 +33,8 @@ config:
 ```
 
 ## Fix safety
-What vLLM is given must hold the weights once more, and the cache of the answers: too little makes generation slow, or
-ends with "No available memory for the cache blocks". With `vllm_mode: server`, vLLM has GPUs of its own.
+vLLM's share must hold a second copy of the weights and the KV cache: if it is too small, generation is slow or stops
+with "No available memory for the cache blocks". With `vllm_mode: server`, vLLM runs on separate GPUs.
 
 ## References
 - TRL documentation, vLLM integration: colocate mode; huggingface/trl `GRPOConfig.vllm_gpu_memory_utilization`
@@ -71,9 +72,9 @@ class VllmTakesTheTrainingMemory(ConfigRule):
             return
         if share > MAX_VLLM_SHARE:
             yield self.finding(
-                f"vLLM takes {share:.0%} of the GPU on which the policy is trained: its weights, gradients and "
-                f"activations have {1 - share:.0%}",
-                f"set {VLLM_MEMORY_KEY} to 0.3, or take vllm_mode server with GPUs of its own",
+                f"vLLM reserves {share:.0%} of the GPU on which the policy is trained: {1 - share:.0%} is left for"
+                " weights, gradients and activations",
+                f"set {VLLM_MEMORY_KEY} to 0.3, or set vllm_mode: server and give vLLM separate GPUs",
                 cases=[
                     setting_case(config, share, VLLM_MEMORY_KEY),
                     setting_case(config, "colocate", "vllm_mode"),

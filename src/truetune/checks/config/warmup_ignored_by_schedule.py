@@ -1,11 +1,11 @@
-"""A warm-up is set, and the schedule has none.
+"""A warm-up is set, but the schedule has none.
 
 ## What it does
-Finds `warmup_steps` or `warmup_ratio` beside the schedule `constant`.
+Finds `warmup_steps` or `warmup_ratio` with the schedule `constant`.
 
 ## Why it is bad
-transformers' `get_scheduler` gives `constant` no warm-up: the first step runs at the full rate, where a fresh
-optimizer's steps are the largest. `constant_with_warmup` is another schedule.
+transformers' `get_scheduler` gives `constant` no warm-up: the first step has the full learning rate, when the steps of
+a fresh optimizer are largest. `constant_with_warmup` is the schedule with a warm-up.
 
 ## Example
 ```yaml
@@ -32,7 +32,7 @@ config:
 ```
 
 ## Fix safety
-It changes the first steps only. Leave the warm-up out where the full rate from the first step is what you want.
+Only the first steps change. If you want the full learning rate from the first step, remove the warm-up.
 
 ## References
 - bmaltais/kohya_ss#2292, transformers `optimization.get_scheduler`
@@ -61,9 +61,8 @@ class WarmupIgnoredBySchedule(ConfigRule):
         wanted = training.warmup_steps or training.warmup_ratio
         if wanted and str(training.lr_scheduler_type) == "constant" and field in config.places:
             yield self.finding(
-                f"the schedule constant has no warm-up: {config.places[field].key} {wanted:g} does"
-                " nothing",
-                "write constant_with_warmup",
+                f"{config.places[field].key} {wanted:g} has no effect: the schedule constant has no warm-up",
+                "set the schedule to constant_with_warmup",
                 cases=[
                     setting_case(config, "constant", "training.lr_scheduler_type"),
                     setting_case(config, f"{wanted:g}", field),

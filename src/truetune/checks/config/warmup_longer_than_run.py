@@ -1,13 +1,13 @@
-"""The warm-up lasts longer than the run, or most of it.
+"""The warm-up lasts longer than the run, or takes most of it.
 
 ## What it does
-Compares the warm-up with the steps that the run makes at most: `max_steps`, or the rows of local files, the batch,
-accumulation and epochs.
+Compares the warm-up with the largest number of steps that the run can make, from `max_steps`, or from the rows of local
+files, batch size, accumulation and epochs.
 
 ## Why it is bad
-The learning rate climbs until the run ends and never reaches the value that was set: five steps with
-`warmup_steps: 500` train at 0 to 0.8 % of it. The loss is nearly flat, and "LoRA does nothing". A setting that was
-copied from a long run to a small data set does this.
+The learning rate rises until the run ends and never reaches its set value: five steps with `warmup_steps: 500` train at
+0 to 0.8 % of it. The loss is nearly flat, and "LoRA has no effect". It often happens when a setting is copied from a
+long run to a small data set.
 
 ## Example
 ```yaml
@@ -40,7 +40,8 @@ config:
 ```
 
 ## Fix safety
-A share of the run (`warmup_ratio`, or in transformers 5 `warmup_steps` below 1) holds for any number of rows.
+The learning rate is higher from the first steps on. A fraction of the run (`warmup_ratio`, or in transformers 5 a
+`warmup_steps` below 1) fits any number of rows.
 
 ## References
 - Morizeyao/GPT2-Chinese#60, axolotl-ai-cloud/axolotl#2897 (a share as the better default)
@@ -110,8 +111,11 @@ class WarmupLongerThanRun(ConfigRule):
         """Findings on a warm-up that is given as a share of the run."""
         if MAX_WARMUP_SHARE < share <= 1:
             yield self.finding(
-                f"the warm-up takes {share:.0%} of the run",
-                "a warm-up of 3 to 10 % is usual",
+                (
+                    f"the warm-up takes {share:.0%} of the run, so most steps have a learning rate below the one"
+                    " that is set"
+                ),
+                "set it to 0.03 to 0.1 (3 to 10 % of the run)",
                 severity="warning" if share < 1 else "error",
                 cases=[setting_case(self.subject, share, field)],
             )
@@ -147,4 +151,4 @@ def _advise_shorter_warmup(stack: str, steps: int) -> str:
     if stack in COUNTS_STEPS_ALONE:
         least, most = (max(1, round(share * steps)) for share in USUAL_SHARES)
         return f"set a warm-up of {least:,} to {most:,} steps, {WARMUP_RANGE} of the run"
-    return "set the warm-up as a share of the run: 0.03 to 0.1"
+    return "set the warm-up to a fraction of the run, such as warmup_ratio: 0.05 (0.03 to 0.1 is usual)"

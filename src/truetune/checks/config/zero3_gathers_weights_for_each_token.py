@@ -1,14 +1,14 @@
-"""Under ZeRO-3 the answers of a training are generated without gathering the weights first: each token gathers them.
+"""Under ZeRO-3, every generated token gathers all weights from the GPUs.
 
 ## What it does
-Looks at TRL's settings of trainers that generate (GRPO, RLOO, online DPO) with `ds3_gather_for_generation: false` and
-without `use_vllm`. A warning where the settings, the command or the files beside them say ZeRO-3; else a note, for
-without ZeRO-3 the setting does nothing. And at `predict_with_generate` (LLaMA-Factory) where they say ZeRO-3.
+Looks at TRL trainers that generate (GRPO, RLOO, online DPO) with `ds3_gather_for_generation: false` and without
+`use_vllm`. It is a warning if the settings, the command or files next to them show ZeRO-3, and info otherwise: without
+ZeRO-3 the setting has no effect. It also fires for `predict_with_generate` (LLaMA-Factory) under ZeRO-3.
 
 ## Why it is bad
-Each GPU holds a part of every layer. With the setting on, the weights are gathered once for a batch of answers. With it
-off, every layer is sent to all GPUs again for every token: a step of a 7B model takes half an hour instead of one
-minute, and nothing in the log says why.
+Under ZeRO-3 each GPU holds a part of every layer. With the setting on, the weights are gathered once per batch of
+answers. With it off, every layer is sent to all GPUs again for every token. A step of a 7B model takes half an hour
+instead of one minute, and the log does not say why.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-Each GPU holds the whole weights while it generates. Where they do not fit beside the rest, generate with vLLM.
+Each GPU holds all weights while it generates. If they do not fit, generate with vLLM.
 
 ## References
 - huggingface/trl `GRPOConfig.ds3_gather_for_generation`; huggingface/trl#3858
@@ -84,11 +84,11 @@ class Zero3GathersWeightsForEachToken(ConfigRule):
         """The finding on answers that are generated while the gathering is switched off; a note where it is not
         known that ZeRO-3 holds the weights."""
         return self.finding(
-            f"answers are generated with {GATHER_KEY} off, and not by vLLM: "
-            + ("ZeRO-3 gathers" if is_known else "under ZeRO-3, that gathers")
-            + " all weights from the GPUs again for every token, and generation takes nearly all of a step",
-            f"set {GATHER_KEY} to true (each GPU then holds the whole weights while it generates), or set use_vllm"
-            " to true (with vllm_mode colocate)",
+            f"answers are generated with {GATHER_KEY} off and without vLLM: "
+            + ("ZeRO-3 gathers" if is_known else "under ZeRO-3, this gathers")
+            + " all weights from the GPUs for every token, so nearly all of a step's time goes into generation",
+            f"set {GATHER_KEY} to true (each GPU then holds all weights while it generates), or set use_vllm: true"
+            " and vllm_mode: colocate",
             severity="warning" if is_known else "info",
             evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
             cases=[setting_case(self.subject, False, GATHER_KEY)],
@@ -104,14 +104,17 @@ class Zero3GathersWeightsForEachToken(ConfigRule):
     def _finding_on_predictions_from_sharded_weights(self, sharding: Sharding | None) -> Finding:
         """The finding on predictions that are generated while the weights are held in parts."""
         apart = (
-            "predict in a run of its own without deepspeed, or by vLLM (scripts/vllm_infer.py) from the saved weights"
+            (
+                "predict in a separate run without deepspeed, or with vLLM (scripts/vllm_infer.py), from the saved"
+                " weights"
+            )
             if self.subject.stack == "llama-factory"
-            else "generate after the training, in a run without DeepSpeed or by vLLM, from the saved weights"
+            else "generate after training from the saved weights, with vLLM or in a run without DeepSpeed"
         )
         return self.finding(
-            f"{GENERATES_KEY} is on under ZeRO-3: each token gathers all weights from the GPUs, and an evaluation takes"
-            " hours",
-            f"{apart}; or take ZeRO stage 2, where the model fits a GPU",
+            f"{GENERATES_KEY} is on under ZeRO-3: every token gathers all weights from the GPUs, so an evaluation"
+            " takes hours",
+            f"{apart}; or use ZeRO stage 2 if the model fits on one GPU",
             evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
             cases=[setting_case(self.subject, True, GENERATES_KEY)],
         )

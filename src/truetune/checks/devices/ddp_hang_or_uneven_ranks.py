@@ -1,12 +1,12 @@
-"""Processes may get different numbers of batches, and wait for each other at the end of an epoch.
+"""Processes may get different numbers of batches and wait for each other at the end of an epoch.
 
 ## What it does
-Looks at runs of several processes for settings that take the balance away: `even_batches: false` without
-`dataloader_drop_last`, and a stream that is not dispatched (`dispatch_batches: false`) without `max_steps`.
+Looks at multi-GPU runs (one process per GPU) for settings that switch balancing off: `even_batches: false` without
+`dataloader_drop_last`, and a stream with `dispatch_batches: false` but without `max_steps`.
 
 ## Why it is bad
-A process with one batch less never joins the last reduction of gradients. The others wait until NCCL's time-out, 30
-minutes later, at the end of the first epoch.
+A process with one batch fewer never joins the last gradient reduction. The others wait at the end of the first epoch
+until NCCL's timeout, 30 minutes later.
 
 ## Example
 ```yaml
@@ -51,9 +51,9 @@ class DdpHangOrUnevenRanks(DeviceRule):
             return
         if other.get("even_batches") is False:
             yield self.finding(
-                f"{world} processes with even_batches: false: the last batches of an epoch may not"
-                " be shared out evenly, and a process that has none left lets the others wait",
-                "leave even_batches on, or set dataloader_drop_last: true",
+                f"with even_batches: false, {world} processes may get different numbers of batches: at the end of an"
+                " epoch they wait for each other and hang",
+                "remove even_batches: false, or set dataloader_drop_last: true",
                 cases=[
                     setting_case(
                         self.config, False, "accelerator_config.even_batches", "even_batches"
@@ -65,9 +65,9 @@ class DdpHangOrUnevenRanks(DeviceRule):
         # With max_steps the run ends before any process has read its part to the end.
         if stream and reads_alone and (self.training.max_steps or 0) < 1:
             yield self.finding(
-                f"{world} processes read a stream on their own (dispatch_batches: false) until it"
-                " ends, which may be at different times",
-                "set max_steps, or leave dispatch_batches out",
+                f"{world} processes read a stream separately (dispatch_batches: false): it may end at different"
+                " times, and the others hang",
+                "set max_steps, or remove dispatch_batches: false",
                 cases=[
                     setting_case(
                         self.config,

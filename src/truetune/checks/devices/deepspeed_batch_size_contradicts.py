@@ -1,12 +1,12 @@
-"""DeepSpeed's batch size is not batch x accumulation x processes.
+"""DeepSpeed's batch size is not batch size x accumulation x processes.
 
 ## What it does
-Multiplies the rows on each device, the steps of accumulation and the processes, and compares the product with
-`train_batch_size` of the DeepSpeed settings, and each factor with DeepSpeed's own.
+Multiplies the batch size per device by the accumulation steps and the processes, and compares the product with
+`train_batch_size` in the DeepSpeed settings, and each factor with DeepSpeed's own.
 
 ## Why it is bad
-The Trainer and DeepSpeed would count steps differently; transformers stops where it sees it, and other launchers train
-with the batch of one and the schedule of the other.
+The Trainer and DeepSpeed would count steps differently. transformers stops if it notices; other launchers train with
+the batch size of one and the schedule of the other.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ config:
 ```
 
 ## Fix safety
-`auto` lets transformers fill in the product; the effective batch is then that of the Trainer's settings.
+With `auto`, transformers fills in the product: the effective batch is then that of the Trainer's settings.
 
 ## References
 - transformers documentation, "DeepSpeed": "auto" values; transformers/integrations/deepspeed.py (`fill_match`)
@@ -69,17 +69,17 @@ class DeepspeedBatchSizeContradicts(DeviceRule):
             "train_batch_size": rows * steps * world if rows and steps and world > 1 else None,
         }
         contradictions = [
-            f"{name} is {settings[name]:,}, the run's own settings give {value:,}"
+            (name, f"{name} is {settings[name]:,}, but the run's own settings give {value:,}")
             for name, value in expected.items()
             if value and type(settings.get(name)) is int and settings[name] != value
         ]
         if contradictions:
             yield self.finding(
-                f"DeepSpeed's {contradictions[0]}",
-                "write `auto` for it in the DeepSpeed settings",
+                f"DeepSpeed's {contradictions[0][1]}",
+                f'set {", ".join(name for name, _ in contradictions)} to "auto" in the DeepSpeed settings',
                 evidence=[
-                    f"{rows} rows x {steps} steps of accumulation x {world} processes",
-                    *contradictions[1:],
+                    f"{rows} rows x {steps} accumulation steps x {world} processes",
+                    *(text for _, text in contradictions[1:]),
                 ],
                 cases=[setting_case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
             )

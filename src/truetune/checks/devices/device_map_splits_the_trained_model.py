@@ -1,14 +1,15 @@
-"""A model split over GPUs by `device_map` is trained by several processes, or by one that leaves GPUs waiting.
+"""device_map splits the model over the GPUs, although several processes train it or the GPUs then wait for each other.
 
 ## What it does
-Looks at `device_map` (`auto`, `balanced`, `sequential`) beside the number of processes, beside DeepSpeed and FSDP, and
-beside the GPUs that one process sees. The number of processes is that of the launcher's variables, of the settings, or
-of a command of the project that names them (`accelerate launch --num_processes 4 ... sft.yaml`). It is a note where the
-program (Axolotl) replaces the map by each process's own GPU.
+Compares `device_map` (`auto`, `balanced`, `sequential`) with the number of processes, with DeepSpeed and FSDP, and with
+the GPUs that one process sees. The number of processes comes from the launcher's variables, the settings, or a command
+in the project that names the settings (`accelerate launch --num_processes 4 ... sft.yaml`). It is info if the program
+(Axolotl) replaces the map by each process's own GPU.
 
 ## Why it is bad
-Each process would spread its own copy over all GPUs: accelerate stops the run. In one process the layers are on
-several GPUs that work one after the other: four cost four times as much and are no faster than one.
+A multi-GPU launch starts one process per GPU. With a device map, each process would spread its own copy over all GPUs,
+and accelerate stops the run. With one process, the layers are on several GPUs that work one after the other: four GPUs
+cost four times as much and are no faster than one.
 
 ## Example
 ```yaml
@@ -23,7 +24,8 @@ machine: {gpus: 4, memory: 80, environment: {WORLD_SIZE: "4", RANK: "0", LOCAL_R
 ```
 
 ## Fix safety
-Without a device map each process puts the whole model on its own GPU; it has to fit there (`truetune plan`).
+Without a device map, each process loads the whole model on its own GPU. It has to fit there; `truetune plan` says
+whether it does.
 
 ## References
 - huggingface/transformers#31557, huggingface/accelerate#2486, QwenLM/Qwen#900, QwenLM/Qwen#833,
@@ -73,37 +75,35 @@ class DeviceMapSplitsTheTrainedModel(DeviceRule):
         evidence = [f"several processes: {command}"] if command else []
         if processes and self.config.stack not in STACKS_THAT_PLACE_THE_MODEL:
             yield self.finding(
-                f"device_map: {device_map} spreads the model over all GPUs in each of {processes}"
-                " processes; accelerate stops such a run",
-                "leave device_map out, so that each process uses its own GPU",
+                f"device_map: {device_map} makes each of {processes} processes spread the model over all GPUs:"
+                " accelerate stops the run",
+                "remove device_map, so that each process uses its own GPU",
                 evidence=evidence,
                 cases=cases,
             )
         elif sharding:
             yield self.finding(
-                f"device_map: {device_map} spreads the model over all GPUs in each process, beside"
-                f" {sharding}, which gives each process a GPU of its own",
-                "leave device_map out",
+                f"device_map: {device_map} makes each process spread the model over all GPUs, but {sharding} needs"
+                " one GPU per process",
+                "remove device_map",
                 severity="warning",
                 cases=cases,
             )
         elif processes:
             yield self.finding(
-                f"device_map: {device_map} has no effect in {processes} processes: {self.config.stack}"
-                " puts the whole model on each process's own GPU; in one process it spreads the"
-                " layers over all GPUs, one busy at a time",
-                "leave device_map out; where the layers are spread after all, the launch starts one"
-                " process",
+                f"device_map: {device_map} has no effect with {processes} processes, because {self.config.stack}"
+                " loads the whole model on each process's own GPU; with one process, it spreads the layers over"
+                " GPUs that work one after the other",
+                "remove device_map; if the layers are still spread over GPUs, the launch starts only one process",
                 severity="info",
                 evidence=evidence,
                 cases=cases,
             )
         elif self.subject.world_size == 1 and len(visible) > 1 and self._does_run_fit_one_gpu():
             yield self.finding(
-                f"device_map: {device_map} spreads the model over {len(visible)} GPUs, which then"
-                " work one after the other",
-                "leave device_map out and launch a process for each GPU (torchrun --nproc_per_node"
-                f" {len(visible)})",
+                f"device_map: {device_map} spreads the model over {len(visible)} GPUs, which then work one after the"
+                " other: no faster than one GPU",
+                f"remove device_map and start one process per GPU (torchrun --nproc_per_node {len(visible)})",
                 severity="warning",
                 cases=cases,
             )

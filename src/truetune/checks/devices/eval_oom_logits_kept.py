@@ -1,11 +1,11 @@
-"""The evaluation keeps the logits of all rows on the GPU until it ends.
+"""Evaluation keeps the logits of all rows on the GPU until it ends.
 
 ## What it does
-Where metrics are computed from logits that nothing reduces (no `preprocess_logits_for_metrics`) and
-`eval_accumulation_steps` is not set, it predicts what is kept: rows x length x vocabulary x 4 bytes.
+If metrics are computed from full logits (no `preprocess_logits_for_metrics`) and `eval_accumulation_steps` is not set,
+it predicts how much is kept: rows x length x vocabulary x 4 bytes.
 
 ## Why it is bad
-Training fits; the first evaluation runs out of memory, often hours later.
+Training fits in memory, but the first evaluation runs out of it, often hours later.
 
 ## Example
 ```yaml
@@ -32,8 +32,8 @@ machine: {gpus: 1, memory: 80}
 ```
 
 ## Fix safety
-`preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)` keeps one number a token, and metrics of the
-predicted tokens stay the same. `eval_accumulation_steps` only moves the logits to the memory of the CPU.
+`preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)` keeps one number per token; metrics of the
+predicted tokens stay the same. `eval_accumulation_steps` only moves the logits to CPU memory.
 
 ## References
 - huggingface/transformers#12878, huggingface/transformers#15466, huggingface/transformers#27458, huggingface/trl#893,
@@ -83,9 +83,9 @@ class EvalOomLogitsKept(DeviceRule):
         gpu_bytes = max((gpu.memory for gpu in self.machine.gpus), default=0)
         is_too_large = gpu_bytes > 0 and (logits_bytes or 0) > gpu_bytes
         yield self.finding(
-            f"an evaluation keeps {_describe_product(factors)} x 4 bytes of logits until it ends"
-            + (f": {logits_bytes / GIB:,.0f} GiB" if logits_bytes is not None else ""),
-            "reduce them: preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
+            f"an evaluation keeps the logits of all rows until it ends: {_describe_product(factors)} x 4 bytes"
+            + (f", {logits_bytes / GIB:,.0f} GiB" if logits_bytes is not None else ""),
+            "pass preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) to the Trainer",
             severity="error" if is_too_large else "warning",
             evidence=[f"each GPU has {gpu_bytes / GIB:.0f} GiB"] if gpu_bytes else [],
             cases=[setting_case(self.config, "not set", "training.eval_accumulation_steps")],

@@ -1,11 +1,11 @@
-"""Quantization leaves out the experts, which are most of the model.
+"""Quantization skips the experts, which are most of the model.
 
 ## What it does
-Where a mixture of experts is loaded in 4 or 8 bits, it counts what bitsandbytes quantizes: linear layers. In
-transformers 5 the experts of a layer are one tensor of three dimensions and no linear layer.
+If a mixture of experts is loaded in 4 or 8 bits, counts what bitsandbytes quantizes: linear layers. In transformers 5,
+the experts of a layer are one three-dimensional tensor, not linear layers.
 
 ## Why it is bad
-No warning is printed, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB and not 17. LoRA on
+There is no warning, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB instead of 17. LoRA on
 `all-linear` does not reach the experts either.
 
 ## Example
@@ -24,7 +24,8 @@ model: {model_type: qwen3, hidden_size: 4096, num_hidden_layers: 36, num_attenti
 ```
 
 ## Fix safety
-Axolotl's `quantize_moe_experts` quantizes them as they are loaded. Else plan for their full size, or shard the model.
+Axolotl's `quantize_moe_experts` quantizes the experts while they are loaded. With other stacks, plan for their full
+size, shard the model, or take a dense one.
 
 ## References
 - transformers/integrations/bitsandbytes.py: `replace_with_bnb_linear` takes nn.Linear and Conv1D alone
@@ -68,11 +69,12 @@ class ExpertsNotQuantized(DeviceRule):
         if not expert_weights or other.get("quantize_moe_experts"):
             return
         yield self.finding(
-            f"{expert_weights / 1e9:,.1f} of {model.parameters / 1e9:,.1f} billion parameters are"
-            f" experts, which load_in_{self.training.load_in}bit leaves at 16 bits:"
+            f"{expert_weights / 1e9:,.1f} of {model.parameters / 1e9:,.1f} billion parameters are experts, which"
+            f" load_in_{self.training.load_in}bit does not quantize: at 16 bits they take"
             f" {2 * expert_weights / GIB:,.0f} GiB",
-            "plan for that size (truetune plan); with Axolotl, set quantize_moe_experts: true",
+            (
+                "with Axolotl, set quantize_moe_experts: true; with other stacks, plan for that size (truetune"
+                " plan)"
+            ),
             cases=[setting_case(self.config, self.training.load_in, "training.load_in")],
-            count=expert_weights,
-            total=model.parameters,
         )

@@ -1,12 +1,12 @@
-"""FSDP cannot share out the quantized weights of this run.
+"""FSDP cannot shard the quantized weights of this run.
 
 ## What it does
-Looks at FSDP beside a quantized base: 8 bits never work with it, and 4 bits only where the weights are stored in the
-dtype of the others (`bnb_4bit_quant_storage`).
+Looks at FSDP with a quantized base: 8 bits never work with it, and 4 bits only if the weights are stored in the dtype
+of the others (`bnb_4bit_quant_storage`).
 
 ## Why it is bad
-bitsandbytes stores 4-bit weights as uint8 unless told otherwise. FSDP shares out only what has the dtype of the rest:
-the run stops with a message on dtypes, or keeps the whole model on each GPU.
+By default, bitsandbytes stores 4-bit weights as uint8. FSDP only shards weights that have the same dtype as the rest:
+the run stops with a dtype error, or keeps the whole model on each GPU.
 
 ## Example
 ```yaml
@@ -27,7 +27,8 @@ config:
 ```
 
 ## Fix safety
-The storage dtype changes how the same 4 bits are laid out, and no value. Axolotl and LLaMA-Factory do it themselves.
+The storage dtype changes the memory layout of the same 4 bits, and no value. Axolotl and LLaMA-Factory set it
+themselves.
 
 ## References
 - bitsandbytes documentation, "FSDP-QLoRA"; huggingface/peft#1432, huggingface/trl#1375,
@@ -70,14 +71,13 @@ class FsdpQuantizedWeights(DeviceRule):
         ).removeprefix("torch.")
         if self.training.load_in == 8:
             yield self.finding(
-                "FSDP cannot share out weights in 8 bits",
+                "FSDP cannot shard 8-bit weights",
                 "use 4 bits with bnb_4bit_quant_storage, or DeepSpeed ZeRO-2",
                 cases=cases,
             )
         elif storage == "uint8":
             yield self.finding(
-                "FSDP with 4-bit weights that are stored as uint8: they cannot be shared out with"
-                " the others",
+                "FSDP cannot shard 4-bit weights that are stored as uint8, the default",
                 f"set bnb_4bit_quant_storage: {self.training.dtype or 'bfloat16'}, the dtype of the"
                 " other weights",
                 cases=cases,

@@ -1,10 +1,11 @@
-"""One process was started on a machine whose other GPUs it does not use.
+"""The launch starts fewer processes than the machine has GPUs, so some stay idle.
 
 ## What it does
-Inside a launch (WORLD_SIZE and LOCAL_RANK are set), compares the processes on this machine with the GPUs that they see.
+Inside a launch (WORLD_SIZE and LOCAL_RANK are set), compares the number of processes on this machine with the GPUs that
+they see. A training normally starts one process per GPU.
 
 ## Why it is bad
-GPUs that are paid for stay idle; nothing says so.
+GPUs that are paid for stay idle, and no message says so.
 
 ## Example
 ```yaml
@@ -19,8 +20,8 @@ machine: {gpus: 8, memory: 80, environment: {WORLD_SIZE: "8", RANK: "3", LOCAL_R
 ```
 
 ## Fix safety
-More processes make the effective batch larger unless accumulation is lowered; it is what the learning rate was set for.
-Hide GPUs that are meant for others with CUDA_VISIBLE_DEVICES.
+More processes make the effective batch larger, unless you lower the gradient accumulation; the learning rate was chosen
+for a certain effective batch. Hide GPUs that are meant for others with CUDA_VISIBLE_DEVICES.
 
 ## References
 - huggingface/transformers#31557, huggingface/accelerate#2486
@@ -51,10 +52,10 @@ class GpusIdle(DeviceRule):
         is_alone = self.machine.is_started_by_launcher and self.training.device_map is None
         if is_alone and 0 < processes < visible:
             yield self.finding(
-                f"{processes} of {visible} visible GPUs are used: {processes}"
-                f" process{'es' * (processes > 1)} on this machine",
-                f"start {visible} processes (torchrun --nproc_per_node {visible}), or hide the"
-                " others",
+                f"only {processes} of {visible} visible GPUs are used: {processes} process{'es' * (processes > 1)}"
+                " on this machine",
+                f"start {visible} processes (torchrun --nproc_per_node {visible}), or hide the other GPUs with"
+                " CUDA_VISIBLE_DEVICES",
                 evidence=[
                     f"{name}={value}"
                     for name, value in self.machine.environment.items()

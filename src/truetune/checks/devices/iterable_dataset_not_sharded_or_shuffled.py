@@ -1,12 +1,12 @@
-"""A stream is read in the order of its files, or read whole by every process.
+"""A streamed data set is not shuffled, or every process reads all of it.
 
 ## What it does
-Looks at streamed data: whether shuffling is off, and whether its files can be shared out to the processes (their number
-is a multiple of the processes).
+Looks at streamed data: whether shuffling is off, and whether its files can be split among the processes (their number
+is a multiple of the number of processes).
 
 ## Why it is bad
-The Trainer cannot shuffle a stream: batches follow the files, and the loss steps where a source begins. Files that
-cannot be shared out are read whole by each process, which throws most rows away: N GPUs wait for N times the reading.
+The Trainer cannot shuffle a stream: batches follow the files, and the loss jumps where a source begins. If the files
+cannot be split, each process reads all of them and throws most rows away: N GPUs wait for N times the reading.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ config:
 ```
 
 ## Fix safety
-Splitting files changes no row. A buffer for shuffling (`buffer_size`) takes memory for its rows.
+Splitting files changes no row. A shuffle buffer (`buffer_size`) takes memory for its rows.
 
 ## References
 - datasets documentation, `split_dataset_by_node`
@@ -62,14 +62,17 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
         # split_dataset_by_node gives out whole files only where their number is a multiple of the processes.
         if world > 1 and reads_alone and are_counted and files % world:
             yield self.finding(
-                f"{files} streamed files cannot be shared out to {world} processes: each reads all"
-                f" rows and keeps one of {world}",
-                f"split the data into a multiple of {world} files",
+                f"{files} streamed files cannot be split among {world} processes: each process reads all rows and"
+                f" keeps one in {world}",
+                f"split the data into a number of files that is a multiple of {world}",
                 cases=[setting_case(self.config, True, *STREAMING_KEYS)],
             )
         if self.training.shuffle is False:
             yield self.finding(
-                "the data is a stream that nothing shuffles: batches follow the order of the files",
-                "shuffle the files beforehand, or shuffle the stream with a buffer",
+                "the data are a stream that is not shuffled: batches follow the order of the files",
+                (
+                    "shuffle the files beforehand, or shuffle the stream: dataset.shuffle(seed=42,"
+                    " buffer_size=10_000)"
+                ),
                 cases=[setting_case(self.config, False, "training.shuffle", *STREAMING_KEYS)],
             )

@@ -1,12 +1,12 @@
 """WORLD_SIZE, RANK, LOCAL_RANK and the GPUs contradict each other.
 
 ## What it does
-Compares the variables that a launcher sets: each rank must be below its number of processes, each process needs a GPU
-of its own, and the settings should ask for as many processes as there are.
+Compares the variables that a launcher sets: each rank must be below the number of processes, each process needs its own
+GPU, and the settings should ask for as many processes as there are.
 
 ## Why it is bad
-A rank outside of the world waits forever for others (the time-out is 30 minutes); two processes on one GPU fail in NCCL
-or run out of memory. Values left over from another shell are the usual cause.
+A process with a rank out of range waits for the others until a timeout of 30 minutes. Two processes on one GPU fail in
+NCCL or run out of memory. The usual cause is values left over from another shell.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ machine: {gpus: 2, memory: 24, environment: {WORLD_SIZE: "2", RANK: "1", LOCAL_R
 ```
 
 ## Fix safety
-Let torchrun or accelerate set them; unset what is left over.
+Let torchrun or accelerate set them, and unset old values.
 
 ## References
 - PyTorch documentation, torchrun: "Environment Variables"
@@ -56,7 +56,7 @@ class LaunchVariablesContradict(DeviceRule):
             values = [f"{name}={environment[name]}" for name in COUNTS if name in environment]
             yield self.finding(
                 contradictions[0],
-                "unset them and start with torchrun or accelerate launch, which set them",
+                "unset them and start the training with torchrun or accelerate launch, which set them",
                 evidence=[", ".join(values), *contradictions[1:]],
             )
 
@@ -68,7 +68,7 @@ class LaunchVariablesContradict(DeviceRule):
                 value.strip() not in ("", "-1")
                 and self.machine.environment_variable_as_int(name) is None
             ):
-                yield f"{name}={value!r} is no number"
+                yield f"{name}={value!r} is not a number"
 
     def _ranks_out_of_range(self) -> Iterator[str]:
         """Faults: ranks at or above the number of processes that they count through."""

@@ -1,15 +1,15 @@
-"""Weights or optimizer are moved to the CPU at every step, for a run that fits one GPU.
+"""Weights or optimizer states are offloaded to the CPU although the run fits on one GPU.
 
 ## What it does
-Looks at DeepSpeed and FSDP with offloading to the CPU, and estimates the memory of the same run on one GPU without them
-(`truetune plan`). The GPU is that of the files beside the settings (what nvidia-smi printed, a job's `--gres`, names
-in a log), else that of this machine. Where none is known, it takes the smallest that is usual; a LoRA that fits 24 GB
-is a note then.
+Looks at DeepSpeed and FSDP with CPU offload, and estimates the memory of the same run on one GPU without them
+(`truetune plan`). The GPU is the one in files next to the settings (nvidia-smi output, a job's `--gres`, names in a
+log), or else that of this machine. If none is known, it assumes the smallest usual one; a LoRA run that fits in 24 GB
+is then info.
 
 ## Why it is bad
-Offloading sends all weights over PCIe and steps the optimizer on the CPU: a step takes ten times as long and more, and
-the GPUs idle. ZeRO-3 and FSDP gather every layer twice a step. For an adapter on a model that fits, each GPU can hold
-all of it: DDP then sends the gradients of the adapter alone.
+Offloading moves all weights over PCIe and runs the optimizer on the CPU: a step takes ten times as long or more, and
+the GPUs are idle. ZeRO-3 and FSDP gather every layer twice per step. For an adapter on a model that fits, each GPU can
+hold everything: DDP then only exchanges the gradients of the adapter.
 
 ## Example
 ```yaml
@@ -44,7 +44,8 @@ machine: {gpus: 1, memory: 24}
 ```
 
 ## Fix safety
-What is learned stays the same. Where the longest batch is near the limit, ZeRO-2 shares out gradients and states alone.
+The training result stays the same. If the longest batch is near the limit, use ZeRO-2, which only shards gradients and
+optimizer states.
 
 ## References
 - docs/plan.md: the formulas and their sources; DeepSpeed documentation, "ZeRO-Offload" (arXiv:2101.06840)
@@ -118,12 +119,12 @@ class OffloadedThoughItFits(DeviceRule):
         if gpu is not None and gpu.file:
             cases.append(Case(gpu.text, file=gpu.file, line=gpu.line))
         yield self.finding(
-            f"{offloading.how} with {what} on the CPU for a run that fits one GPU: without it a GPU needs"
-            f" about {needed / GIB:.1f} GiB, and has {least}{gpu_bytes / GIB:.0f}",
-            "leave DeepSpeed and FSDP out (plain DDP), or take ZeRO-2 without offloading",
+            f"{offloading.how} offloads {what} to the CPU, although the run fits on one GPU: it needs about"
+            f" {needed / GIB:.1f} GiB of {least}{gpu_bytes / GIB:.0f} GiB",
+            "remove DeepSpeed and FSDP from the settings (plain DDP), or use ZeRO-2 without offload",
             severity="warning" if is_sure else "info",
             evidence=[
-                "every step moves them over PCIe, which takes many times as long as computing",
+                "every step moves them over PCIe, which takes many times as long as the computation",
                 *_evidence_of_nvidia_smi(gpu),
             ],
             cases=cases,

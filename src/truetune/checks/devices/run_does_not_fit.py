@@ -2,7 +2,8 @@
 
 ## What it does
 Estimates the peak memory of a step (`truetune plan`, docs/plan.md) and compares it with the smallest GPU that the run
-sees. An error where tensors and CUDA alone are more than it has; a warning where only the margin for fragments is.
+sees. It is an error if tensors and CUDA alone need more, and a warning if only the reserve for fragmentation exceeds
+it.
 
 ## Why it is bad
 The run ends with `CUDA out of memory`: in the first step, or hours later with the longest batch or an evaluation.
@@ -33,8 +34,8 @@ machine: {gpus: 1, memory: 24}
 ```
 
 ## Fix safety
-A smaller batch with more accumulation, and gradient checkpointing, change the time and not what is learned; a shorter
-length and LoRA do. `truetune plan` lists what each gains.
+A smaller batch with more accumulation, and gradient checkpointing, change the time but not the result. A shorter length
+and LoRA change the result. `truetune plan` lists what each saves.
 
 ## References
 - docs/plan.md: the formulas and their sources
@@ -76,11 +77,10 @@ class RunDoesNotFit(DeviceRule):
         peak = memory_plan.estimate.peak
         remedy = (
             "; ".join(step.what for step in memory_plan.remedies[:SHOWN_REMEDIES])
-            or "take a larger GPU, or several with FSDP"
+            or "use a larger GPU, or several with FSDP"
         )
         yield self.finding(
-            f"the run needs about {peak.total / GIB:.1f} GiB on each GPU, which has"
-            f" {gpu_bytes / GIB:.1f}",
+            f"the run needs about {peak.total / GIB:.1f} GiB per GPU, but the GPU has {gpu_bytes / GIB:.1f} GiB",
             remedy,
             severity="error" if memory_plan.verdict == "too large" else "warning",
             evidence=[

@@ -1,11 +1,11 @@
 """CUDA_VISIBLE_DEVICES hides GPUs that the run needs.
 
 ## What it does
-Reads CUDA_VISIBLE_DEVICES as CUDA and torch do, on a machine that has GPUs: an empty value or -1 leaves none, an index
-that there is not ends the list, a repeated one empties it.
+Reads CUDA_VISIBLE_DEVICES as CUDA and torch do, on a machine that has GPUs: an empty value or -1 hides all GPUs, an
+index that does not exist ends the list, and a repeated index empties it.
 
 ## Why it is bad
-No warning is printed: the run starts on the CPU, or on fewer GPUs than named, and takes days instead of hours.
+There is no warning: the run starts on the CPU, or on fewer GPUs than named, and takes days instead of hours.
 
 ## Example
 ```yaml
@@ -20,7 +20,7 @@ machine: {gpus: 2, memory: 24, environment: {CUDA_VISIBLE_DEVICES: "0,1"}}
 ```
 
 ## Fix safety
-Unset it to use all GPUs; on a shared machine, name the ones that are yours.
+Unset it to use all GPUs; on a shared machine, name only yours.
 
 ## References
 - CUDA programming guide, "CUDA environment variables"; torch.cuda._parse_visible_devices
@@ -59,20 +59,20 @@ class VisibleDevicesWrong(DeviceRule):
         if indices in ([""], ["-1"]):
             yield self.finding(
                 f"CUDA_VISIBLE_DEVICES={value!r} hides all {have} GPUs; the run would use the CPU",
-                "unset it, or name the GPUs to use",
+                "unset it, or set it to the GPUs to use, such as 0,1",
                 severity="warning",
                 evidence=evidence,
             )
         elif len(set(indices)) < len(indices):
             yield self.finding(
-                f"CUDA_VISIBLE_DEVICES={value} names a GPU twice, which leaves none at all",
-                "name each GPU once",
+                f"CUDA_VISIBLE_DEVICES={value} names a GPU twice, so CUDA uses none at all",
+                "list each GPU once",
                 evidence=evidence,
             )
         elif visible < len(indices):
             yield self.finding(
-                f"CUDA_VISIBLE_DEVICES={value} names {len(indices)} GPUs, of which {visible} can be"
-                f" used: there is no {indices[visible]}, and what follows is ignored",
-                "name GPUs that are there",
+                f"CUDA_VISIBLE_DEVICES={value} names {len(indices)} GPUs, but only {visible} can be used:"
+                f" {indices[visible]} does not exist, and CUDA ignores the rest",
+                "only list GPUs that exist (`nvidia-smi -L` lists them)",
                 evidence=evidence,
             )

@@ -1,11 +1,11 @@
-"""DeepSpeed ZeRO-3 or FSDP is given a device map.
+"""device_map is set together with DeepSpeed ZeRO-3 or FSDP.
 
 ## What it does
-Looks at `device_map` beside ZeRO stage 3 and FSDP, which place the weights themselves.
+Looks at `device_map` together with ZeRO stage 3 or FSDP, which place the weights themselves.
 
 ## Why it is bad
-transformers stops with "DeepSpeed Zero-3 is not compatible with passing a `device_map`"; under FSDP the whole model is
-loaded on the mapped device by every process, which is the memory that sharding was to save.
+transformers stops with "DeepSpeed Zero-3 is not compatible with passing a `device_map`". Under FSDP, every process
+loads the whole model on the mapped device, which is the memory that sharding was meant to save.
 
 ## Example
 ```yaml
@@ -18,7 +18,7 @@ config: {training: {devices: 4, deepspeed_stage: 3}}
 ```
 
 ## Fix safety
-Nothing is lost: ZeRO-3 and FSDP load and place each shard.
+Safe: ZeRO-3 and FSDP load and place each shard.
 
 ## References
 - transformers/integrations/accelerate.py: "DeepSpeed Zero-3 is not compatible with passing a `device_map`."
@@ -54,9 +54,9 @@ class Zero3WithDeviceMap(DeviceRule):
         if not (zero3 or self.training.fsdp):
             return
         yield self.finding(
-            f"device_map: {device_map} beside {'ZeRO-3' if zero3 else 'FSDP'}, which places the"
-            " weights itself" + ("; transformers stops" if zero3 else ""),
-            "leave device_map out",
+            f"device_map: {device_map} is set, but {'ZeRO-3' if zero3 else 'FSDP'} places the weights itself"
+            + (": transformers stops" if zero3 else ""),
+            "remove device_map",
             severity="error" if zero3 else "warning",
             cases=[setting_case(self.config, device_map, "training.device_map")],
         )

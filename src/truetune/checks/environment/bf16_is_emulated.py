@@ -1,11 +1,11 @@
-"""The GPU has no bf16 of its own.
+"""The GPU has no native bf16, so torch emulates it.
 
 ## What it does
-Looks for GPUs below compute capability 8.0 (T4, V100, P100, RTX 20xx), and for a product of bf16 matrices that did not
-come out right.
+Looks for GPUs below compute capability 8.0 (T4, V100, P100, RTX 20xx), and for a bf16 matrix product that gives a wrong
+result.
 
 ## Why it is bad
-torch.cuda.is_bf16_supported() says True there, because torch emulates bf16: a run with `bf16: true` is many times
+torch.cuda.is_bf16_supported() returns True there, because torch emulates bf16. A run with `bf16: true` is many times
 slower than with fp16, and some kernels refuse it.
 
 ## Example
@@ -81,14 +81,13 @@ class Bf16IsEmulated(EnvironmentRule):
         ]
         for device in old:
             yield self.finding(
-                f"the {device.name} (sm_{device.capability[0]}{device.capability[1]}) has no bf16"
-                " of its own: torch emulates it",
-                "train with fp16: true and bf16: false there",
+                f"the {device.name} (sm_{device.capability[0]}{device.capability[1]}) has no native bf16: torch"
+                " emulates it, which is many times slower",
+                "set fp16: true and bf16: false for runs on this GPU",
             )
         if torch.bf16 is False and not old:
             yield self.finding(
-                "a product of bf16 matrices on the first GPU failed or came out wrong",
-                "look at the driver and at the GPU's health (nvidia-smi -q), and install torch"
-                " again",
+                "a bf16 matrix product on the first GPU failed or gave a wrong result",
+                "check the driver and the GPU's health (nvidia-smi -q), and reinstall torch",
                 severity="error",
             )

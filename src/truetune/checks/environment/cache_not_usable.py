@@ -1,11 +1,11 @@
-"""The cache of models and data sets can't be written, is nearly full, or is cut off from the hub.
+"""The cache of models and data sets is not writable, nearly full, or offline.
 
 ## What it does
-Looks at the folder that huggingface_hub would use (HF_HUB_CACHE, HF_HOME, or ~/.cache/huggingface/hub): may it be
-written, how much room has its disk, and do variables forbid downloads?
+Looks at the folder that huggingface_hub would use (HF_HUB_CACHE, HF_HOME, or ~/.cache/huggingface/hub): whether it is
+writable, how much free space its disk has, and whether variables forbid downloads.
 
 ## Why it is bad
-A download that ends at 99 % has taken an hour; offline, a model that is not there yet is reported as missing.
+A download that fails at 99 % has wasted an hour. Offline, a model that is not in the cache is reported as missing.
 
 ## Example
 ```yaml
@@ -18,7 +18,7 @@ cache: {path: /models/hub, writable: true, free_gb: 500}
 ```
 
 ## Fix safety
-Moving the cache (HF_HOME) does not move what is in it.
+Moving the cache (HF_HOME) does not move its contents.
 
 ## References
 - huggingface_hub's documentation, "Environment variables": HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE
@@ -57,14 +57,17 @@ class CacheNotUsable(EnvironmentRule):
         environment = self.subject
         if not environment.cache_writable:
             yield self.finding(
-                f"{environment.cache} can't be written: nothing can be downloaded",
-                "give yourself the right to write there, or set HF_HOME to a folder of your own",
+                f"the cache {environment.cache} is not writable: nothing can be downloaded",
+                "get write permission for it, or set HF_HOME to a folder that you can write to",
             )
         free_bytes = environment.cache_free
         if free_bytes is not None and free_bytes < FREE_GB_TO_NOTE * GB:
             yield self.finding(
-                f"{free_bytes / GB:.1f} GB are free where models are kept ({environment.cache})",
-                "make room (`hf cache ls` lists what is there), or set HF_HOME to a larger disk",
+                f"only {free_bytes / GB:.1f} GB are free for the model cache ({environment.cache})",
+                (
+                    "free some space (`hf cache ls` lists the cached files), or set HF_HOME to a folder on a larger"
+                    " disk"
+                ),
                 severity="warning" if free_bytes < FREE_GB_TO_WARN * GB else "info",
             )
         offline = [
@@ -74,8 +77,7 @@ class CacheNotUsable(EnvironmentRule):
         ]
         if offline:
             yield self.finding(
-                f"{' and '.join(offline)}: models and data sets that are not in the cache can't be"
-                " found",
-                "unset it where a download is wanted",
+                f"{' and '.join(offline)}: models and data sets that are not in the cache can't be downloaded",
+                "unset it if you need to download",
                 severity="info",
             )

@@ -1,11 +1,11 @@
-"""Python reads and writes text files in another encoding than UTF-8 here.
+"""Python's default text encoding is not UTF-8.
 
 ## What it does
-Looks at the encoding that open() takes where a script names none: that of the locale.
+Looks at the encoding that open() uses if a script names none: that of the locale.
 
 ## Why it is bad
 Data sets are UTF-8. In a container without a locale, or on Windows, a script that opens one without `encoding=` fails
-at the first accent, or reads other characters than there are, and trains on them.
+at the first accented letter, or reads wrong characters and trains on them.
 
 ## Example
 ```yaml
@@ -48,8 +48,11 @@ class DefaultTextEncodingIsNotUtf8(EnvironmentRule):
         # ASCII is named too: it is a part of UTF-8, but open() then fails at the first accent.
         if _canonical_encoding(name) != "utf-8":
             yield self.finding(
-                f"text files are opened as {name}, where a script names no encoding",
-                "export PYTHONUTF8=1 (or LC_ALL=C.UTF-8)",
+                (
+                    f"text files are opened as {name} if a script names no encoding: UTF-8 data fail or are read"
+                    " wrong"
+                ),
+                "export PYTHONUTF8=1 (or LC_ALL=C.UTF-8) before you start Python",
             )
 
 

@@ -1,11 +1,11 @@
-"""torch was not compiled for this GPU.
+"""The installed torch has no kernels for this GPU.
 
 ## What it does
-Compares the compute capability of each GPU with the architectures that torch's kernels were compiled for.
+Compares the compute capability of each GPU with the architectures for which torch's kernels were compiled.
 
 ## Why it is bad
-torch.cuda.is_available() is True, and the first operation ends with "no kernel image is available for execution on the
-device": new GPUs need a newer torch, old ones an older build.
+torch.cuda.is_available() is True, but the first operation ends with "no kernel image is available for execution on the
+device". New GPUs need a newer torch, old ones an older build.
 
 ## Example
 ```yaml
@@ -71,10 +71,10 @@ class GpuNotInTorchBuild(EnvironmentRule):
             if not has_kernels_for(device.capability, torch.architectures):
                 major, minor = device.capability
                 yield self.finding(
-                    f"torch {self.subject.packages.get('torch', '')} has no kernels for the"
-                    f" {device.name} (sm_{major}{minor})",
-                    f"install a torch whose CUDA knows sm_{major}{minor}; this one was built for"
-                    f" CUDA {torch.cuda}",
+                    f"torch {self.subject.packages.get('torch', '')} has no kernels for the {device.name}"
+                    f" (sm_{major}{minor}): the first operation fails",
+                    f"install a torch build that supports sm_{major}{minor} (this one is for CUDA {torch.cuda});"
+                    " pytorch.org lists the builds",
                     evidence=[f"compiled for {', '.join(torch.architectures)}"],
                 )
 

@@ -1,11 +1,11 @@
 """The machine has GPUs that torch can't use.
 
 ## What it does
-Compares the GPUs that the driver knows with those that torch sees, and says why they differ: a build of torch for CPUs,
-CUDA_VISIBLE_DEVICES, a driver that is older than the CUDA of torch.
+Compares the GPUs that the driver reports with those that torch sees, and says why they differ: a CPU build of torch,
+CUDA_VISIBLE_DEVICES, or a driver that is older than torch's CUDA.
 
 ## Why it is bad
-Training runs on the CPU, a hundred times slower, or ends where the model is moved.
+Training runs on the CPU, a hundred times slower, or fails when the model is moved to the GPU.
 
 ## Example
 ```yaml
@@ -67,7 +67,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
         if hidden is not None and not machine.visible_gpu_indices:
             yield self.finding(
                 f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs",
-                "unset it, or name the GPUs to use",
+                "unset it, or set it to the GPUs to use, such as 0,1",
                 severity="warning",
                 evidence=[f"the machine has {', '.join(gpu.name for gpu in machine.gpus)}"],
             )
@@ -84,16 +84,16 @@ class GpuNotUsedByTorch(EnvironmentRule):
         """(why torch can't use the GPU, what to do)."""
         if torch.cuda is None and torch.hip is None:
             return (
-                "it is a build for CPUs",
-                "install a build with CUDA, as pytorch.org says for this machine",
+                "it is a CPU build",
+                "install a CUDA build; pytorch.org gives the command for this machine",
             )
         # torch's own words: "The NVIDIA driver on your system is too old (found version ...)".
         if "too old" in torch.said:
             return (
-                f"the driver is older than CUDA {torch.cuda}, which it was built for",
-                "update the driver of the GPU, or install torch for an older CUDA",
+                f"the driver is too old for CUDA {torch.cuda}, for which it was built",
+                "update the GPU driver, or install a torch build for an older CUDA",
             )
         return (
-            "its CUDA does not start",
-            "`nvidia-smi` and `dmesg` tell more; a restart helps after a driver's update",
+            "CUDA fails to initialise",
+            "see `nvidia-smi` and `dmesg`; after a driver update, restart the machine",
         )

@@ -2,12 +2,12 @@
 
 ## What it does
 Imports torch, transformers with its Trainer, trl, peft, accelerate, datasets, bitsandbytes, flash-attn and Liger in a
-process of their own, with a time limit. flash-attn is also run, and bitsandbytes asked for its native library, where
-an import alone would not tell.
+separate process with a time limit. It also runs flash-attn, and checks bitsandbytes for its native library, because the
+import doesn't show these errors.
 
 ## Why it is bad
-The run ends as it begins; or, with flash-attn, transformers takes another attention, and with bitsandbytes the error
-comes when the model has been loaded.
+The run fails at the start. If flash-attn fails, transformers silently uses another attention; with bitsandbytes, the
+error only comes after the model was loaded.
 
 ## Example
 ```yaml
@@ -22,7 +22,7 @@ loads: {torch: "", flash_attn: ""}
 ```
 
 ## Fix safety
-There is no automatic fix. A package with compiled parts must be installed again after torch was changed.
+There is no automatic fix. Packages with compiled parts must be reinstalled after torch was changed.
 
 ## References
 - Dao-AILab/flash-attention#1832, Dao-AILab/flash-attention#723, bitsandbytes-foundation/bitsandbytes#1559
@@ -44,9 +44,9 @@ REMEDY_BY_MODULE = {
         " attn_implementation=sdpa"
     ),
     "bitsandbytes": (
-        "`python -m bitsandbytes` says which library it looks for; pip install -U bitsandbytes"
+        "run `python -m bitsandbytes` to see which library is missing, then pip install -U bitsandbytes"
     ),
-    "torch": "install torch again as pytorch.org says for this machine",
+    "torch": "reinstall torch; pytorch.org gives the command for this machine",
 }
 
 
@@ -73,9 +73,9 @@ class PackageDoesNotLoad(EnvironmentRule):
                 # Modules are looked at, distributions are installed: `flash_attn` comes with `flash-attn`.
                 name = module.replace("_", "-")
                 yield self.finding(
-                    f"{name} {self.subject.packages.get(name, '')} can't be used: {error}",
+                    f"{name} {self.subject.packages.get(name, '')} can't be imported: {error}",
                     REMEDY_BY_MODULE.get(
                         module,
-                        f"pip install -U {name}; the error names what it does not get on with",
+                        f"pip install -U {name}; the error message names the package that it conflicts with",
                     ),
                 )

@@ -1,12 +1,12 @@
-"""An installed package needs another version of an installed package.
+"""An installed package requires another version of an installed package.
 
 ## What it does
-Reads what torch, transformers, trl, peft, axolotl, unsloth, vllm and the like require of each other, and compares it
-with what is installed, as `pip check` does. Nothing is imported for it.
+Reads what torch, transformers, trl, peft, axolotl, unsloth, vllm and similar packages require of each other, and
+compares it with the installed versions, as `pip check` does. It imports nothing.
 
 ## Why it is bad
-A later `pip install` has replaced what an earlier one had chosen. What follows is untested at best: torchvision that no
-longer fits torch ends the import of transformers, for one.
+A later `pip install` replaced a version that an earlier one had chosen. The combination is untested at best. For
+example, a torchvision that does not fit torch breaks the import of transformers.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ requirements: [[torchvision, torch, ==2.6.0]]
 ```
 
 ## Fix safety
-There is no automatic fix: install both again in one command, so that pip finds versions that fit.
+There is no automatic fix: reinstall both in one command, so that pip finds versions that fit.
 
 ## References
 - pytorch/pytorch#157648, pytorch/vision#9174, meta-llama/llama-cookbook#710
@@ -60,8 +60,8 @@ class RequirementNotMet(EnvironmentRule):
         unmet = [need for need in self.subject.requirements if not self._is_met_or_unknown(need)]
         for need in unmet:
             yield self.finding(
-                f"{need.package} {packages.get(need.package, '')} needs {need.of}{need.specifier}, "
-                f"found {packages[need.of]}",
+                f"{need.package} {packages.get(need.package, '')} requires {need.of}{need.specifier}, but"
+                f" {packages[need.of]} is installed",
                 f"pip install {need.package} '{need.of}{need.specifier}'",
             )
 

@@ -1,12 +1,12 @@
-"""Shared memory or the number of open files is limited to less than training takes.
+"""The limit on shared memory or open files is too low for training.
 
 ## What it does
-Looks at the size of /dev/shm, through which the workers of a DataLoader and NCCL pass their data, and at the limit of
-open files of a process (ulimit -n).
+Looks at the size of /dev/shm, through which DataLoader workers and NCCL pass data, and at the limit on open files per
+process (ulimit -n).
 
 ## Why it is bad
-A container has 64 MB of shared memory where nobody says otherwise: workers die with a bus error, often hours into a
-run. Too few open files end a run with many shards or workers.
+A container has 64 MB of shared memory by default: workers die with a bus error, often hours into a run. Too low a limit
+on open files ends a run with many shards or workers.
 
 ## Example
 ```yaml
@@ -19,7 +19,7 @@ shared_mb: 16384
 ```
 
 ## Fix safety
-Both are settings of the container or of the shell, not of the run: `docker run --shm-size=16g` or `--ipc=host`; a
+Both are settings of the container or the shell, not of the run: `docker run --shm-size=16g` or `--ipc=host`; a
 memory-backed volume at /dev/shm in Kubernetes; `ulimit -n 65536`.
 
 ## References
@@ -51,7 +51,7 @@ class SharedMemoryOrFileLimitLow(EnvironmentRule):
     def unmet(self) -> Unmet | None:
         if self.subject.shared is not None or self.subject.files is not None:
             return None
-        return Unmet("the system tells neither the size of /dev/shm nor a limit of open files")
+        return Unmet("the system reports neither the size of /dev/shm nor a limit on open files")
 
     def measurement_if_clean(self) -> str:
         """The size of /dev/shm, and the number of files that a process may have open."""
@@ -66,13 +66,11 @@ class SharedMemoryOrFileLimitLow(EnvironmentRule):
         shared, files = self.subject.shared, self.subject.files
         if shared is not None and shared < MIN_SHARED_BYTES:
             yield self.finding(
-                f"/dev/shm has {shared / 2**20:,.0f} MiB: workers of a DataLoader, and NCCL, may"
-                " end with a bus error",
-                "start the container with --shm-size=16g or --ipc=host, or train with"
-                " dataloader_num_workers: 0",
+                f"/dev/shm only has {shared / 2**20:,.0f} MiB: DataLoader workers and NCCL may die with a bus error",
+                "start the container with --shm-size=16g or --ipc=host, or set dataloader_num_workers: 0",
             )
         if files is not None and files < MIN_OPEN_FILES:
             yield self.finding(
-                f"a process may have {files:,} files open",
-                "ulimit -n 65536",
+                f"a process may only open {files:,} files: a run with many shards or workers can fail",
+                "run `ulimit -n 65536` in the shell before you start the training",
             )

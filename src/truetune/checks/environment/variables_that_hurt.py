@@ -1,12 +1,13 @@
-"""A variable of the environment slows runs down, or leads them elsewhere.
+"""An environment variable slows runs down, or sends local requests to a proxy.
 
 ## What it does
-Looks for settings that were made once for a search for errors and forgotten (CUDA_LAUNCH_BLOCKING, NCCL_P2P_DISABLE,
-TOKENIZERS_PARALLELISM), and for a proxy that also gets requests to this machine.
+Looks for settings that were made for debugging and forgotten (CUDA_LAUNCH_BLOCKING, NCCL_P2P_DISABLE,
+TOKENIZERS_PARALLELISM), and for a proxy that also receives requests to this machine.
 
 ## Why it is bad
-CUDA_LAUNCH_BLOCKING=1 makes every kernel wait for the last one; without P2P, GPUs pass gradients through the memory of
-the host. With a proxy and no `no_proxy`, a server on localhost is asked through the proxy, which answers 502 or 503.
+CUDA_LAUNCH_BLOCKING=1 makes every kernel wait for the previous one. Without P2P, GPUs exchange gradients through CPU
+memory. With a proxy but no `no_proxy`, requests to a server on localhost go through the proxy, which answers 502 or
+503.
 
 ## Example
 ```yaml
@@ -19,7 +20,7 @@ variables: {CUDA_LAUNCH_BLOCKING: "0"}
 ```
 
 ## Fix safety
-Some GPUs without P2P hang where NCCL tries it (RTX 40xx with older drivers): there NCCL_P2P_DISABLE=1 is right.
+Some GPUs without P2P hang if NCCL tries it (RTX 40xx with older drivers): keep NCCL_P2P_DISABLE=1 there.
 
 ## References
 - NVIDIA/nccl-tests#117, dmlc/xgboost#11242 (P2P); vllm-project/vllm#1519, bentoml/OpenLLM#79 (proxies); NCCL's and
@@ -38,14 +39,17 @@ from truetune.settings.run_spec import Severity
 HARMFUL_SETTINGS: dict[tuple[str, str], tuple[Severity, str]] = {
     ("CUDA_LAUNCH_BLOCKING", "1"): (
         "warning",
-        "every kernel waits for the last one; it is for finding errors",
+        "every kernel waits for the previous one, which is only useful for debugging",
     ),
-    ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"): ("warning", "every tensor asks the driver for memory"),
+    ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"): (
+        "warning",
+        ("every tensor is allocated by the driver, without torch's cache"),
+    ),
     ("NCCL_P2P_DISABLE", "1"): (
         "info",
-        "GPUs pass data through the host's memory; needed by few of them",
+        "GPUs exchange data through CPU memory, which only a few need",
     ),
-    ("NCCL_IB_DISABLE", "1"): ("info", "nodes pass data over TCP, not InfiniBand"),
+    ("NCCL_IB_DISABLE", "1"): ("info", "nodes exchange data over TCP instead of InfiniBand"),
     ("TOKENIZERS_PARALLELISM", "false"): ("info", "texts are tokenized in one thread"),
 }
 """Severity, and what comes of it, by name and value"""
@@ -77,7 +81,7 @@ class VariablesThatHurt(EnvironmentRule):
         exceptions = f"{variables.get('no_proxy', '')},{variables.get('NO_PROXY', '')}".split(",")
         if proxy and not any(item.strip() in NAMES_OF_THIS_MACHINE for item in exceptions):
             yield self.finding(
-                f"{proxy} is set and no_proxy does not spare localhost: a server on this machine is"
-                " asked through the proxy",
+                f"{proxy} is set, but no_proxy does not exclude localhost: requests to a server on this machine go"
+                " through the proxy",
                 "export no_proxy=localhost,127.0.0.1",
             )

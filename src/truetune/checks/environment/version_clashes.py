@@ -68,7 +68,7 @@ VERSION_CLASHES = (
     ),
     VersionClash(
         {"trl": ">=0.12,<0.28", "transformers": ">=5"},
-        "apply_chat_template returns a dict where this trl expects ids: masks may cover two tokens,"
+        "apply_chat_template returns a dict instead of the ids that this trl expects: masks may cover two tokens,"
         " without an error",
         "pip install 'trl>=0.28'",
         ("huggingface/trl#4880", "huggingface/transformers#42567"),
@@ -82,7 +82,7 @@ VERSION_CLASHES = (
     ),
     VersionClash(
         {"trl": ">=0.20,<0.29"},
-        "packing by bfd lets documents see each other in some settings; it was repaired in 0.29",
+        "with packing strategy bfd, documents attend to each other in some settings; fixed in 0.29",
         "pip install 'trl>=0.29', or train without packing",
         ("huggingface/trl#5076",),
         "info",
@@ -102,8 +102,7 @@ VERSION_CLASHES = (
     ),
     VersionClash(
         {"transformers": ">=4.56,<5.18"},
-        "Trainer deletes bos_token_id from the saved config where the tokenizer has no BOS (every"
-        " Qwen)",
+        "Trainer deletes bos_token_id from the saved config if the tokenizer has no BOS (every Qwen)",
         "pip install 'transformers>=5.18', or put it back into config.json",
         ("huggingface/transformers#48592", "huggingface/transformers#48708"),
         "warning",

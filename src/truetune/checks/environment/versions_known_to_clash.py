@@ -1,12 +1,12 @@
-"""Installed versions are known to misbehave, alone or together.
+"""Installed package versions are known to fail, on their own or in combination.
 
 ## What it does
 Compares the installed versions of torch, transformers, trl, peft, accelerate, datasets and others with a list of
-versions that are known to fail: some loudly at the first import, others by training something else without a word.
-Nothing is imported for it.
+versions that are known to fail: some with an error at the first import, others by silently training something else. It
+imports nothing.
 
 ## Why it is bad
-pip lets such versions in, because no package forbids them. An hour is lost, or a run.
+pip installs such versions, because no package forbids them. You lose an hour, or a whole run.
 
 ## Example
 ```yaml
@@ -19,8 +19,8 @@ packages: {transformers: 5.20.0, peft: 0.18.0}
 ```
 
 ## Fix safety
-There is no automatic fix. The remedy names the smallest change; other packages of the environment may hold a version
-back (`pip check` says so).
+There is no automatic fix. The help line names the smallest change; other packages in the environment may pin a version
+(`pip check` shows that).
 
 ## References
 - Each finding names its threads; among them huggingface/peft#3333, huggingface/transformers#38339,

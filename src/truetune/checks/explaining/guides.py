@@ -723,7 +723,7 @@ GUIDES = (
                   "the learning rate in the deepspeed json overrides mine; mismatch of deepspeed config and"
                   " TrainingArguments; two accelerate configs, config_file; gpu_ids, num_processes",
                   ("launch-files-contradict",)),
-            Cause("FSDP shall wrap a class of layers that this model does not have",
+            Cause("FSDP is set to wrap a layer class that this model does not have",
                   "could not find the transformer layer class; fsdp_transformer_layer_cls_to_wrap of another model",
                   ("fsdp-wraps-another-models-layers",)),
             Cause("ms-swift without NPROC_PER_NODE, or a torchtune recipe for a single device: one process",

@@ -1,15 +1,13 @@
-"""The loss learns other targets than the tokens that follow in the row.
+"""The loss teaches other targets than the next token.
 
 ## What it does
-
-Runs real batches through the trainer's own loss and reads, from its gradient at the last hidden state, which token
-each position is taught. It fires where that is not the next token of the row. Labels, their convention and the kind of
+Runs real batches through the trainer's own loss and reads, from its gradient at the last hidden state, which token it
+teaches at each position. It fires if that is not the next token of the row. Labels, their convention and the kind of
 kernel do not matter.
 
 ## Why it is bad
-
-The loss falls as it should: a model can learn to say the token after the next, or to repeat the one it reads. What
-it writes is nonsense.
+The loss falls as usual: a model can learn to predict the token after the next, or to repeat the one it reads. What it
+writes is nonsense.
 
 ## Example
 
@@ -38,8 +36,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: correct the shift in your loss. The loss then starts lower, since the model knows the next
+token.
 
 ## References
 
@@ -86,8 +84,8 @@ class LossTargetIsNotNextToken(LawRule):
         yield self.finding(
             f"at {count} of {total} positions the loss teaches another token than the next one,"
             f" most often {name}",
-            "shift once: the prediction at position t is for the token at t + 1, and models of"
-            " transformers shift themselves",
+            "shift exactly once in compute_loss (logits[:, :-1] against labels[:, 1:]); models of transformers shift"
+            " labels themselves if you pass them",
             evidence=[
                 *(f"{target}: {n} positions" for target, n in others.items()),
                 *describe_positions(evidence["places"]["other targets"]),

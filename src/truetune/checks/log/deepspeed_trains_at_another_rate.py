@@ -1,13 +1,15 @@
-"""DeepSpeed trains at another learning rate than the command or the printed options say.
+"""DeepSpeed trains with another learning rate than the command or the printed options say.
 
 ## What it does
-Compares the highest logged rate with the one of the command (`--lr`, `--learning_rate`) or of the options that the
-script prints, in output where DeepSpeed says that it made the optimizer itself. It fires from twice the rate on. A
-power of two, or its root, is left alone: scripts scale a rate so with their processes or rows.
+Compares the highest logged learning rate with that of the command (`--lr`, `--learning_rate`) or of the options that
+the script prints, in output where DeepSpeed says that it built the optimizer itself. It warns from twice the learning
+rate on; from ten times on it is an error. A factor that is a power of two, or the root of one, is not reported: scripts
+scale the learning rate by their processes or rows.
 
 ## Why it is bad
-`deepspeed.initialize` without an optimizer takes the rate of the `optimizer` block in its settings, and nothing reads
-that of the command. A hundred times the rate throws the weights away: the loss climbs at the first steps and stays up.
+`deepspeed.initialize` without an optimizer uses the learning rate in the `optimizer` block of its settings, and nothing
+reads that of the command. A hundred times the learning rate destroys the weights: the loss climbs in the first steps
+and stays up.
 
 ## Example
 ```yaml
@@ -40,7 +42,8 @@ output: |
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two rates is meant is the writer's.
+There is no automatic fix: only you know which of the two is meant. If it is that of the command, the run has to start
+again from the base.
 
 ## References
 - deepspeed/runtime/engine.py (`_configure_basic_optimizer`), www.deepspeed.ai/docs/config-json/, "Optimizer Parameters"
@@ -98,10 +101,10 @@ class DeepspeedTrainsAtAnotherRate(LogRule):
         if factor < MIN_FACTOR or _is_usual_scaling(factor):
             return
         yield self.finding(
-            f"the run trains at a learning rate of {peak:.3g}, {factor:.3g} times the {said:g} that its command or"
-            " options say: DeepSpeed made the optimizer itself, and takes the rate of its settings",
-            f"set optimizer.params.lr (with a schedule, its peak) in the DeepSpeed settings to {said:g}, or write it"
-            " there from the options before deepspeed.initialize; start again from the base",
+            f"the run trains with a learning rate of {peak:.3g}, {factor:.3g} times the {said:g} of its command"
+            " or options: DeepSpeed built the optimizer itself, from its own settings",
+            f"set optimizer.params.lr in the DeepSpeed settings to {said:g} (and the peak of its scheduler), or write"
+            " it there from the options before deepspeed.initialize; then start again from the base",
             severity="error" if factor >= MIN_ERROR_FACTOR else "warning",
             evidence=(
                 "the output says `Using DeepSpeed Optimizer param name ... as basic optimizer`",

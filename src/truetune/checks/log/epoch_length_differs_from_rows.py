@@ -1,15 +1,16 @@
-"""An epoch of the run is not as long as the data are.
+"""An epoch of the run does not have as many rows as the data.
 
 ## What it does
-With the data given (`--data`), compares the rows that one epoch saw (steps an epoch, times batch size, accumulation
-and processes where the settings or the log name them) with the rows in the files. Where accumulation and processes
-are not known, it only fires when an epoch saw more rows than there are. Packed runs are left alone, and runs that saw
-more rows but no more tokens (`num_tokens`) than the data have: packing cuts long rows in pieces. Where the log does not
-tell whether it packed, a surplus is a note, unless the rows it saw are shorter than any piece (256 tokens).
+With the data given (`--data`), compares the rows that one epoch saw with the rows in the files. An epoch's rows are its
+steps times batch size, accumulation and number of processes (one per GPU). If accumulation and processes are not known,
+the rule fires only if an epoch saw more rows than there are. Packed runs are not judged, nor are runs that saw more
+rows but no more tokens (`num_tokens`) than the data have, since packing cuts long rows into pieces. If the log does not
+show whether the run packed, too many rows are reported as info, unless the rows are shorter than any piece (256
+tokens).
 
 ## Why it is bad
-The run was on other data: an old cache, a file that was cut, rows dropped on the way, or every process read the same
-rows.
+The run did not train on these files as they are: it read an old cache or a file that was cut off, it dropped rows, or
+every process read the same rows.
 
 ## Example
 ```yaml
@@ -30,7 +31,9 @@ data: {rows: 160, examples: 160}
 ```
 
 ## Fix safety
-Delete the cache of prepared data; count the rows that the trainer reports at its start.
+Delete the trainer's cache of prepared data (by default `~/.cache/huggingface/datasets`; Axolotl's `last_run_prepared`),
+and compare the number of rows that the trainer prints when it starts. The data are then prepared again, which takes
+time.
 
 ## References
 - huggingface/datasets#5360, huggingface/datasets#5961, huggingface/trl#6351
@@ -105,12 +108,13 @@ class EpochLengthDiffersFromRows(LogRule):
             return
         is_sure = under or log.facts.get("packing") is False or tokens < MIN_PIECE * seen
         yield self.finding(
-            f"an epoch of the run saw about {math.floor(seen):,} rows, the data have {most:,}",
-            "see that the run read these files: delete caches, and count the rows that the trainer"
-            " reports",
+            f"an epoch of the run saw about {math.floor(seen):,} rows, but the data have {most:,}",
+            "check that the run read these files: compare the number of rows that the trainer prints when it starts"
+            " (Num examples), and delete caches of prepared data; if it saw more rows than there are, check that each"
+            " process gets its own share",
             severity="warning" if is_sure else "info",
             evidence=(
-                f"{per_epoch:,.1f} steps an epoch, {a_step:,.0f} rows a step"
+                f"{per_epoch:,.1f} steps per epoch, {a_step:,.0f} rows per step"
                 + ("" if is_known else " at least (accumulation and processes are not known)"),
             ),
         )

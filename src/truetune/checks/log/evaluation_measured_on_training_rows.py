@@ -1,13 +1,13 @@
-"""The evaluation loss falls with the rows that are learned by heart: it is measured on training rows.
+"""The evaluation loss drops at each epoch as the training loss does: it is measured on training rows.
 
 ## What it does
-Looks at the borders of epochs. Where rows are seen again, the training loss drops at the border, because they were
-learned by heart (a drop beyond the slope within the epoch before). An evaluation at a border that lies nearer to the
-loss after it than to the loss before it knows these rows as well. It fires where that is so at three borders or more
-(none differing), with drops of 5 % and four times the noise.
+Reads both losses where one epoch ends and the next begins. When rows are seen again, the training loss drops at that
+point, because the model has memorised them (a drop beyond the slope within the epoch before). An evaluation there that
+is nearer to the training loss after the drop than to that before it has memorised its rows as well. The rule warns if
+that is so at every such point, three at least, with drops of 5 % and four times the noise.
 
 ## Why it is bad
-It says nothing on rows that the model has not seen, never rises, and no early stop will come.
+The evaluation says nothing about rows that the model has not seen. Its loss never rises, so early stopping never fires.
 
 ## Example
 ```yaml
@@ -26,7 +26,8 @@ curve:
 ```
 
 ## Fix safety
-`truetune check` with both files names the rows that are in both.
+`truetune check` with both files names the rows that are in both. Remove them from the training data, or evaluate on
+other rows; the evaluation loss then becomes higher, and means something.
 
 ## References
 - OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261
@@ -98,10 +99,10 @@ class EvaluationMeasuredOnTrainingRows(LogRule):
             return
         log = self.subject
         yield self.finding(
-            f"at {len(leaked)} borders of epochs eval_loss falls with the training loss, as if its"
-            " rows were trained on",
-            "compare the two sets (`truetune check` with eval_data), and evaluate on rows that were"
-            " held out",
+            f"eval_loss drops together with the training loss at {len(leaked)} starts of an epoch, as if its rows were"
+            " trained on",
+            "find the rows that are in both sets (`truetune check TRAIN --eval-data EVAL`), and evaluate on rows that"
+            " are not trained on",
             evidence=[
                 f"step {b.step:,.0f}: loss {b.before:.4g} before, {b.after:.4g} after, eval_loss"
                 f" {b.evaluation:.4g}"

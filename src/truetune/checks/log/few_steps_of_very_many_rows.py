@@ -1,14 +1,15 @@
-"""A few optimizer steps of very many rows make up the whole run.
+"""The batch is so large that the whole run makes only a few optimizer steps.
 
 ## What it does
-Reads the counts that the trainer prints at its start: rows, rows of a step, and steps in all. It speaks below 10 steps
-over all rows, and below 30 where several processes made the step as large. Silent where the loss fell by a third, and
-in a trial that ends within the first epoch. It needs no curve, so a run that logged no loss at all is judged.
+Reads what the trainer prints when it starts: the number of rows, the batch size of a step, and the number of steps. It
+warns if a run over all rows makes fewer than 10 steps, or fewer than 30 if the number of processes (one per GPU) made
+the batch this large. It is not reported if the loss fell by a third, or in a test run that ends within the first epoch.
+It works without logged losses.
 
 ## Why it is bad
-A step has rows on a GPU x accumulation x processes. Eight GPUs, or accumulation that was copied from a large data set,
-leave a handful of steps. AdamW moves each weight by about the learning rate at each of them: the model answers as
-before. A warm-up that is longer than the run never reaches the learning rate.
+A step uses (batch size per GPU) x (accumulation) x (processes) rows. With eight GPUs, or accumulation copied from a
+large data set, only a handful of steps is left. AdamW moves each weight by about the learning rate at each of them: the
+model answers as before. A warm-up that is longer than the run never reaches the learning rate.
 
 ## Example
 ```yaml
@@ -34,12 +35,14 @@ output: |
     Total train batch size (w. parallel, distributed & accumulation) = 64
     Gradient Accumulation steps = 1
     Total optimization steps = 57
-  100%|##########| 57/57 [00:36<00:00,  0.64s/it]
-  {'train_runtime': 38.4, 'train_loss': 1.0864, 'epoch': 3.0}
+  100%|##########| 57/57 [00:44<00:00,  1.29it/s]
+  {'train_runtime': 45.9, 'train_loss': 1.2137, 'epoch': 3.0}
 ```
 
 ## Fix safety
-Smaller steps take more time for each row. More epochs over few rows are learned by heart: watch an evaluation loss.
+Set `gradient_accumulation_steps: 1` (in the example: 8 rows x 8 GPUs = 64 per step, 57 steps), or lower
+`per_device_train_batch_size`. Smaller steps take a little more time per row. With more epochs (`num_train_epochs`) over
+few rows the model memorises them: watch an evaluation loss.
 
 ## References
 - Zhou et al., LIMA (arXiv:2305.11206): 1,000 rows, 15 epochs, 470 steps; `max_steps=60` of Unsloth's notebooks
@@ -127,13 +130,13 @@ class FewStepsOfVeryManyRows(OutputRule):
         if plan.steps >= (SCARCE if by_processes else FEW) or self._has_learned():
             return
         grew = (
-            "the batch grew with the processes: rows on a GPU x accumulation x processes ="
+            "the batch grew with the number of processes: batch size per GPU x accumulation x processes ="
             if by_processes
-            else "a step takes rows on a GPU x accumulation x processes ="
+            else "a step uses batch size per GPU x accumulation x processes ="
         )
         yield self.finding(
-            f"the whole run is {plan.steps:,} optimizer step{'s' * (plan.steps != 1)} over {plan.rows:,} rows, too few"
-            f" to learn from; {grew} {plan.rows_per_step_as_product}",
+            f"the whole run is only {plan.steps:,} optimizer step{'s' * (plan.steps != 1)} over {plan.rows:,} rows, too"
+            f" few to learn from; {grew} {plan.rows_per_step_as_product} rows",
             _remedy(plan, by_processes=by_processes),
             evidence=[*self._evidence(plan)],
         )
@@ -162,7 +165,7 @@ class FewStepsOfVeryManyRows(OutputRule):
         """Evidence: how few steps come about, and what else does not fit a run as short."""
         an_epoch = max(1, math.ceil(plan.rows / plan.rows_a_step))
         yield (
-            f"{plan.rows:,} rows / {plan.rows_a_step:,} are {an_epoch:,} steps an epoch,"
+            f"{plan.rows:,} rows / {plan.rows_a_step:,} = {an_epoch:,} steps per epoch,"
             f" x {plan.steps / an_epoch:.3g} epochs = {plan.steps:,} steps"
         )
         loss = self.subject.curve("loss").finite()
@@ -170,7 +173,7 @@ class FewStepsOfVeryManyRows(OutputRule):
             yield f"the loss went from {loss.value[0]:.4g} to {loss.value[-1]:.4g}"
         warmup = self._warmup_steps()
         if warmup >= LONG_WARMUP * plan.steps:
-            end = "never ends" if warmup >= plan.steps else "takes most of it"
+            end = "never ends" if warmup >= plan.steps else "takes most of the run"
             yield f"the warm-up of {warmup:,.0f} steps {end}"
 
     def _warmup_steps(self) -> float:
@@ -189,13 +192,13 @@ class FewStepsOfVeryManyRows(OutputRule):
 
 def _remedy(plan: _TrainingPlan, *, by_processes: bool) -> str:
     """The remedy: what gives more steps, the cheapest first."""
-    more = "and train for more epochs where that is not enough"
+    more = "and if that is not enough, train for more epochs (num_train_epochs)"
     if by_processes and plan.accumulation and plan.accumulation > 1:
         fewer = max(1, plan.accumulation // (plan.processes or 1))
         return (
-            f"divide gradient_accumulation_steps by the processes: {fewer:,} instead of {plan.accumulation:,}, {more};"
-            " or train on fewer GPUs"
+            f"divide gradient_accumulation_steps by the number of processes: {fewer:,} instead of"
+            f" {plan.accumulation:,}, {more}; or train on fewer GPUs"
         )
     if plan.accumulation and plan.accumulation > 1:
-        return f"lower gradient_accumulation_steps to 1, {more}"
-    return f"lower the rows on a GPU, or train on fewer GPUs, {more}"
+        return f"set gradient_accumulation_steps to 1, {more}"
+    return f"lower per_device_train_batch_size, or train on fewer GPUs, {more}"

@@ -1,24 +1,27 @@
-"""The run begins with a loss above that of guessing: the model or its labels are not what they seem.
+"""The run starts with a loss above that of guessing: the weights or the labels are wrong.
 
 ## What it does
-Compares the lowest of the first three losses with ln(vocabulary), the loss of a model that holds every token for
-equally likely: it fires above 1.2 times that. The vocabulary comes from the config.json beside the log, or the data's
-tokenizer; where neither is known, it is taken to be a million, and the finding is a warning. Models that predict no
-tokens (by the class in config.json) are left alone. So is a loss that `loss-is-a-sum` explains, and one beside which
-several smaller losses are logged that it is made of (`ploss_0`, `ploss_1`, ...; `ce_loss`, `aux_loss`). A loss that
-comes down below half of guessing within the run, with an evaluation loss to match, was that of a model that had never
-been run like this (mT5, whose head was not trained on whole texts, begins at 25): a note where the vocabulary is known,
-and nothing where it is not. A loss that ends where guessing is, above nine tenths of it after 20 records or more, is a
-warning at the end of a run, and a note where the log does not say that it has ended. Where the vocabulary is not known,
-a loss that begins between nine tenths of ln(32,000) and ln(262,144), the vocabularies of published models, and falls by
-less than 5 % over 20 records or more, is a warning: no rate moves it. So is an adapter's run that begins there and ends
-above 5, and the run of a whole model whose output says that saved weights were loaded: it does not know these ids.
+Compares the lowest of the first three losses with ln(vocabulary), the loss of a model that takes every token for
+equally likely. Above 1.2 times that it is an error. The vocabulary comes from the config.json beside the log, or from
+the data's tokenizer. If neither is known, a vocabulary of a million is assumed, and it is a warning. Models that do not
+predict tokens (by the class in config.json) are not judged. Nor is a loss that `loss-is-a-sum` explains, or one that is
+the sum of several logged losses (`ploss_0`, `ploss_1`, ...; `ce_loss`, `aux_loss`).
+
+- A loss that falls below half of guessing within the run, with an evaluation loss to match, belongs to a model that had
+  never been run like this (mT5, whose head was not trained on whole texts, starts at 25). It is info if the vocabulary
+  is known, and not reported if not.
+- A loss that ends near guessing, above 90 % of it after 20 records or more, is a warning at the end of a run, and info
+  if the log does not show that the run has ended.
+- If the vocabulary is not known, it warns if the loss starts between 0.9 times ln(32,000) and 1.2 times ln(262,144),
+  the vocabularies of published models, and falls by less than 5 % over 20 records or more: no learning rate moves it.
+- It also warns if an adapter's run starts there and ends above 5, or if that of a whole model does whose output says
+  that saved weights were loaded: the model does not know these ids.
 
 ## Why it is bad
-A trained model begins far below guessing, an untrained one at it. Above it are: labels of another tokenizer,
-weights that were not loaded, ids beyond what the model knows, or a loss that is summed instead of averaged (over
-accumulated batches where a custom `compute_loss` takes `num_items_in_batch` and ignores it), with gradients as many
-times too big.
+A trained model starts far below guessing, and an untrained one at it. Above it, the labels belong to another tokenizer,
+the weights were not loaded, the ids are outside the model's vocabulary, or the loss is summed and not averaged (over
+accumulated batches, if a custom `compute_loss` takes `num_items_in_batch` and ignores it). Gradients of a summed loss
+are too large by the same factor.
 
 ## Example
 ```yaml
@@ -39,7 +42,8 @@ config: {vocab_size: 32000}
 ```
 
 ## Fix safety
-Evaluate the model before training: if that loss is sane, the training loss is summed.
+Evaluate the model before training: if that loss is between 1 and 4, model and labels are right and the training loss is
+summed. Loading the right weights or tokenizer changes the whole run; averaging the loss makes gradients smaller.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, huggingface/trl#2175
@@ -162,11 +166,11 @@ class FirstLossAboveGuessing(LogRule):
         times = round(first / guess, 1)
         evaluated = log.curve("eval_loss").finite()
         yield self.finding(
-            f"the loss begins at {first:.4g}, {times:g} times the {guess:.4g} of a model that"
+            f"the loss starts at {first:.4g}, {times:g} times the {guess:.4g} of a model that"
             " guesses"
             + (f" among {size:,.0f} tokens" if known else " (the vocabulary is not known)"),
-            "see that the labels are the model's own ids and its weights were loaded, and that the"
-            " loss is a mean",
+            "check that the labels are ids of the model's own tokenizer, that its weights were loaded (from_pretrained,"
+            " not from_config), and that the loss is a mean over tokens",
             severity="info" if recovers else severity,
             evidence=_describe_first_evaluation(evaluated),
             figure=draw_curves(
@@ -200,9 +204,9 @@ class FirstLossAboveGuessing(LogRule):
         loss, planned = self.subject.curve("loss").finite(), bool(self.subject.planned_steps)
         return self.finding(
             f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records,"
-            f" and a model that guesses has {guess:.4g}: nothing was learned",
-            "see that the weights were loaded, that they are trained, and that the labels are those"
-            " of the answers",
+            f" but a model that guesses has {guess:.4g}: nothing was learned",
+            "check that the weights were loaded, that they are trained (model.print_trainable_parameters()), and that"
+            " the labels are the ids of the answers",
             severity="warning" if planned else "info",
             figure=draw_curves(
                 "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
@@ -247,15 +251,15 @@ class FirstLossAboveGuessing(LogRule):
         why = (
             "the weights of a saved model were loaded"
             if is_whole
-            else "an adapter on a trained base is tuned"
+            else "an adapter is trained on a pretrained base"
         )
         first, last = float(loss.value[0]), float(np.median(loss.value[-5:]))
         return self.finding(
-            f"the loss begins at {first:.4g}, where a model that knows nothing guesses, and is {last:.4g} after"
-            f" {loss.step.size:,} records, though {why}: such a model begins between 1 and 4 on text of any kind",
-            "see that the rows hold ids of this model's own tokenizer (a cache or a preparation script may name"
-            " another one), that the weights of the base were loaded, and that labels are shifted once; no learning"
-            " rate helps",
+            f"the loss starts at {first:.4g}, that of guessing, and is {last:.4g} after"
+            f" {loss.step.size:,} records, although {why}: such a model starts between 1 and 4 on any ordinary text",
+            "check that the rows contain ids of this model's own tokenizer (a cache or a preparation script may use"
+            " another one), that the weights of the base were loaded, and that labels are shifted only once; another"
+            " learning rate does not help",
             severity="warning",
             figure=draw_curves("loss", {"loss": loss}),
         )
@@ -275,12 +279,11 @@ class FirstLossAboveGuessing(LogRule):
         rate = self.subject.curve("learning_rate").finite()
         reached = f" (it reaches {rate.value.max():.3g})" if rate else ""
         return self.finding(
-            f"the loss begins and stays at {level:.4g} over {loss.step.size:,} records: a model that guesses has"
-            f" ln(vocabulary), {math.log(SMALLEST):.3g} for 32,000 tokens, 11.8 for 128,256 and 11.9 for 151,936; this"
-            " one knows nothing of its text",
-            "look at logits and labels, not at the learning rate"
-            f"{reached}: were the weights loaded (no list of newly initialized ones; from_pretrained, not from_config),"
-            " are the labels ids of the model's own tokenizer, and are they shifted once",
+            f"the loss starts and stays at {level:.4g} over {loss.step.size:,} records, which is that of guessing:"
+            f" ln(vocabulary), {math.log(SMALLEST):.3g} for 32,000 tokens, 11.8 for 128,256 and 11.9 for 151,936",
+            "check logits and labels, not the learning rate"
+            f"{reached}: were the weights loaded (no warning on newly initialized ones; from_pretrained, not"
+            " from_config), are the labels ids of the model's own tokenizer, and are they shifted only once",
             severity="warning",
             figure=draw_curves("loss", {"loss": loss}),
         )

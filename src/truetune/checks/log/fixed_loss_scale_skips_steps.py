@@ -1,14 +1,14 @@
 """Steps are skipped because a fixed loss scale of float16 is too large for the gradients.
 
 ## What it does
-Reads DeepSpeed's lines on overflows (`Attempted loss scale: 65536, reducing to 65536`). Where at least six name the
-same number twice, and none a smaller one, the scale is fixed by the settings. DeepSpeed's own count (`step=250,
-skipped=250`) says how many steps are lost: an error at nine of ten, silent below one of ten. The line of the settings
-is named where the DeepSpeed file lies beside the log.
+Reads DeepSpeed's lines on overflows (`Attempted loss scale: 65536, reducing to 65536`). If at least six give the same
+number twice, and none a smaller one, the settings fix the scale. DeepSpeed's own count (`step=250, skipped=250`) shows
+how many steps are lost: it is an error if nearly all are, a warning below that, and not reported below 10 %. If the
+DeepSpeed file is beside the log, its line is named.
 
 ## Why it is bad
-A step whose gradients overflow is skipped, and the schedule with it: the learning rate is logged as 0, the gradient
-norm as 0, and the loss stays. A scale that is searched would be halved until the gradients fit; a fixed one never is.
+A step whose gradients overflow is skipped, and the learning rate schedule with it: learning rate and gradient norm are
+logged as 0, and the loss does not move. A dynamic scale would be halved until the gradients fit; a fixed one never is.
 
 ## Example
 ```yaml
@@ -33,8 +33,8 @@ output: |
 ```
 
 ## Fix safety
-With `"loss_scale": 0` the first ten steps or so may still be skipped, until the scale is found. Nothing was trained
-before: begin again.
+With `"loss_scale": 0`, about the first ten steps may still be skipped until a scale is found. If nothing was trained,
+start the run again.
 
 ## References
 - DeepSpeed documentation, "FP16 training options" (`loss_scale`: 0.0 is dynamic loss scaling)
@@ -84,8 +84,8 @@ class FixedLossScaleSkipsSteps(OutputRule):
         yield self.finding(
             f"{skipped:,}{of} steps overflow in float16 at a loss scale that is fixed at {skips.scale:,.0f}, and are"
             " skipped" + (": nothing is trained" if is_spoiled else ""),
-            'set "loss_scale": 0 in the "fp16" part of the DeepSpeed file, which makes the scale dynamic: it is halved'
-            " until the gradients fit, on each GPU (a V100 or T4 too, which compute no bfloat16), and train again",
+            'set "loss_scale": 0 in the "fp16" part of the DeepSpeed file, and train again: the scale is then dynamic,'
+            " and halved until the gradients fit (also on a V100 or T4, which have no bfloat16)",
             severity="error" if is_spoiled else "warning",
             evidence=tuple(_fixed_scale_evidence(log, skips)),
             cases=(*_fixed_scale_setting_cases(log, skips.scale), case),
@@ -111,7 +111,7 @@ def _count_made_or_skipped_steps(log: RunLog, skips: SkippedSteps) -> int | None
 def _fixed_scale_evidence(log: RunLog, skips: SkippedSteps) -> Iterator[str]:
     """Evidence that the scale is fixed, and what comes of it."""
     yield (
-        f"{skips.overflows:,} lines try {skips.scale:,.0f} and reduce it to the same number: a dynamic scale would be"
+        f"{skips.overflows:,} lines reduce {skips.scale:,.0f} to the same number: a dynamic scale would be"
         " halved"
     )
     if skips.steps:
@@ -119,7 +119,7 @@ def _fixed_scale_evidence(log: RunLog, skips: SkippedSteps) -> Iterator[str]:
     for name, what in (("grad_norm", "gradient norm"), ("learning_rate", "learning rate")):
         curve = log.curve(name)
         if curve.value.size and not curve.value.any():
-            yield f"the {what} is logged as 0 for that: a step that is skipped has none"
+            yield f"the {what} is logged as 0, since a skipped step has none"
 
 
 def _fixed_scale_setting_cases(log: RunLog, scale: float) -> Iterator[Case]:

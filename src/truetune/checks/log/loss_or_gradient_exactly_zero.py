@@ -1,19 +1,19 @@
-"""Steps with a loss or a gradient of exactly 0.0: a NaN that the log hides, or a batch without a label.
+"""Steps have a loss or gradient of exactly 0.0: a hidden NaN, or a batch without labels.
 
 ## What it does
-Looks for values of `loss` and `grad_norm` that are exactly 0.0 while the losses around them are above 0.05. No mean
-of logarithms is exactly 0 there, and no gradient either. (The loss of a preference can be: there only gradients
-count, at margins below 5.)
+Looks for values of `loss` and `grad_norm` that are exactly 0.0 while the losses around them are above 0.05. A mean of
+logarithms is never exactly 0 there, nor is a gradient. (A preference loss can be: there only gradients count, at
+margins below 5.)
 
-Where every loss is 0.0 and no gradient norm is a number, the output above the records tells whether it is float16: fp16
-in the command or the banner, a model that overflows in it, a learning rate that never leaves 0. Where the loss is 0.0
-from some step to the end, and no norm is a number there, the weights themselves are NaN since then.
+If every loss is 0.0 and no gradient norm is finite, the output above the records tells whether it is float16: fp16 in
+the command or the banner, a model that overflows in it, a learning rate that never leaves 0. If the loss is 0.0 from
+some step to the end, and no norm is finite there, the weights themselves are NaN since then.
 
 ## Why it is bad
-A batch without any label has the loss 0 / 0. Trainers put a 0 or the last mean in its place
-(`logging_nan_inf_filter`), so the curve continues, while these steps taught nothing. Means over several steps hide it
-still better: the loss only looks lower, and only the gradient norm is 0. The same is logged where activations overflow
-in float16: then no step is taken, whatever the labels are.
+A batch without any label has the loss 0 / 0. Trainers log 0 or the last mean instead (`logging_nan_inf_filter`), so the
+curve continues although these steps taught nothing. Means over several steps hide it even better: the loss only looks
+lower, and only the gradient norm is 0. The log looks the same if activations overflow in float16: then no step is made,
+whatever the labels are.
 
 ## Example
 ```yaml
@@ -36,8 +36,8 @@ log:
 ```
 
 ## Fix safety
-`truetune check` on the data names the rows without a label; drop them, or raise the length that cuts their answers
-off. `logging_nan_inf_filter=False` only shows the NaN.
+`truetune check` on the data names the rows without a label. Remove them, or raise the length limit that cuts off their
+answers. `logging_nan_inf_filter=False` only shows the NaN.
 
 ## References
 - huggingface/trl#6702, huggingface/trl#6771, huggingface/transformers#13619
@@ -214,8 +214,8 @@ class LossOrGradientExactlyZero(LogRule):
         is_brain = self.subject.facts.get("bf16") is True
         precision = "" if is_brain else " in bf16 (or float32) if it was float16,"
         return (
-            f"{again};{precision} with a lower learning rate{self._advice_on_clipping()}; check whether a batch"
-            " without a label came right before (`truetune check` on the data)"
+            f"{again};{precision} with a lower learning_rate{self._advice_on_clipping()}; check whether the batch"
+            " right before had no label (`truetune check DATA -t TOKENIZER`)"
         )
 
     def _first_step_of_nonfinite_norms_or_zero_loss(self, zeros: ZeroSteps) -> float:
@@ -238,15 +238,15 @@ class LossOrGradientExactlyZero(LogRule):
         """What the zeros are. Only a model that is known to overflow excludes rows without a label."""
         if ends:
             return (
-                f", from step {zeros.of_loss[0]:,.0f} to the end, and no gradient norm is a number there: each is a"
-                " NaN, the weights are ruined, and nothing is learned any more"
+                f", from step {zeros.of_loss[0]:,.0f} to the end, and no gradient norm is finite there: each is a"
+                " NaN, the weights are ruined, and nothing more is learned"
             )
         if not zeros.at_every_step:
-            return " while the run learns"
+            return ", in a run that otherwise learns"
         if not is_overflow:
             return ""
         family = family_overflowing_in_float16(self.subject)
-        why = f"{family} overflows in float16" if family else "most likely of float16"
+        why = f"{family} overflows in float16" if family else "most likely caused by float16"
         return f": each is a NaN, {why}"
 
     def _remedy(self, zeros: ZeroSteps, *, is_overflow: bool) -> str:
@@ -254,12 +254,12 @@ class LossOrGradientExactlyZero(LogRule):
         from one.
         """
         labels = (
-            "find the batches without a label (`truetune check` on the data) and drop these rows or"
-            " lengthen them"
+            "find the rows without a label (`truetune check DATA -t TOKENIZER`) and remove them, or raise the length"
+            " limit that cuts off their answers"
         )
         if is_overflow:
             return (
-                f"{float16_overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
+                f"{float16_overflow_remedy(self.subject)}; another learning rate does not help. If nothing is"
                 f" float16: {labels}"
             )
         norms = self.subject.curve("grad_norm").finite()
@@ -269,11 +269,11 @@ class LossOrGradientExactlyZero(LogRule):
         ):
             # A scaler of float16 that skips every step keeps the schedule where it is.
             return (
-                "no row has a label, from the first step on: compare the marker of answers, or the template, with"
-                f" what this model's template writes, and the longest prompt with the limit; {labels}"
+                "no row has a label, from the first step on: compare the response marker, or the template, with"
+                f" what this model's template writes, and the longest prompt with max_length; {labels}"
             )
         if self._are_all_losses_zero_and_norms_not_finite(zeros):
-            return f"if it is trained in float16, {float16_overflow_remedy(self.subject)}; else {labels}"
+            return f"if it is trained in float16, {float16_overflow_remedy(self.subject)}; otherwise {labels}"
         return labels
 
     def _does_schedule_advance(self) -> bool:

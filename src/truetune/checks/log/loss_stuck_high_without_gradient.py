@@ -1,14 +1,14 @@
-"""The loss rises to one value and stays there, and its gradient vanishes: the outputs no longer depend on the inputs.
+"""The loss rises to one value and stays there without gradients: the outputs no longer depend on the inputs.
 
 ## What it does
-Looks at the second half of the records of `loss` and `grad_norm`, at least 8. It fires where the losses of nine of ten
-of them differ by 1 % at most, their median is 2 % or more above the first losses, and their gradient norms are a tenth
-of the first ones or less.
+Looks at the second half of the records of `loss` and `grad_norm`, 8 at least. It fires if 90 % of the losses there
+differ by at most 1 %, their median is at least 2 % above the first losses, and their gradient norms are at most a tenth
+of the first ones.
 
 ## Why it is bad
-Each input gets the same output, and no step can change that: a triplet loss at its margin has put all
-texts at one point, where the distances to the positive and the negative are both 0; units that are dead for all inputs
-pass no gradient on. The model that is saved is worse than the one that was loaded.
+Every input gets the same output, and no step can change that. A triplet loss that stays at its margin has mapped all
+texts to one point, where the distances to positive and negative are both 0. Units that are dead for all inputs pass no
+gradient on. The saved model is worse than the one that was loaded.
 
 ## Example
 ```yaml
@@ -25,8 +25,8 @@ curve:
 ```
 
 ## Fix safety
-A checkpoint from before the rise is as it was. A lower rate, or a longer warm-up, is safe; another loss is another
-training.
+A checkpoint from before the rise is not damaged. A lower learning rate or a longer warm-up only slows down learning;
+another loss makes it another training.
 
 ## References
 - omoindrot/tensorflow-triplet-loss#6; Schroff et al. 2015, FaceNet, section 3.2 (collapsed embeddings)
@@ -99,8 +99,8 @@ class LossStuckHighWithoutGradient(LogRule):
             f"the loss rises from {plateau.first_loss:.4g} to {plateau.level:.4g} and stays there"
             f"{_since_when(loss, plateau.level)}, and the gradient norm falls from {plateau.first_norm:.2g} to"
             f" {plateau.last_norm:.2g}: the outputs no longer depend on the inputs",
-            "go back to a checkpoint from before the rise, and train with a lower learning_rate or a longer warm-up;"
-            " of triplets, see whether the loss is the margin, and take in-batch negatives",
+            "restart from a checkpoint before the rise, with a lower learning_rate or a longer warm-up (warmup_steps);"
+            " with a triplet loss, check whether the loss equals its margin, and use in-batch negatives",
             figure=draw_curves("loss", {"loss": loss}),
         )
 

@@ -1,15 +1,15 @@
-"""Several trainings that know nothing of each other write one output.
+"""Several independent trainings write to one output.
 
 ## What it does
-Counts how often each record of the training is in the console output. It fires where each is there several times,
-one copy after another, and as many processes print at their start that each is the only one (a step of as many rows
-as one GPU takes with accumulation, `world size: 1`, `distributed training: False`); or where the copies have nearly the
-same loss, and not the same, which the processes of one run cannot print. A run that was started again is left alone,
-and so are copies that are equal in all figures, which two handlers of one process print.
+Counts how often each training record is in the console output. It fires if each is there several times, and as many
+processes print when they start that each is the only one (a step with as many rows as one GPU takes with accumulation,
+`world size: 1`, `distributed training: False`). It warns if the copies have nearly the same loss but not exactly: the
+processes of one run print the same value. A run that was started again is not reported, nor are copies with exactly the
+same numbers, which two log handlers of one process print.
 
 ## Why it is bad
-Four processes that were started without a launcher (plain `python` in each task of srun, a loop over the GPUs) train
-four times the same. All GPUs are busy, an epoch takes as long as on one, and the processes overwrite one another's
+Four processes that were started without a launcher (plain `python` in each task of srun, a loop over the GPUs) do the
+same training four times. All GPUs are busy, an epoch takes as long as on one, and the processes overwrite each other's
 checkpoints.
 
 ## Example
@@ -47,7 +47,8 @@ output: |
 ```
 
 ## Fix safety
-One run over all GPUs has a larger effective batch: lower the accumulation, or choose the rate for it.
+One run over all GPUs has a larger effective batch: lower `gradient_accumulation_steps`, or choose the learning rate for
+it.
 
 ## References
 - https://docs.pytorch.org/docs/stable/elastic/run.html; transformers documentation, `Trainer` (main process alone logs)
@@ -88,11 +89,11 @@ class ProcessesTrainApartInOneLog(OutputRule):
         losses = ", ".join(f"{one:.6g}" for one in repeated.losses[:4])
         why = f"{repeated.alone} processes each print that they are the only one"
         if not are_alone:
-            why = f"their losses are nearly the same ({losses}), and one run prints one value"
+            why = f"their losses are nearly the same ({losses}), while one run prints one value"
         cases = [Case(repeated.text, file=output.file, line=repeated.line)] if are_alone else []
         yield self.finding(
-            f"each record of the training is here {copies} times, and {why}: {copies} trainings run that know"
-            " nothing of each other, each on all rows. The job takes as long as one of them",
+            f"each training record is printed {copies} times, and {why}: {copies} independent trainings run at the same"
+            " time, each on all rows, so the job takes as long as one of them",
             _advice(copies, are_alone=are_alone),
             severity="error" if are_alone else "warning",
             evidence=(f"one record, {copies} times: loss {losses}",) if are_alone else (),
@@ -104,10 +105,10 @@ def _advice(copies: int, *, are_alone: bool) -> str:
     """Advice how to make one run of single processes, or of launches that do not meet."""
     if not are_alone:
         return (
-            f"make one run of the {copies} starts: on one node one torchrun --nproc-per-node for all GPUs, on several"
-            " nodes --nnodes and one --rdzv-endpoint for all (or --num_machines of accelerate)"
+            f"start one run instead of {copies}: on one node torchrun --nproc-per-node N SCRIPT for its N GPUs, on"
+            " several nodes the same with --nnodes and one --rdzv-endpoint (or --num_machines of accelerate)"
         )
     return (
-        f"start one run of {copies} processes: torchrun --nproc-per-node {copies} SCRIPT (or accelerate launch"
-        f" --num_processes {copies}), once on each node, in place of plain python in each task"
+        f"start one run with {copies} processes: torchrun --nproc-per-node {copies} SCRIPT (or accelerate launch"
+        f" --num_processes {copies} SCRIPT), once on each node, instead of plain python in each task"
     )

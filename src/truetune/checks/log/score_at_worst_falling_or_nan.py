@@ -1,19 +1,23 @@
-"""A score of the run is bad: at its worst in every record, falling, or not a number.
+"""A score of the run is bad: 0 in every record, falling, or not a number.
 
 ## What it does
-Looks at the scores of the log, of training and evaluations: accuracies, overlaps and matches by their names, and the
-reward of a generating trainer, and how many calls of tools fail. It fires where an accuracy, an overlap or a match is
-exactly 0 in all of three records or more; where the accuracy of pairs ends below 0.4 over 20 records, worse than
-chance; where the reward falls by a fifth and five times its noise (Mann-Kendall z < -3.3); where half of a score's
-records are not numbers, and where 95 % of the calls of tools or more fail in every record. Other scores that fall like
-that are a note; a token accuracy is a warning where the loss of the same tokens falls by a fifth as well. Parts of a
-reward are left to `no-reward-signal`, and pairs whose margin is 0 throughout to `dpo-stuck-at-ln2`.
+Reads the scores of the log, of training and evaluations: accuracies, overlaps and matches by their names, the reward of
+a trainer that generates, and how many tool calls fail. It warns if
+
+- an accuracy, an overlap or a match is exactly 0 in all of three records or more;
+- the accuracy of pairs ends below 0.4 over 20 records, worse than chance;
+- the reward falls by 20 % and by five times its noise (Mann-Kendall z < -3.3);
+- half of a score's records are not numbers;
+- 95 % of the tool calls or more fail in every record.
+
+Other scores that fall like that are info. A token accuracy is a warning if the loss on the same tokens falls by 20 %
+too. Parts of a reward belong to `no-reward-signal`, and pairs whose margin is always 0 to `dpo-stuck-at-ln2`.
 
 ## Why it is bad
-The loss may come down all the same. A score of 0 says that nothing is right, or that the metric compares what it should
-not: padding with labels, shifted tokens, an answer that its parser never finds. Pairs in the wrong order have chosen
-and rejected swapped. A reward that falls is unlearned. A token accuracy that falls with the loss is counted over other
-tokens than the loss.
+The loss may fall all the same. A score of 0 means that nothing is right, or that the metric compares the wrong things:
+padding with labels, shifted tokens, an answer that its parser never finds. If pairs are ranked in the wrong order,
+chosen and rejected are swapped. If the reward falls, the model unlearns the task. If a token accuracy falls together
+with the loss, it is counted over other tokens than the loss.
 
 ## Example
 ```yaml
@@ -30,7 +34,8 @@ curve:
 ```
 
 ## Fix safety
-Compute the score on a few rows by hand before anything is changed: the metric may be what is wrong.
+Compute the score for a few rows by hand first: the metric itself may be wrong, and correcting `compute_metrics` does
+not change the training.
 
 ## References
 - huggingface/transformers#26474; Gao et al. 2023, arXiv 2210.10760 (rewards that fall)
@@ -106,8 +111,8 @@ class ScoreAtWorstFallingOrNan(LogRule):
             if fault is not None:
                 yield self.finding(
                     f"{name} {fault.text}",
-                    "compute it by hand on a few rows; then see that labels, pairs or the reward"
-                    " function are right",
+                    "compute it by hand for a few rows, to see whether compute_metrics, the labels, the order of the"
+                    " pairs or the reward function is wrong, and correct that",
                     severity=fault.severity,
                     total=int(curve.step.size),
                     figure=draw_curves(name, {name: curve}),
@@ -120,8 +125,8 @@ class ScoreAtWorstFallingOrNan(LogRule):
         if float(finite.value.min()) < MIN_FAILURES:
             return None
         return ScoreFault(
-            f"is {finite.value.min():.2f} or more at all {finite.step.size:,} logged steps: hardly a call of a"
-            " tool succeeds",
+            f"is {finite.value.min():.2f} or more at all {finite.step.size:,} logged steps: hardly any tool call"
+            " succeeds",
             "warning",
         )
 
@@ -143,7 +148,11 @@ class ScoreAtWorstFallingOrNan(LogRule):
             return self._find_pair_fault(finite)
         if not _is_always_zero(name, finite):
             return None
-        return ScoreFault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
+        return ScoreFault(
+            f"is exactly 0 at all {finite.step.size:,} logged steps: nothing is right, or the metric"
+            " compares the wrong tokens or texts",
+            "warning",
+        )
 
     def _find_fall(self, name: str, finite: Curve) -> ScoreFault | None:
         """A score that gets worse over the run."""
@@ -153,7 +162,7 @@ class ScoreAtWorstFallingOrNan(LogRule):
         falls_with_loss = self._falls_with_its_loss(name)
         return ScoreFault(
             f"gets worse over the run: {first:.3g} to {last:.3g}"
-            + (", while the loss of these tokens falls" if falls_with_loss else ""),
+            + (", while the loss on the same tokens falls" if falls_with_loss else ""),
             "warning" if name == "reward" or falls_with_loss else "info",
         )
 
@@ -178,8 +187,8 @@ class ScoreAtWorstFallingOrNan(LogRule):
         if last >= MAX_INVERTED_ACCURACY:
             return None
         return ScoreFault(
-            f"ends at {last:.2f} over {finite.step.size:,} records: chosen answers win less often than by chance,"
-            " as where the sides are exchanged or most pairs are the same on both",
+            f"ends at {last:.2f} over {finite.step.size:,} records: chosen answers win less often than by chance, as"
+            " happens if chosen and rejected are swapped, or are the same in most pairs",
             "warning",
         )
 

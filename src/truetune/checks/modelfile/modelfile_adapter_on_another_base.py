@@ -1,12 +1,12 @@
-"""Ollama puts the adapter on another model than the one that it was trained on.
+"""Ollama loads the adapter on another base model than the one that it was trained on.
 
 ## What it does
-Compares FROM with `base_model_name_or_path` in the adapter_config.json of ADAPTER, where both say it: family,
+Compares FROM with `base_model_name_or_path` in the adapter_config.json of ADAPTER, if both are known: family,
 generation, size, release, and whether the model is instruction-tuned.
 
 ## Why it is bad
-An adapter is a difference to certain weights. On another model of the same shapes Ollama takes it without a word, and
-the answers are word salad, or plausible and worse.
+An adapter is a change to particular weights. Ollama silently accepts it on another model with the same shapes, and the
+answers are word salad, or plausible but worse.
 
 ## Example
 ```text
@@ -25,7 +25,7 @@ PARAMETER num_ctx 8192
 ```
 
 ## Fix safety
-Safe where the model of FROM was a slip.
+Safe if the model in FROM was a mistake.
 
 ## References
 - Ollama documentation, "Modelfile Reference", "ADAPTER": on another base the behaviour is erratic
@@ -87,8 +87,8 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
         if other is None or not (other.is_proved or other.cases):
             return
         yield self.finding(
-            f"the adapter was trained on {name}, and FROM is {base.value}: {other.why}",
-            f"name the model that it was trained on: {name}",
+            f"the adapter was trained on {name}, but FROM is {base.value}: {other.why}",
+            f"set FROM to the model that the adapter was trained on: {name}",
             cases=[
                 self.case_of_instruction(base),
                 Case(f"base_model_name_or_path: {name}", file=file),

@@ -1,11 +1,11 @@
-"""Ollama's default context cuts prompts.
+"""num_ctx is not set, so Ollama truncates longer prompts at its default context.
 
 ## What it does
 Looks for a Modelfile without `PARAMETER num_ctx`.
 
 ## Why it is bad
-Ollama holds 4,096 tokens (2,048 before release 0.6), whatever the model can. Of a longer prompt the beginning is
-dropped without a word: system prompt and question first. It also ends the answer.
+Ollama's default context is 4,096 tokens (2,048 before release 0.6), whatever the model supports. It silently drops the
+beginning of longer prompts: the system prompt and the question first. The limit also cuts off answers.
 
 ## Example
 ```text
@@ -47,8 +47,8 @@ class ModelfileContextLeftToDefault(ModelfileRule):
         base = self.subject.last("from")
         if base is not None and "num_ctx" not in self.subject.parameters:
             yield self.finding(
-                "no num_ctx is set: Ollama holds 4,096 tokens (2,048 before 0.6), and drops the"
+                "num_ctx is not set: Ollama's default is 4,096 tokens (2,048 before 0.6), and it drops the"
                 " beginning of longer prompts",
-                "add PARAMETER num_ctx with the length of the rows that the model was trained on",
+                "add PARAMETER num_ctx N, where N is the maximum length in training, such as 8192",
                 cases=[self.case_of_instruction(base)],
             )

@@ -1,12 +1,12 @@
-"""Ollama is given a template, and no stop for the mark that ends its turns.
+"""The Modelfile has no stop for the token that ends turns in its TEMPLATE.
 
 ## What it does
-Looks at a TEMPLATE in which turns end with a mark (`<|im_end|>`, `<|eot_id|>`, `<end_of_turn>`, ...) that no
-`PARAMETER stop` names, over weights of one's own.
+Looks at a TEMPLATE in which turns end with a token (`<|im_end|>`, `<|eot_id|>`, `<end_of_turn>`, ...) that no
+`PARAMETER stop` names, if FROM names your own weights.
 
 ## Why it is bad
-Ollama stops at the EOS that is in the weights, and at the stops of the Modelfile. Where turns end with another
-token, answers run on: the model writes the mark, then the next question itself.
+Ollama stops at the EOS of the weights and at the stops in the Modelfile. If turns end with another token, answers
+continue: the model writes the token, and then the next question itself.
 
 ## Example
 ```text
@@ -24,7 +24,7 @@ PARAMETER num_ctx 8192
 ```
 
 ## Fix safety
-Safe: the mark is in no answer.
+Safe: the token never occurs within an answer.
 
 ## References
 - Ollama documentation, "Modelfile Reference", `stop`
@@ -87,8 +87,8 @@ class ModelfileLacksStop(ModelfileRule):
         if any(value.startswith("stop") and end in value for value in parameters):
             return
         yield self.finding(
-            f"turns of TEMPLATE end with {end}, and no PARAMETER stop names it: where the weights"
-            " have another EOS, answers run on",
+            f"turns in TEMPLATE end with {end}, but no PARAMETER stop names it: unless it is the EOS of the weights,"
+            " answers continue without end",
             f'add PARAMETER stop "{end}"',
             cases=[self.case_of_instruction(template)],
         )

@@ -1,17 +1,16 @@
-"""Parameters of the Modelfile make right answers impossible, or slow.
+"""Modelfile parameters make correct answers impossible, or slow.
 
 ## What it does
-Judges `temperature`, `top_p`, `repeat_penalty`, `frequency_penalty` and `presence_penalty` by the table of ranges that
-`generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU. A `num_ctx` above 32,768
-is noted, and from 131,072 on it is a warning: Ollama sets memory aside for the whole context, whatever the prompts are.
-`num_ctx` and `num_predict` are compared with the chats of the training beside: those of more than six characters for
-each token surely pass them.
+Checks `temperature`, `top_p`, `repeat_penalty`, `frequency_penalty` and `presence_penalty` with the table of ranges
+that `generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU. A `num_ctx` above
+32,768 is info, and from 131,072 on a warning: Ollama reserves memory for the whole context, whatever the prompts are.
+`num_ctx` and `num_predict` are compared with the chats of a training next to it: texts with more than six characters
+per token of the limit certainly exceed it.
 
 ## Why it is bad
-A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets. A high penalty on
-repetition takes that away, a high temperature makes noise of it. What the cache of a long context takes is missing for
-the weights: Ollama leaves layers on the CPU (`ollama ps` shows 56%/44% CPU/GPU), and each token takes ten times as
-long.
+A tuned model that has learned a format needs to repeat itself: JSON keys, names, brackets. A high repetition penalty
+prevents that, and a high temperature turns it into noise. A long context takes memory from the weights: Ollama leaves
+layers on the CPU (`ollama ps` shows 56%/44% CPU/GPU), and each token takes ten times as long.
 
 ## Example
 ```text
@@ -28,7 +27,7 @@ PARAMETER repeat_penalty 1.0
 ```
 
 ## Fix safety
-Where answers loop without a penalty, the cause is in training.
+The answers change. If they loop without a penalty, the cause is in the training.
 
 ## References
 - Ollama documentation, "Modelfile Reference" and "Context length"; Keskar et al., CTRL (arXiv:1909.05858), section 4.1
@@ -121,7 +120,7 @@ class ModelfileParametersUnfit(ModelfileRule):
         if layers is not None and parse_setting_number(layers.value) == 0:
             yield self.finding(
                 "num_gpu is 0: all layers stay on the CPU, and each token takes ten times as long as on a GPU",
-                "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
+                "remove num_gpu: Ollama then puts as many layers as possible on the GPU",
                 cases=[self.case_of_instruction(layers)],
             )
         yield from self._finding_on_long_context()
@@ -155,9 +154,9 @@ class ModelfileParametersUnfit(ModelfileRule):
             if not stop or count < MIN_SHARE_CUT * total:
                 continue
             yield self.finding(
-                f"answers end at the stop string {stop!r}, which {count} of {total} answers contain in"
-                f" {chats.path.name}: they are cut off there",
-                "remove this PARAMETER stop: the mark that ends turns is enough",
+                f"the stop string {stop!r} cuts off answers: {count} of {total} answers in {chats.path.name} contain"
+                " it",
+                "remove this PARAMETER stop: the token that ends turns is enough",
                 cases=[self.case_of_instruction(instruction)],
             )
 
@@ -190,9 +189,12 @@ class ModelfileParametersUnfit(ModelfileRule):
         if count == 0 or count < MIN_SHARE_LONGER * len(texts.lengths):
             return
         yield self.finding(
-            f"{name} is {tokens:,.0f}, and {count} of {len(texts.lengths)} {texts.called} of {file} are longer for"
-            f" certain (more than {MOST_CHARACTERS_PER_TOKEN} characters for each token): {texts.fate}",
-            f"set {name} to the tokens of the longest of them, and some more",
+            f"{name} is {tokens:,.0f}, but {count} of {len(texts.lengths)} {texts.called} in {file} are certainly"
+            f" longer (more than {MOST_CHARACTERS_PER_TOKEN} characters per token): {texts.fate}",
+            (
+                f"set {name} above the length of the longest one ({max(texts.lengths):,} characters, about"
+                f" {max(texts.lengths) // 4:,} tokens of English)"
+            ),
             cases=[self.case_of_instruction(parameter)],
         )
 
@@ -204,9 +206,9 @@ class ModelfileParametersUnfit(ModelfileRule):
             return
         size = tokens * CACHE_BYTES_PER_TOKEN / 2**30
         yield self.finding(
-            f"num_ctx is {tokens:,.0f}: the cache of the whole context is set aside beside the weights (about"
-            f" {size:.0f} GiB for a model of 8B), and layers that no longer fit the GPU run on the CPU",
-            "lower num_ctx to what prompt and answer need (8192), until `ollama ps` says 100% GPU; or set"
+            f"num_ctx is {tokens:,.0f}: Ollama reserves the KV cache of the whole context (about {size:.0f} GiB for"
+            " an 8B model), and layers that no longer fit on the GPU run on the CPU",
+            "lower num_ctx to what prompt and answer need (such as 8192), until `ollama ps` shows 100% GPU; or set"
             " OLLAMA_FLASH_ATTENTION=1 and OLLAMA_KV_CACHE_TYPE=q8_0",
             severity="warning" if tokens >= MIN_CONTEXT_OF_WARNING else "info",
             cases=[self.case_of_instruction(context)],

@@ -1,13 +1,13 @@
-"""Ollama serves the base: the Modelfile names no adapter and no weights of one's own.
+"""Ollama serves the base model: the Modelfile names no adapter and no trained weights.
 
 ## What it does
-Looks for a FROM that names a model of Ollama's library, in a file without ADAPTER, and says where an ADAPTER line is a
-comment. An ADAPTER whose path is not there, and that no script beside the Modelfile writes, is named too; and a FROM
-that is the converted base, where such a script converts the adapter as well.
+Looks for a FROM that names a model of Ollama's library in a file without ADAPTER, and says if an ADAPTER line is
+commented out. It also reports an ADAPTER whose path does not exist and that no script next to the Modelfile writes, and
+a FROM that is the converted base if such a script converts the adapter as well.
 
 ## Why it is bad
-`ollama create` ends without an error, and answers are those of the base, word for word. What was trained is in no file
-that is served.
+`ollama create` succeeds, and the answers are word for word those of the base. No file that is served contains the
+training.
 
 ## Example
 ```text
@@ -25,7 +25,7 @@ PARAMETER num_ctx 8192
 ```
 
 ## Fix safety
-Put the adapter on the model that it was trained on, in 8 or 16 bits: merged weights (`FROM ./merged`) are safer.
+Load the adapter on the model that it was trained on, in 8 or 16 bits; merged weights (`FROM ./merged`) are safer.
 
 ## References
 - Ollama documentation, "Modelfile Reference"; the adapter must be made for the model of FROM
@@ -72,18 +72,18 @@ class ModelfileServesTheBase(ModelfileRule):
         ):
             return
         commented = self.subject.commented_adapter
-        message = f"Ollama serves {base.value} as it is: no ADAPTER is named"
-        remedy = "add ADAPTER with the folder of the adapter, or name merged weights: FROM ./merged"
+        message = f"Ollama serves the base model {base.value}: no ADAPTER is named"
+        remedy = "add ADAPTER with the path of the adapter's folder, or use merged weights: FROM ./merged"
         cases = [self.case_of_instruction(base)]
         if commented is not None:
-            message += ", for its line is a comment"
-            remedy = f"take the comment away: ADAPTER {commented.value}"
+            message += ", because its line is commented out"
+            remedy = f"remove the # before ADAPTER {commented.value}"
             cases.append(self.case_of_instruction(commented))
         yield self.finding(
             message,
             remedy,
             evidence=[
-                "FROM names a model of Ollama's library, which holds nothing that was trained here"
+                "FROM names a model of Ollama's library, which contains nothing of your training"
             ],
             cases=cases,
         )
@@ -119,8 +119,8 @@ class ModelfileServesTheBase(ModelfileRule):
                 continue
             adapter = min(converted)
             yield self.finding(
-                f"{Path(file.path).name} converts the adapter to {adapter}, and FROM {base.value} is the base"
-                " alone: no ADAPTER is named",
+                f"{Path(file.path).name} converts the adapter to {adapter}, but FROM {base.value} is only the base:"
+                " no ADAPTER is named",
                 f"add ADAPTER ./{adapter}",
                 cases=[self.case_of_instruction(base)],
             )
@@ -129,9 +129,9 @@ class ModelfileServesTheBase(ModelfileRule):
     def _finding_on_missing_adapter(self, adapter: Instruction) -> Finding:
         """The finding on an ADAPTER whose path is not there."""
         return self.finding(
-            f"the adapter {adapter.value} is not there: `ollama create` stops, or an older"
-            " model of that name is still served",
-            "name the folder or GGUF file of the adapter, from the Modelfile's folder",
+            f"the adapter {adapter.value} does not exist: `ollama create` stops, or an older model of that name is"
+            " still served",
+            "set ADAPTER to the adapter's folder or GGUF file, relative to the Modelfile",
             cases=[self.case_of_instruction(adapter)],
         )
 

@@ -1,17 +1,17 @@
-"""Ollama writes prompts in another form than the model was trained on.
+"""Ollama builds prompts in another format than the model was trained on.
 
 ## What it does
-Where settings of Axolotl or LLaMA-Factory lie beside the Modelfile and say the form of the prompts (`type: alpaca`,
-`chat_template:`, `template:`), TEMPLATE has to write the mark of that form. Else
-compares the marks in TEMPLATE with those that the chat template of the tokenizer writes around a question, where the
-folder of FROM or ADAPTER holds the tokenizer: marks that TEMPLATE lacks, and marks of another family. Where no
-tokenizer is on this machine, the name of a chat model (in FROM, or as the adapter's base) says which family it is. No
-TEMPLATE over weights of one's own is a note, for Ollama takes the template of a GGUF file only where it knows it by its
-text, and a warning where the file is here and holds none.
+If Axolotl or LLaMA-Factory settings next to the Modelfile give the prompt format (`type: alpaca`, `chat_template:`,
+`template:`), TEMPLATE has to write the turn tokens of that format. Otherwise, if the folder of FROM or ADAPTER contains
+the tokenizer, it compares the turn tokens in TEMPLATE with those that the tokenizer's chat template writes around a
+question: tokens that TEMPLATE lacks, and tokens of another family. If no tokenizer is on this machine, the name of a
+chat model (in FROM, or as the adapter's base) gives the family. No TEMPLATE for your own weights is info, because
+Ollama only uses the template in a GGUF file if it recognises its text, and a warning if the file is on this machine and
+contains none.
 
 ## Why it is bad
-The model sees a prompt that it was never trained on: answers are worse, do not stop, or hold marks of the format. What
-it learned comes only after the marks that were there in training. Without any template Ollama sends the bare question
+The model sees a prompt that it was never trained on: answers are worse, do not stop, or contain turn tokens as text.
+What it learned only appears after the turn tokens of the training. Without any template, Ollama sends the bare question
 (`{{ .Prompt }}`): a tuned model continues it, rambles, and asks itself the next question.
 
 ## Example
@@ -139,15 +139,15 @@ class ModelfileTemplateDiffers(ModelfileRule):
         if has_template:
             return
         reason = (
-            f"Ollama takes that of {base.value} only where it knows it by its text, and else sends"
-            " the bare question"
+            f"Ollama only uses the one in {base.value} if it recognises its text, and sends the bare question"
+            " otherwise"
         )
         if has_template is False:
-            reason = f"{base.value} holds none either, so that Ollama sends the bare question"
+            reason = f"{base.value} contains none either, so Ollama sends the bare question"
         yield self.finding(
-            f"there is no TEMPLATE: {reason}, without the marks of training",
-            "write the model's chat template as TEMPLATE, and its end of turn as PARAMETER stop;"
-            " `ollama show --template MODEL` prints what is used ({{ .Prompt }} alone is none)",
+            f"there is no TEMPLATE: {reason}, without the turn tokens of the training",
+            "write the model's chat template as TEMPLATE, and its turn-end token as PARAMETER stop; `ollama show"
+            " --template MODEL` prints the template in use (only {{ .Prompt }} means none)",
             severity="warning" if has_template is False else "info",
             cases=[self.case_of_instruction(base)],
         )
@@ -189,10 +189,10 @@ class ModelfileTemplateDiffers(ModelfileRule):
             return
         others = _marks_beyond(written_marks, trained_marks)
         yield self.finding(
-            f"TEMPLATE lacks {', '.join(lacking)}, which surrounded each question in training"
+            f"TEMPLATE lacks {', '.join(lacking)}, which were around each question in training"
             + (f"; it writes {', '.join(others)}" if others else ""),
-            "write the template of the tokenizer in Ollama's form, or leave TEMPLATE out where FROM"
-            " has the model's own",
+            "write the tokenizer's chat template in Ollama's syntax, or remove TEMPLATE if the file in FROM"
+            " contains the model's own",
             evidence=[f"the tokenizer: {self.tokenizer_folder}"],
             cases=[self.case_of_instruction(template)],
         )
@@ -208,8 +208,11 @@ class ModelfileTemplateDiffers(ModelfileRule):
         yield self.finding(
             f"TEMPLATE lacks {trained.mark}, which {trained.path.name} writes before each question in training"
             f" ({trained.setting}){instead}",
-            "write the prompt of the training as TEMPLATE, word for word, and its end of an answer as PARAMETER stop",
-            evidence=[f"the settings of the training: {trained.path}"],
+            (
+                "write the training prompt as TEMPLATE, word for word, and the token that ends an answer as"
+                " PARAMETER stop"
+            ),
+            evidence=[f"training settings: {trained.path}"],
             cases=[self.case_of_instruction(template)],
         )
 
@@ -223,8 +226,11 @@ class ModelfileTemplateDiffers(ModelfileRule):
         if model is None or written is None or model[1] in template.value:
             return
         yield self.finding(
-            f"TEMPLATE writes {written} before a question, and {model[0]} is of a family that writes {model[1]}",
-            "write the template of the model's own family, and its end of turn as PARAMETER stop",
+            (
+                f"TEMPLATE writes {written} before a question, but {model[0]} belongs to a family that writes"
+                f" {model[1]}"
+            ),
+            "write the template of the model's own family, and its turn-end token as PARAMETER stop",
             evidence=["inferred from the model's name: its tokenizer is not on this machine"],
             cases=[self.case_of_instruction(template)],
         )

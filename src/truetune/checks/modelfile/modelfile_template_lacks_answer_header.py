@@ -1,15 +1,15 @@
-"""The TEMPLATE of a Modelfile ends before the header of the answer, so that the model writes it, or asks on.
+"""The TEMPLATE of a Modelfile ends before the answer header, so the model writes it itself, or asks on.
 
 ## What it does
-Looks at a TEMPLATE that opens the user's turn with a header (ChatML, Llama 3 and 4, Gemma, Phi, GLM, Granite,
-DeepSeek, gpt-oss, Alpaca, Vicuna; `[INST]` of Mistral), and says where no header is opened after the last question:
-after `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front of a message that already exists. For
+Looks at a TEMPLATE that opens the user's turn with a header (ChatML, Llama 3 and 4, Gemma, Phi, GLM, Granite, DeepSeek,
+gpt-oss, Alpaca, Vicuna; `[INST]` of Mistral). It fires if no header is opened after the last question: after `.Prompt`
+and before `.Response`, or, in a loop over `.Messages`, anywhere except before a message that already exists. For
 `[INST]` it is the closing `[/INST]`.
 
 ## Why it is bad
-In training the answer began after that header. Without it the model writes the most likely next text: the header
-itself (`assistant` is as a word in the answer), or another turn of the user, so that it asks a question back. It
-looks healthy in a notebook, whose `apply_chat_template(..., add_generation_prompt=True)` writes the header.
+In training, the answer began after that header. Without it, the model writes the most likely next text: the header
+itself (the answer starts with the word `assistant`), or another user turn, so it asks a question. It looks fine in a
+notebook, where `apply_chat_template(..., add_generation_prompt=True)` writes the header.
 
 ## Example
 ```text
@@ -28,7 +28,8 @@ PARAMETER num_ctx 8192
 ```
 
 ## Fix safety
-Write the header as the tokenizer's template does, line breaks included: `truetune serve-check` compares the prompts.
+Write the header exactly as the tokenizer's template does, with its line breaks: `truetune serve-check` compares the
+prompts.
 
 ## References
 - Ollama documentation, "Template" and "Modelfile Reference"
@@ -284,9 +285,9 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
         if family is None:
             return
         yield self.finding(
-            f"TEMPLATE ends after the question without {family.answer}: the model was trained to answer after"
-            " it, and now writes it itself, or asks the next question of the user",
-            f"write {family.answer} after the last turn, as the chat template of the training does with"
-            " add_generation_prompt=True, then {{ .Response }}",
+            f"TEMPLATE ends after the question without {family.answer}, after which the model was trained to answer:"
+            " it now writes the header itself, or another question",
+            f"write {family.answer} after the last turn, as the training's chat template does with"
+            f" add_generation_prompt=True, and then {{{{ .Response }}}}",
             cases=[self.case_of_instruction(template)],
         )

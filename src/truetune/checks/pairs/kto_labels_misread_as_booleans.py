@@ -1,13 +1,13 @@
-"""KTO's labels are text or numbers where trainers expect true and false.
+"""KTO's labels are text or numbers, but trainers expect true and false.
 
 ## What it does
-Looks at the labels as the file holds them. It fires for text (`"True"`, `"False"`, `"0"`, `"thumbs_down"`) and for
-numbers whose truth is not their meaning (-1). The numbers 0 and 1 are taken as false and true by all trainers.
+Looks at the labels as they are in the file. It fires for text (`"True"`, `"False"`, `"0"`, `"thumbs_down"`) and for
+numbers that are not 0 or 1 (-1). All trainers read the numbers 0 and 1 as false and true.
 
 ## Why it is bad
-A text that is not empty is true in Python, `"False"` as well, and so is -1. Trainers that ask `if label` take every
-answer as desirable, so that what got thumbs down is learned; TRL 1.16 adds the labels up and stops with a TypeError;
-LLaMA-Factory takes rows whose tag is no boolean for rows without one.
+Any text that is not empty is true in Python, even `"False"`, and so is -1. Trainers that test `if label` then take
+every answer as desirable, and the model learns the answers with thumbs down too. TRL 1.16 sums the labels and fails
+with a TypeError. LLaMA-Factory treats rows whose tag is not a boolean as rows without one.
 
 ## Example
 ```yaml
@@ -24,8 +24,8 @@ data:
 ```
 
 ## Fix safety
-Mapping the words to booleans is safe where each is known (`{"True": True, "False": False}[row["label"]]`); `bool(text)`
-is not, for it is true of every word.
+Mapping the words to booleans is safe if you list each one (`{"True": True, "False": False}[row["label"]]`).
+`bool(text)` is not safe: it is true for every word.
 
 ## References
 - https://huggingface.co/docs/trl/kto_trainer (expected dataset format)
@@ -76,7 +76,7 @@ class KtoLabelsMisreadAsBooleans(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """How many labels are no boolean."""
         return make_count_measurement(
-            "labels that are no boolean", self.values.total(), self.verdicts
+            "labels that are not a boolean", self.values.total(), self.verdicts
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -85,11 +85,12 @@ class KtoLabelsMisreadAsBooleans(DataRule):
         values = ", ".join(f"{value} ({count:,})" for value, count in self.values.most_common(4))
         evidence = []
         if self.negative:
-            evidence = [f"{self.negative:,} of them mean false, and are true in Python"]
+            evidence = [f"{self.negative:,} of them mean false but are true in Python"]
         yield self.finding(
-            f"{self.values.total():,} of {self.verdicts:,} labels are no boolean: {values}",
-            "turn them into true and false where the data are read, each word by name"
-            " (bool('False') is True)",
+            f"{self.values.total():,} of {self.verdicts:,} labels are not booleans: {values}. Trainers take them all"
+            " as true, or fail",
+            "convert them where the data is read, each value by name, e.g. {'True': True, 'False':"
+            " False}[row['label']]; bool(text) does not work, since bool('False') is True",
             evidence=evidence,
             cases=self.cases,
             count=self.values.total(),

@@ -1,12 +1,12 @@
-"""Both sides of a pair have the same score.
+"""Both answers of a pair have the same score.
 
 ## What it does
-Counts pairs whose own score columns (`score_chosen` and `score_rejected`, `margin`, and their like) are equal. It warns
-from a tenth of the pairs with scores on; from one in fifty it is a note.
+Counts pairs whose score columns (`score_chosen` and `score_rejected`, `margin`, and the like) are equal. It needs 20
+pairs with scores. It is a warning from 10 % of them, and an info from 2 %.
 
 ## Why it is bad
-The label of a tie is chance: whichever answer `max` or a sort met first. The loss learns noise from it, and the
-accuracy stays near a half in these pairs.
+The label of a tie is arbitrary: whichever answer `max` or a sort found first. The model learns noise from it, and the
+accuracy stays near 0.5 on these pairs.
 
 ## Example
 ```yaml
@@ -19,7 +19,7 @@ data: {rows: 40, prompt: "{i}?", chosen: "{words}", rejected: "{words_before}", 
 ```
 
 ## Fix safety
-There is no automatic fix: a threshold for the margin is a choice. Fewer pairs are left.
+There is no automatic fix: the threshold for the margin is your choice. A higher one leaves fewer pairs.
 
 ## References
 - huggingface/trl#2578
@@ -84,8 +84,9 @@ class PairScoresAreEqual(PairRule):
         if self.scored < MIN_PAIRS or share < NOTE_SHARE:
             return
         yield self.finding(
-            f"{self.ties:,} of {self.scored:,} pairs are ties: their chosen and rejected answers have equal scores",
-            "keep only pairs with a margin, such as `if best - worst >= 1`, where the pairs are made",
+            f"{self.ties:,} of {self.scored:,} pairs are ties: both answers have the same score, so their label is"
+            " arbitrary",
+            "in the script that makes the pairs, keep only those with a margin, e.g. `if best - worst >= 1`",
             severity="warning" if share >= WARNING_SHARE else "info",
             cases=self.cases,
             count=self.ties,

@@ -1,12 +1,13 @@
-"""A BOS or stop token is inside an answer of a pair.
+"""An answer of a preference pair contains a BOS or stop token.
 
 ## What it does
-Looks for a BOS token in either answer, for a stop token with more text of the same answer after it, and in chats for
-control tokens in the contents of the rejected side (`special-token-in-content` looks at the chosen one).
+Looks for a BOS token in either answer, and for a stop token that is followed by more text of the same answer. In chats
+it also looks for control tokens in the contents of the rejected side (`special-token-in-content` checks the chosen
+one).
 
 ## Why it is bad
-Answers that were encoded alone, or that hold a whole rendered chat, carry a BOS in their midst: the model learns broken
-starts. What comes after a stop token is learned as something to say after the end.
+Answers that were encoded on their own, or that contain a whole rendered chat, have a BOS in the middle: the model
+learns broken beginnings. What follows a stop token teaches the model to continue after the end.
 
 ## Example
 ```yaml
@@ -21,7 +22,7 @@ data:
 ```
 
 ## Fix safety
-Give the trainer messages and not rendered text; it writes BOS and stop tokens itself. Cutting an answer at its first
+Give the trainer messages instead of rendered text; it writes BOS and stop tokens itself. Cutting an answer at its first
 stop token is safe.
 
 ## References
@@ -125,10 +126,10 @@ class SpecialTokenInsidePairAnswer(PairRule):
     def findings(self) -> Iterator[Finding]:
         if self.rows:
             yield self.finding(
-                f"{len(self.rows):,} of {self.pairs:,} pairs hold a BOS, stop or control token"
-                " inside an answer",
-                "give the trainer messages, or end each answer at its first stop token and leave"
-                " BOS to the prompt",
+                f"{len(self.rows):,} of {self.pairs:,} pairs contain a BOS, stop or control token inside an answer:"
+                " the model learns broken beginnings, or to continue after the end",
+                "give the trainer messages instead of rendered text, or cut each answer at its first stop token and"
+                " remove BOS from the answers",
                 evidence=[f"{what}: {count:,} times" for what, count in self.found.most_common(5)],
                 cases=self.cases,
                 count=len(self.rows),

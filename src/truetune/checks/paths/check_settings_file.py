@@ -33,7 +33,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
         ("keys of", config.version),
         (
             "trains by",
-            run.training.method if _do_settings_train(config) else "nothing: there is no do_train",
+            run.training.method if _do_settings_train(config) else "nothing (do_train is not set)",
         ),
         *(("note", note) for note in config.notes),
     ]
@@ -44,7 +44,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
         seen.joined = seen.joined or _does_stack_join_texts(config)
         unjudged = NotJudged(
             "the data of these settings",
-            "no file of it is on this machine",
+            "none of its files is on this machine",
             place=path,
             unlock="name DATA and -t TOKENIZER",
             asked=False,
@@ -61,7 +61,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
             facts.append(
                 (
                     "prompt",
-                    "the stack's own, not the tokenizer's template: rules on rows and pairs alone",
+                    "the trainer's own, not the tokenizer's template: only rules on rows and pairs apply",
                 )
             )
     seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))

@@ -159,7 +159,7 @@ def explain_why_no_answers_are_judged(subject: Audit) -> Unmet | None:
         return Unmet("it is about rows with one answer, and pairs were trained")
     if all(row["kind"] in KINDS_WITHOUT_ANSWER for row in recitation.get("rows", ())):
         return Unmet("it is about prompts with answers, and the rows are plain text")
-    return Unmet("the miniature did not learn its rows, so that it can't be asked for them")
+    return Unmet("the miniature did not learn its rows, so its answers show nothing")
 
 
 def is_recited_from_any_prompt(row: RecitedAnswer) -> bool:
@@ -178,7 +178,7 @@ def case_of_recited_answer(row: RecitedAnswer, why: str = "") -> Case:
     place = f"row {row['number']}: " if row["number"] is not None else ""
     return Case(
         f"{place}{quote_shortened(row['question'])} should give"
-        f" {quote_shortened(row['reference'])}, gives {quote_shortened(row['said'])}{why}"
+        f" {quote_shortened(row['reference'])} but gives {quote_shortened(row['said'])}{why}"
     )
 
 

@@ -1,11 +1,11 @@
-"""What is trained as the answer does not look like one.
+"""The column that is trained on as the answer does not look like one.
 
 ## What it does
-Looks at the supervised field of each row: answers equal to their prompt, and answers that hold role markers of
-another format. (Empty answers: `answer-is-empty`.)
+Looks at the answer of each row: answers equal to their prompt, and answers that contain role markers of another format.
+(`answer-is-empty` reports empty answers.) It is an error from 10 % of the rows, and a warning below.
 
 ## Why it is bad
-Another column trained as the answer gives a falling loss, often a lower one than the right column, and a model that
+If another column is trained on as the answer, the loss falls too, often lower than with the right column, and the model
 does something else.
 
 ## Example
@@ -25,7 +25,7 @@ data:
 ```
 
 ## Fix safety
-Name the right column with `--map answer=COLUMN`; the rows themselves need no change.
+Set the right column with `--map answer=COLUMN`, and in the training settings or script; the rows need no change.
 
 ## References
 - hiyouga/LLaMA-Factory#7592, huggingface/open-r1#585
@@ -84,7 +84,7 @@ class AnswerEqualsPromptOrHoldsMarkers(DataRule):
                 continue
             marker = _role_marker(bare)
             if marker:
-                self._count_fault("marked", batch, row, f"the answer holds {marker!r}")
+                self._count_fault("marked", batch, row, f"the answer contains {marker!r}")
 
     def _count_fault(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
         """Count a row with a fault of this kind, and keep it as a case."""
@@ -99,13 +99,13 @@ class AnswerEqualsPromptOrHoldsMarkers(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """That no answer is its prompt or holds role markers."""
         return make_count_measurement(
-            "answers that are their prompt or hold role markers", 0, self.rows
+            "answers that are their prompt or contain role markers", 0, self.rows
         )
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (
-            ("same", "have an answer that is their prompt"),
-            ("marked", "have an answer that holds role markers of another format"),
+            ("same", "have an answer that repeats their prompt"),
+            ("marked", "have an answer with role markers of another format"),
         ):
             count = self.counts[kind]
             if count:

@@ -1,16 +1,19 @@
-"""Answers of questions in one language are in two, and no prompt says which.
+"""Questions in one language are answered in two, and no prompt says in which.
 
 ## What it does
-Identifies the language of each question and of its answer. It fires where questions in one language have answers in two
-(each of them 5 % and three rows or more), and where a prompt says which language to answer in and the answer is in
-another. Left alone are prompts that speak of languages or of translating, prompts in two languages, sets whose answers
-are in the language of their question, words, system prompts or first lines that tell the one kind of rows from the
-other, and answers that are code, data, names, quotations or too short. Of long files the first 256 rows are looked at,
-then ever fewer.
+Detects the language of each question and of its answer. It fires if questions in one language have answers in two (each
+at least 5 % and three rows), or if a prompt names the answer language and the answer is in another one. It ignores
+
+- prompts that mention languages or translation, and prompts in two languages,
+- data whose answers are in the language of their question,
+- data in which words, system prompts or first lines tell the two kinds of rows apart,
+- answers that are code, data, names or quotations, or too short.
+
+In long files, all of the first 256 rows are checked, and a decreasing share of the others.
 
 ## Why it is bad
-The model learns both, as often as it is shown each. The same question is then answered in either language, and nobody
-can choose which. Where a prompt names the language the model learns to ignore such instructions.
+The model learns both languages, in proportion to the rows. The same question is then answered in either, and nobody can
+choose which. If a prompt names the language, the model learns to ignore such instructions.
 
 ## Example
 ```yaml
@@ -51,8 +54,8 @@ data:
 ```
 
 ## Fix safety
-There is no automatic fix. Which language the answers should be in is for you to say: translate or drop the others, or
-name the language in the prompt of each row, and in the prompts of inference too.
+There is no automatic fix. You decide in which language the answers should be: translate or drop the others, or name the
+language in the prompt of each row, and at inference too.
 
 ## References
 - Holtermann et al. 2024, Evaluating the Elementary Multilingual Capabilities of Large Language Models with MultiQ
@@ -201,10 +204,10 @@ class AnswersMixLanguagesUnasked(DataRule):
         cases = [row.case for row in rows if row.answered != language]
         named = _language_name(language)
         yield self.finding(
-            f"prompts say to answer in {named}, and of {len(rows):,} such rows"
+            f"prompts say to answer in {named}, but of {len(rows):,} such rows"
             f" {_describe_answer_languages(counts)}{self._describe_sampled_rows}",
-            f"translate the answers of these rows into {named}, or drop the rows, and train again; if the"
-            " answers are as they should be, correct the instruction in the prompt",
+            f"translate the answers of these rows into {named}, or drop the rows, and train again; if the answers"
+            " are right, correct the instruction in the prompt",
             cases=cases[:SHOWN_CASES],
             count=others,
             total=len(rows),
@@ -223,8 +226,8 @@ class AnswersMixLanguagesUnasked(DataRule):
         yield self.finding(
             f"questions in {asked} have answers in {len(common)} languages, and no prompt says which: of"
             f" {len(rows):,} rows {_describe_answer_languages(counts)}{self._describe_sampled_rows}",
-            f"translate the answers of these rows into {answered}, or drop the rows, and train again; if both"
-            f' languages are wanted, name the one in each prompt ("Answer in {_language_name(others[0].answered)}.")',
+            f"translate the answers of these rows into {answered}, or drop the rows, and train again; if you want"
+            f' both languages, name the language in each prompt ("Answer in {_language_name(others[0].answered)}.")',
             cases=[row.case for row in others[:SHOWN_CASES]],
             count=len(others),
             total=len(rows),
@@ -234,10 +237,10 @@ class AnswersMixLanguagesUnasked(DataRule):
     def _describe_sampled_rows(self) -> str:
         """How many rows were looked at, where it is not all."""
         unknown = self.examined_answers - self.known
-        told = [f"{self.examined_answers:,} of {self.rows:,} rows were looked at"] * (
+        told = [f"{self.examined_answers:,} of {self.rows:,} rows were checked"] * (
             self.examined_answers < self.rows
         )
-        told += [f"{unknown:,} rows are in no language that is recognised"] * bool(unknown)
+        told += [f"the language of {unknown:,} rows was not recognised"] * bool(unknown)
         return f" ({'; '.join(told)})" if told else ""
 
 

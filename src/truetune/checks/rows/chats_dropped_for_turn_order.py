@@ -1,16 +1,16 @@
-"""Chats whose turns do not alternate are dropped whole by the trainer.
+"""LLaMA-Factory drops chats whose turns do not alternate.
 
 ## What it does
-For rows that LLaMA-Factory trains: counts chats that do not begin with the user's turn (after a system turn), or in
-which two turns of one side follow each other. Results of tools count as the user's side, calls of functions as the
-assistant's. Several results in a row are left alone where the rows are in OpenAI's form, for its reader joins them.
-Chats that only lack their last answer are `row-ends-without-answer`'s, roles that are not known
-`turn-roles-unknown-to-template`'s.
+For rows that LLaMA-Factory trains on: counts chats that do not begin with a user turn (after the system turn), or in
+which two turns of one side follow each other. Tool results count as the user's side, function calls as the assistant's.
+Several tool results in a row are fine if the rows are in OpenAI's format, since its reader joins them. Chats that only
+lack their last answer are reported by `row-ends-without-answer`, unknown roles by `turn-roles-unknown-to-template`. It is an error
+from 5 % of the chats, and a warning below.
 
 ## Why it is bad
-LLaMA-Factory wants the user at each even place and the assistant at each odd one. A chat of another order it leaves out
-whole, with one line in the output ("Invalid role tag", "Dropped invalid example"), and trains on the rest. Greetings by
-the assistant, and messages sent in two parts, are common in logs of chats.
+LLaMA-Factory expects the user and the assistant to take turns. It drops any other chat, with one line in the output
+("Invalid role tag", "Dropped invalid example"), and trains on the rest. Chat logs often have a greeting by the
+assistant, or a message sent in two parts.
 
 ## Example
 ```yaml
@@ -32,8 +32,8 @@ data:
 ```
 
 ## Fix safety
-Joining turns of one side that follow each other keeps all texts. A greeting may go, move into the system turn, or get
-a short turn of the user before it.
+Joining consecutive turns of one side keeps all texts. You can drop a greeting, move it into the system turn, or put a
+short user turn before it.
 
 ## References
 - hiyouga/LlamaFactory#2962, hiyouga/LlamaFactory#2529
@@ -117,9 +117,8 @@ class ChatsDroppedForTurnOrder(DataRule):
             return
         faults = ", ".join(f"{fault} ({chats:,})" for fault, chats in self.faults.most_common())
         yield self.finding(
-            f"LLaMA-Factory drops {count:,} of {self.chats:,} chats whole, for their turns do not"
-            f" alternate: {faults}",
-            "join turns of one side that follow each other, and begin each chat with the user's turn",
+            f"LLaMA-Factory drops {count:,} of {self.chats:,} chats, since their turns do not alternate: {faults}",
+            "join consecutive turns of one side, and begin each chat with a user turn",
             severity="error" if count * ERROR_ONE_IN >= self.chats else "warning",
             cases=self.cases,
             count=count,
@@ -142,7 +141,7 @@ def _index_and_fault_of_first_misplaced_turn(row: Conversation) -> tuple[int, st
         if side != previous:
             previous = side
         elif place == begin:
-            return place, f"{side} begins"
+            return place, f"{side} speaks first"
         elif not (_are_adjacent_tool_results(roles, place) and row.format != "sharegpt"):
             return place, f"two turns of {side} follow each other"
     return None

@@ -1,14 +1,15 @@
-"""Rows are the beginnings of one conversation, and all of its answers are learned in each.
+"""Several rows are beginnings of one conversation, and every answer in each row is in the loss.
 
 ## What it does
-Counts chats that are, word for word, the beginning of another chat of the data, where the answers before the last one
-are learned too. Chats that learn their last answer alone are left alone (`learn: last`, `mask_history: true`, rows with
-a prompt of their own, messages with `train: false` or `weight: 0`), since that is what such rows are made for.
+Counts chats that are, word for word, the beginning of another chat in the data, if the answers before the last one are
+in the loss too. Chats with the loss on the last answer only are fine (`learn: last`, `mask_history: true`, rows with a
+separate prompt, messages with `train: false` or `weight: 0`): such rows are made for that. It is a warning from 5 % of
+the chats, and an info below.
 
 ## Why it is bad
-A conversation of five answers that became five rows teaches its first answer five times in each epoch and its last one
-once. The steps and their cost more than double. Where rows are held out at random, the beginnings of the evaluation's
-conversations are in the training.
+If a conversation of five answers became five rows, its first answer is trained on five times per epoch and its last one
+once. The steps and their cost more than double. If the evaluation rows are chosen at random, the beginnings of their
+conversations are in the training data.
 
 ## Example
 ```yaml
@@ -36,9 +37,8 @@ data:
 ```
 
 ## Fix safety
-The longest row of each conversation teaches each answer once. Rows that learn their last answer alone teach the same,
-at a higher cost.
-A warning from a twentieth of the chats on, else a note.
+Keeping only the longest row of each conversation trains on each answer once. Rows with the loss on the last answer only
+teach the same, at a higher cost.
 
 ## References
 - OpenCodeInterpreter/OpenCodeInterpreter#20
@@ -132,11 +132,11 @@ class ConversationPrefixesRelearnEarlierAnswers(DataRule):
         shared = beginnings[np.isin(beginnings, self.wholes.whole())]
         most = max(Counter(shared.tolist()).values()) + 1
         yield self.finding(
-            f"{len(found):,} of {self.chats:,} chats are the beginning of another one, and all answers"
-            f" are learned: an early answer is learned up to {most:,} times an epoch, a last one once",
-            "keep the longest row of each conversation; or learn the last answer of each row alone"
-            " (mask_history: true in LLaMA-Factory; a prompt and a completion in TRL; `train: false` on"
-            " earlier messages in Axolotl)",
+            f"{len(found):,} of {self.chats:,} chats are the beginning of another one, and all their answers are in"
+            f" the loss: an early answer is trained on up to {most:,} times per epoch, a last one once",
+            "keep only the longest row of each conversation, or put only the last answer of each row in the loss"
+            " (mask_history: true in LLaMA-Factory; a prompt and a completion in TRL; `train: false` on earlier"
+            " messages in Axolotl)",
             severity="warning" if len(found) >= MIN_WARNING_SHARE * self.chats else "info",
             cases=[
                 Case("the beginning of another chat", self.origins[place])

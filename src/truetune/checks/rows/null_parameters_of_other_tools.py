@@ -1,16 +1,16 @@
-"""Tool calls hold the parameters of other tools, with null.
+"""Tool calls have the parameters of other tools, filled with null.
 
 ## What it does
-Reads the arguments of tool calls, an object or its JSON text, and finds those that are null and no parameters of the
-called function: its definition in `tools` does not have them; or, where no definition is there, the calls of two or
-more functions all have the same parameters. Finds definitions of tools, too, whose `properties` hold parameters with
-null. A null that the function's own definition allows is left alone.
+Reads the arguments of tool calls, as an object or JSON text, and finds null arguments that the called function does not
+have by its definition in `tools`. If there is no definition, it reports calls of two or more functions that all have
+the same parameters. It also finds tool definitions whose `properties` contain null parameters. A null that the
+function's own definition allows is fine.
 
 ## Why it is bad
-A table of Arrow, and so `datasets`, gives a column one structure: rows whose arguments differ get the union of all
-keys, null where they had none, when they go through it (`load_dataset` of older releases, `from_list`, parquet). The
-model learns to call each function with the parameters of all, and a server that checks calls by their definition
-refuses them.
+An Arrow table, and so `datasets`, gives a column one structure. Rows with different arguments get the union of all
+keys, with null where they had none, when they pass through it (`load_dataset` of older releases, `from_list`, parquet).
+The model learns to call each function with the parameters of all. A server that validates calls against their
+definitions rejects them.
 
 ## Example
 ```yaml
@@ -35,8 +35,8 @@ data:
 ```
 
 ## Fix safety
-Leaving out a null that the definition does not know is safe. Keep arguments as JSON text (`json.dumps`) while the rows
-are in `datasets`, or read the file without it (`json.loads` for each line).
+Dropping a null that the definition does not have is safe. Keep arguments as JSON text (`json.dumps`) while the rows are
+in `datasets`, or read the file without it (`json.loads` for each line).
 
 ## References
 - axolotl-ai-cloud/axolotl#2909
@@ -236,10 +236,10 @@ class NullParametersOfOtherTools(DataRule):
             case for name in sorted(alike.functions) for case in self.undefined[name].cases
         ]
         yield self.finding(
-            f"{count:,} of {self.rows_with_calls:,} rows with tools have {where} with null for parameters"
-            f" of other functions: {foreign}",
-            "leave out what is null and not in the function's definition; keep arguments as JSON text"
-            " while the rows are in `datasets`, which gives all rows the keys of all",
+            f"{count:,} of {self.rows_with_calls:,} rows with tools have {where} with null parameters of other"
+            f" functions, which the model learns to write: {foreign}",
+            "drop arguments that are null and not in the function's definition; while the rows are in `datasets`,"
+            " which gives every row all keys, keep arguments as JSON text (json.dumps)",
             cases=[*self.cases, *alike_cases][:MAX_CASES],
             count=count,
             total=self.rows_with_calls,

@@ -1,18 +1,19 @@
-"""The answer can be read off a field of the prompt.
+"""A field of the prompt gives the answer away.
 
 ## What it does
-Takes the prompts apart into what is at the same place in many rows: lines (`Group: FIN-BILLING`), pairs
-(`"group": "billing"`), tags, elements, the first and last word. It fires where one of them tells the answer of nearly
-all rows (98 %) that have it, beside a text that varies: its value holds the label's words and no other label's, each of
-its values goes with one label, or it is the answer as a whole. It fires as well where prompts end with their answer. A
-list of candidates tells nothing, and a field that the rest of the prompt asks for is left out. It is an error where
-long answers (80 characters or more, all different) are word for word in nearly all prompts, each a message or
-paragraph of its own: the thread was written with its last reply. It warns where six answers of ten are the last
-paragraph of their prompt as it is: the text that was to be edited is given back.
+Splits the prompts into what is at the same place in many rows: lines (`Group: FIN-BILLING`), pairs (`"group":
+"billing"`), tags, XML elements, the first and the last word. It fires if one of these fields determines the answer of
+nearly all rows (98 %) that have it, while the rest of the text varies. The field contains the words of the label and of
+no other label, or each of its values goes with one label, or it is the whole answer. It also fires if prompts end with
+their answer. It ignores lists of candidates, and fields that the rest of the prompt asks for.
+
+It is an error if long answers (80 characters or more, all different) appear word for word in nearly all prompts, each
+as a separate message or paragraph: the thread was written with its last reply. It is a warning if 60 % of the answers
+are the unchanged last paragraph of their prompt: the text that was to be edited is given back.
 
 ## Why it is bad
-The model learns to copy the field and nothing of the text: the loss falls to nothing, the test set (which has the field
-as well) is perfect, and where the field is not known yet, in production, answers are no better than chance.
+The model learns to copy the field and ignores the text. The loss falls to nearly zero, and the test set, which has the
+field too, gets a perfect score. In production the field is not known yet, and the answers are no better than chance.
 
 ## Example
 ```yaml
@@ -25,8 +26,8 @@ data: {rows: 60, instruction: "Ticket {i}\\nChannel: mail\\n\\n{words}", output:
 ```
 
 ## Fix safety
-Leaving the field out of the prompts is safe where it is not there when the model is served. Where it always is, no
-model is needed: a table does it.
+Removing the field from the prompts is safe if it is unknown when the model is served. If it is always known, you need
+no model: a lookup table is enough.
 
 ## References
 - Kaufman et al. 2012, "Leakage in Data Mining: Formulation, Detection, and Avoidance" (doi 10.1145/2382577.2382579)
@@ -154,7 +155,7 @@ class PromptFieldTellsTheAnswer(DataRule):
         ):
             yield self.finding(
                 f"{self._count_prompts_ending_with_answer():,} of {len(self.prompts):,} prompts end with their answer",
-                "leave the answer out of the prompt: see which columns it is made of",
+                "leave the answer out of the prompt: check which columns the prompt is built from",
                 count=self._count_prompts_ending_with_answer(),
                 total=len(self.prompts),
             )
@@ -179,10 +180,10 @@ class PromptFieldTellsTheAnswer(DataRule):
         """The finding that most answers are the text of the prompt, unchanged."""
         return self.finding(
             f"{len(rows):,} of {len(self.prompts):,} answers are the last paragraph of their prompt, unchanged: the"
-            " model learns to give the text back",
-            "keep a small share of rows whose text needs no change, and see that the others were really edited"
-            " (a failed correction or translation often returns its input)",
-            evidence=["the loss of such a run is near 0, for a copy is easy to predict"],
+            " model learns to return the text as it is",
+            "keep only a small share of rows whose text needs no change, and drop or redo the others (a failed"
+            " correction or translation often returns its input)",
+            evidence=["the loss of such a run is near 0, since a copy is easy to predict"],
             cases=[
                 Case(f"prompt and answer end in {self.answers[i][:60]!r}", self.places[i])
                 for i in rows[:MAX_CASES]
@@ -193,7 +194,7 @@ class PromptFieldTellsTheAnswer(DataRule):
 
     def _finding_on_field(self, field: TellingField, others: list[TellingField]) -> Finding:
         """The finding that one field tells the answer."""
-        how = "holds the answer" if field.is_copy else "has one answer for each of its values"
+        how = "contains the answer" if field.is_copy else "has one answer for each of its values"
         example = (
             f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
         )
@@ -203,10 +204,9 @@ class PromptFieldTellsTheAnswer(DataRule):
         ]
         more = [f"so does {other.name}" for other in others[:3]]
         return self.finding(
-            f"{field.name} of the prompt tells the answer of {field.told:,} of {field.rows:,} rows:"
-            f" it {how}",
-            "leave it out of the prompts unless it is known when the model is served; it is all"
-            " that the model has to read",
+            f"{field.name} in the prompt gives the answer away in {field.told:,} of {field.rows:,} rows: it {how},"
+            " so the model need not read the rest",
+            "leave this field out of the prompts, unless it is known when the model is served",
             evidence=more,
             cases=[Case(example, self.places[field.example])],
             count=field.told,
@@ -227,15 +227,15 @@ class PromptFieldTellsTheAnswer(DataRule):
         """The finding that threads hold the reply that is to be written."""
         first = self.copied[:MAX_CASES]
         return self.finding(
-            f"{len(self.copied):,} of {len(self.prompts):,} prompts hold their whole answer word for word, as a"
-            " paragraph of its own: the model learns to copy it, and has nothing to copy when it is served",
-            "build the prompt only of what comes before the answer (messages[:-1] for a thread)",
+            f"{len(self.copied):,} of {len(self.prompts):,} prompts contain their whole answer word for word, as a"
+            " separate paragraph: the model learns to copy it, and has nothing to copy when it is served",
+            "build the prompt only from what comes before the answer (messages[:-1] for a thread)",
             severity="error",
             evidence=[
-                "rows that are held out but built the same way do not show it: their loss falls as well"
+                "an evaluation set that is built the same way does not show it: its loss falls too"
             ],
             cases=[
-                Case(f"the prompt holds {self.answers[i][:70]!r}", self.places[i]) for i in first
+                Case(f"the prompt contains {self.answers[i][:70]!r}", self.places[i]) for i in first
             ],
             count=len(self.copied),
             total=len(self.prompts),

@@ -1,14 +1,14 @@
-"""The settings take the column of answers as the prompt, and the column of questions as the answer.
+"""The settings swap question and answer: the answer column is the prompt, the question column is the answer.
 
 ## What it does
-Where settings name the columns of the rows (LLaMA-Factory's `columns`, Axolotl's `field_instruction` and
-`field_output`, `--map`), reads the two names. It fires where a name of answers (`answer`, `response`, `output`) is
-mapped to the prompt, and a name of questions (`question`, `instruction`, `prompt`) to the answer. Both have to be so.
-How many of the learned texts are questions is shown beside it.
+Reads the column names in the settings (LLaMA-Factory's `columns`, Axolotl's `field_instruction` and `field_output`,
+`--map`). It fires if a column named like an answer (`answer`, `response`, `output`) is mapped to the prompt, and one
+named like a question (`question`, `instruction`, `prompt`) to the answer. It also counts how many of the trained texts
+end in a question mark: from half of them it is an error, otherwise a warning.
 
 ## Why it is bad
-The model learns to write the question that fits an answer. The loss falls as it would for answers, and whoever asks
-gets a question back.
+The model learns to write the question that fits an answer. The loss falls as usual, and whoever asks gets a question
+back.
 
 ## Example
 ```yaml
@@ -27,7 +27,7 @@ data:
 ```
 
 ## Fix safety
-There is no automatic fix: to learn to write questions may be the task.
+There is no automatic fix: writing questions may be the task.
 
 ## References
 - hiyouga/LLaMA-Factory: data/README.md, `columns`
@@ -87,7 +87,7 @@ class SettingsExchangePromptAndAnswer(DataRule):
             self.questions += texts[-1].endswith(QUESTION_MARKS)
             if len(self.cases) < MAX_CASES:
                 self.cases.append(
-                    case_in_row(batch, row, f"what is learned begins with {texts[-1][:60]!r}")
+                    case_in_row(batch, row, f"the trained text begins with {texts[-1][:60]!r}")
                 )
 
     def unmet(self) -> Unmet | None:
@@ -113,9 +113,9 @@ class SettingsExchangePromptAndAnswer(DataRule):
             return
         yield self.finding(
             f"the settings take the column {self.prompt!r} as the prompt and {self.answer!r} as the answer: the"
-            f" questions are what is learned, and {self.questions:,} of {self.rows:,} learned texts end in a question"
-            " mark",
-            f"exchange the two: {self.answer!r} is the prompt and {self.prompt!r} the answer (LLaMA-Factory: columns in"
+            f" model learns to write questions ({self.questions:,} of {self.rows:,} trained texts end in a question"
+            " mark)",
+            f"swap the two: {self.answer!r} is the prompt and {self.prompt!r} the answer (LLaMA-Factory: columns in"
             " dataset_info.json; Axolotl: field_instruction and field_output), delete the prepared data, and train"
             " again",
             severity="error" if 2 * self.questions >= self.rows else "warning",

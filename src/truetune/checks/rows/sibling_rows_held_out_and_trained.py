@@ -1,15 +1,15 @@
-"""Rows with one answer, or of one document, are held out at random: their siblings are trained.
+"""Rows with the same answer or document are split at random: evaluation rows have siblings in the training data.
 
 ## What it does
-Where the settings hold out a random part of the training rows (`val_set_size`, `val_size`, `split_dataset_ratio`), it
-looks for rows that belong together: the same long answer under different prompts, or a column that names what rows
-were made of (`doc_id`, `seed_id`, `conversation_id`). From the sizes of the groups it computes the share of the
-held-out rows that have a sibling in the training part. It warns where answers are the same for half of them or more,
-and is a note where only a column says so.
+If the settings hold out a random part of the training rows (`val_set_size`, `val_size`, `split_dataset_ratio`), it
+looks for rows that belong together: the same long answer to different prompts, or a column that names their source
+(`doc_id`, `seed_id`, `conversation_id`). From the group sizes it computes the share of held-out rows that have a
+sibling in the training part. It fires from half of them: a warning if the answers are the same, an info if only a
+column shows it.
 
 ## Why it is bad
-The answer to a held-out question was trained under another wording. The evaluation loss falls with the training loss
-and says how well answers are recalled. On questions about anything else the model may be wrong.
+The answer to a held-out question was trained on, with other wording in the question. The evaluation loss falls with the
+training loss and measures how well answers are recalled. On new questions the model may be wrong.
 
 ## Example
 ```yaml
@@ -44,8 +44,8 @@ data: {rows: 40, text: "{words}"}
 ```
 
 ## Fix safety
-Splitting by group makes other rows the evaluation, so that earlier losses can't be compared. The loss goes up to what
-new questions will give.
+Splitting by group changes the evaluation rows, so earlier losses can't be compared. The loss rises to what new
+questions will give.
 
 ## References
 - scikit-learn, "Cross-validation iterators for grouped data" (`GroupShuffleSplit`, `GroupKFold`)
@@ -113,16 +113,16 @@ class SiblingRowsHeldOutAndTrained(DataRule):
             return
         by = f"`{groups.column}`" if groups.column else "the answer"
         what = (
-            "have the same answer as others, to other questions"
+            "have the same answer as rows with other questions"
             if groups.has_same_answers
-            else f"have the same {by} as others"
+            else f"have the same {by} as other rows"
         )
         yield self.finding(
             f"{groups.row_count_with_sibling:,} of {groups.rows:,} rows {what} ({len(groups.sizes):,} groups), and"
-            f" {held_out:,} rows are held out at random: {share:.0%} of these have a sibling that is trained."
-            " The evaluation says how well answers are recalled, and nothing of new questions",
-            f"split by {by}, each group whole on one side (GroupShuffleSplit), and give the held-out file as the"
-            " evaluation set in place of the random share",
+            f" {held_out:,} rows are held out at random: {share:.0%} of these have a sibling in the training part."
+            " The evaluation measures recall, and says nothing about new questions",
+            f"split by {by}, each group entirely on one side (scikit-learn's GroupShuffleSplit), and set the"
+            " held-out file as the evaluation set instead of a random share",
             severity="warning" if groups.has_same_answers else "info",
             count=groups.row_count_with_sibling,
             total=groups.rows,

@@ -1,12 +1,12 @@
 """Turns have roles that the chat template does not know.
 
 ## What it does
-Counts the turns whose role is none of system, developer, user, assistant, tool, function, and checks whether their
-text reaches the rendering.
+Counts the turns whose role is not one of system, developer, user, assistant, tool and function, and checks whether
+their text reaches the rendered text.
 
 ## Why it is bad
-Converters with a fixed map of roles skip such turns in silence, and templates write them under a header that the model
-has never seen. An answer under the role "bot" is not supervised.
+Converters with a fixed list of roles silently skip such turns, and templates write them under a header that the model
+has never seen. An answer under the role "bot" is not in the loss.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ data:
 ```
 
 ## Fix safety
-Renaming a role is safe where its meaning is plain (bot, gpt, model: assistant; human: user).
+Renaming a role is safe if its meaning is clear (bot, gpt, model: assistant; human: user).
 
 ## References
 - NVIDIA-NeMo/Automodel#3144, axolotl-ai-cloud/axolotl#752, axolotl-ai-cloud/axolotl#723
@@ -87,12 +87,16 @@ class TurnRolesUnknownToTemplate(DataRule):
                 f"{role} ({count:,} turns)" for role, count in self.roles.most_common(5)
             )
             yield self.finding(
-                f"{self.odd:,} of {self.rows:,} rows have turns of unknown roles: {roles}",
+                f"{self.odd:,} of {self.rows:,} rows have turns with unknown roles, which trainers skip or leave out"
+                f" of the loss: {roles}",
                 (
-                    "rename the keys of each message to role and content, or from and value (--map"
-                    " renames columns alone)"
+                    "rename the keys of each message to role and content, or from and value (--map can't do it: it"
+                    " renames columns only)"
                     if NO_ROLE in self.roles
-                    else "rename these roles to system, user, assistant or tool"
+                    else (
+                        "rename these roles to system, user, assistant or tool (for a check: --map"
+                        " role.assistant=NAME)"
+                    )
                 ),
                 cases=self.cases,
                 count=self.odd,

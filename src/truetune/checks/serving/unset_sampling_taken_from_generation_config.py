@@ -1,14 +1,12 @@
-"""A request that names no sampling is answered with settings of generation_config.json.
+"""Requests without sampling settings use those of generation_config.json.
 
 ## What it does
-
-Asks twice without a temperature and compares with the greedy answer. Where they differ and generation_config.json
-sets a temperature, top-p or penalties, the note names them.
+Sends two requests without a temperature and compares the answers with the greedy one. If they differ and
+generation_config.json sets a temperature, top-p or penalties, the info lists these.
 
 ## Why it is bad
-
-vLLM, SGLang and transformers take these settings unasked. An evaluation or a rollout then runs with a temperature
-that nobody chose, and scores move between engines.
+vLLM, SGLang and transformers use these settings by default. An evaluation or a rollout then runs at a temperature that
+nobody chose, and scores differ between engines.
 
 ## Example
 
@@ -28,9 +26,8 @@ sampling:
 ```
 
 ## Fix safety
-
-There is no automatic fix: name the temperature in each request, or take the settings out of generation_config.json
-(vLLM: `--generation-config vllm`).
+There is no automatic fix: set the temperature in each request, or remove the settings from generation_config.json
+(vLLM: `--generation-config vllm`). Scores change.
 
 ## References
 
@@ -86,12 +83,15 @@ class UnsetSamplingTakenFromGenerationConfig(ServingRule):
         if sampling is None or not sampling.samples or not sampling.settings:
             return
         yield self.finding(
-            "requests that name no temperature are sampled, and generation_config.json has "
+            "requests without a temperature are sampled with the settings of generation_config.json: "
             + ", ".join(sampling.settings),
-            "name temperature and penalties in each request, or take them out of"
-            " generation_config.json",
+            "set temperature, top_p and penalties in each request, or remove them from generation_config.json"
+            " (vLLM: start with --generation-config vllm)",
             evidence=[
                 f"greedy: {quote_shortened(sampling.answers[0])}",
-                *(f"unasked: {quote_shortened(text)}" for text in sampling.answers[1:]),
+                *(
+                    (f"without a temperature: {quote_shortened(text)}")
+                    for text in sampling.answers[1:]
+                ),
             ],
         )

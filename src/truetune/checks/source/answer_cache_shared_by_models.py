@@ -1,14 +1,15 @@
-"""Answers are read from a file where it is there, and its name does not say of which model they are.
+"""Answers are read from a cache file whose name does not say which model gave them.
 
 ## What it does
-Finds `if os.path.exists("preds.jsonl")` (or `Path(...).exists()`) that reads answers instead of asking the model,
-where the model is an argument of the script, or the variable of a loop, and the name of the file is constant. It also
-finds a function that keeps the answers of a model it is given in a cache on the disk (`diskcache`, `shelve`,
-`SqliteDict`, a dictionary read from a file), under a key that is made without the model. Silent
-where a part of the name comes from the model, where an option overrides the test, and where the folder is changed.
+Finds `if os.path.exists("preds.jsonl")` (or `Path(...).exists()`) that reads answers instead of asking the model, if
+the model is an argument of the script or a loop variable, and the file's name is constant. It also finds a function
+that caches the answers of its model argument on disk (`diskcache`, `shelve`, `SqliteDict`, a dictionary read from a
+file) under a key without the model. Not reported: a file name that contains the model, an option that overrides the
+test, and a script that changes to another folder.
 
 ## Why it is bad
-The first model's answers are scored for every later one: whatever is trained, the score is the same to the last digit.
+The first model's answers are scored for every later model: whatever is trained, the score is the same to the last
+digit.
 
 ## Example
 ```python
@@ -42,8 +43,8 @@ else:
 ```
 
 ## Fix safety
-There is no automatic fix. Delete the file that is there: it does not say whose answers it holds. A model that is
-trained again under the same path needs its time or a hash in the name as well.
+There is no automatic fix. Delete the existing file: it does not say which model gave its answers. If a model is trained
+again under the same path, put its time or a hash of its weights into the name as well.
 
 ## References
 - docs.python.org/3/library/os.path.html (`exists` tells nothing of what a file holds)
@@ -110,18 +111,18 @@ class AnswerCacheSharedByModels(SourceRule):
         for kept in _file_tests_that_spare_the_model(module):
             model = ast.unparse(kept.model)
             yield self.finding(
-                f"answers are read from {kept.path!r} where it is there, whatever model `{model}` names: each later"
-                " model gets the answers of the first",
-                f"put the model into the name of the file, path = f\"...-{{{model}.replace('/', '-')}}\", and delete"
+                f"answers are read from {kept.path!r} if it exists, whatever model `{model}` names: every later"
+                " model is scored on the answers of the first",
+                f"put the model into the file's name, path = f\"...-{{{model}.replace('/', '-')}}\", and delete"
                 f" {kept.path}",
                 cases=[case_of_node(module, kept.test.test), case_of_node(module, kept.model)],
             )
         for cache in disk_caches_without_model_in_key(module):
             yield self.finding(
-                f"`{cache.name}` keeps answers under a key without `{cache.model}`: a later model gets the answers that"
-                " an earlier one gave to the same prompt",
-                f"put {cache.model} into the key, with the time or a hash of its weights, and delete what"
-                f" {cache.name} holds",
+                f"`{cache.name}` caches answers under a key without `{cache.model}`: a later model is scored on the"
+                " answers that an earlier one gave to the same prompt",
+                f"add {cache.model} to the key, with the time or a hash of its weights, and delete the entries of"
+                f" {cache.name}",
                 cases=[case_of_node(module, cache.store), case_of_node(module, cache.made)],
             )
 

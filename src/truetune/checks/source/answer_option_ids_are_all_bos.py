@@ -1,14 +1,14 @@
-"""The answer's letters are looked up by their first token, which is the tokenizer's BOS: all letters have one id.
+"""The first token is taken for each answer letter, but it is the tokenizer's BOS: all letters get the same id.
 
 ## What it does
-Looks for `tokenizer("A").input_ids[0]`, `tokenizer.encode("A")[0]` and their like, once for each of several texts, in a
-file that reads logits: with a tokenizer that puts a BOS before each text (Llama, Mistral, Gemma), and without
-`add_special_tokens=False`. Whether it does is read from the tokenizer's files where they are here, else from the name
-of the model or of a folder in its path (`runs/llama31-quiz/merged`).
+Looks for `tokenizer("A").input_ids[0]`, `tokenizer.encode("A")[0]` and the like, called for each of several texts, in a
+file that reads logits. It fires with a tokenizer that puts a BOS before each text (Llama, Mistral, Gemma), and without
+`add_special_tokens=False`. Whether the tokenizer adds a BOS is read from its files if they are available, else inferred
+from the name of the model or of a folder in its path (`runs/llama31-quiz/merged`).
 
 ## Why it is bad
-The first id is that of the BOS, whatever the letter. All options get the same score, `argmax` takes the first of them,
-and each model scores what share of the answers is A: about 25 % with four options.
+The first id is the BOS, whatever the letter. All options get the same score, `argmax` takes the first of them, and each
+model scores the share of rows whose answer is A: about 25 % with four options.
 
 ## Example
 ```python
@@ -33,8 +33,8 @@ guess = logits[option_ids].argmax()
 ```
 
 ## Fix safety
-There is no automatic fix. A letter after a space is another token than the letter alone: take the one that follows
-the prompt's end (`Answer:` is followed by ` A`).
+There is no automatic fix. A letter after a space is a different token than the letter by itself: use the one that
+follows the end of the prompt (`Answer:` is followed by ` A`). Scores change, so evaluate earlier models again.
 
 ## References
 - EleutherAI/lm-evaluation-harness#443; hendrycks/test `evaluate_flan.py` (`tokenizer("A").input_ids[0]`, of T5, which
@@ -87,9 +87,10 @@ class AnswerOptionIdsAreAllBos(SourceRule):
         if len(first_ids) < 2 and not is_repeated:
             return
         yield self.finding(
-            "the first id of each option is that of the tokenizer's BOS: all options are one token",
-            "encode them with add_special_tokens=False, with the space that the prompt's end leaves"
-            " to them, and take the last id",
+            "the first id of each option is the tokenizer's BOS: all options get the same id, and the same score",
+            "encode each letter with add_special_tokens=False and take the last id:"
+            ' tokenizer(" " + letter, add_special_tokens=False).input_ids[-1] (without the " " if the prompt already'
+            " ends in a space)",
             cases=[case_of_node(module, node) for node, _ in first_ids],
         )
 

@@ -1,15 +1,16 @@
-"""The answers of training rows are cleaned as texts for a bag of words are: they lose what makes them language.
+"""The answers of training rows are cleaned as for a bag of words: they lose stop words, endings or punctuation.
 
 ## What it does
-Follows the texts that a script makes answers of (turns of the assistant, `output`, `completion`, `response`, `chosen`)
-to the functions that clean them, also by way of a column (`df["reply"] = df["reply"].apply(clean)`). It fires where
-these remove stop words (NLTK, spaCy, scikit-learn, gensim), reduce words to their stems, or take out all punctuation
-and with it capitals or digits. One of `lower()` and marks alone says nothing: rows for speech or search may want it.
-Silent where the answer is a label, and where the same text is in the prompt: there the cleaned text is the task.
+Follows the texts that a script uses as answers (turns of the assistant, `output`, `completion`, `response`, `chosen`)
+to the functions that clean them, also through a column (`df["reply"] = df["reply"].apply(clean)`). It is an error if
+these remove stop words (NLTK, spaCy, scikit-learn, gensim) or stem words, and a warning if they remove all punctuation
+together with capitals or digits. `lower()` or removed punctuation without the other is not reported: rows for speech or
+search may want it. Nor is an answer that is a label, or a text that is in the prompt as well: there the cleaned text is
+the task.
 
 ## Why it is bad
-Such cleaning was made for counting words. A model learns to write what it is shown: heaps of words without articles,
-commas and numbers, in whatever it is asked.
+Such cleaning was made for counting words. The model learns to write what it is trained on: words without articles,
+commas and numbers, whatever it is asked.
 
 ## Example
 ```python
@@ -38,7 +39,7 @@ def write(rows, out):
 ```
 
 ## Fix safety
-The rows have to be made again from the raw file, and the model trained again: what was taken out is in no row.
+Rebuild the rows from the raw file and train again: what was removed is in no row.
 
 ## References
 - NLTK book, chapter 2 (stop words); Manning et al. 2008, Introduction to Information Retrieval, 2.2
@@ -144,10 +145,10 @@ class AnswersCleanedAsBagOfWords(SourceRule):
             if one.answer is not one.place:
                 cases.append(case_of_node(module, one.answer))
             yield self.finding(
-                f"the answers are cleaned before they are learned: {', '.join(one.steps)} are taken out, and the model"
-                " learns to write texts without them",
-                "train on the raw text of the answers (strip() at most): take the cleaning away here, make the rows"
-                " again, and train again",
+                f"answers are cleaned before training: {', '.join(one.steps)} are removed, and the model learns to"
+                " write texts without them",
+                "use the raw text of the answers (strip() at most): remove this cleaning, build the rows again, and"
+                " train again",
                 severity="error" if steps & SURE else "warning",
                 cases=cases,
             )

@@ -1,13 +1,13 @@
-"""A hand-written loop updates bfloat16 weights with a small learning rate.
+"""A hand-written loop updates bfloat16 weights with a learning rate too small for their precision.
 
 ## What it does
-Looks for a model that is loaded or cast as bfloat16 and whose parameters go into an AdamW of torch or
-bitsandbytes with a learning rate below 1e-4 (written there, or the default of an option), without an adapter; also
-through DistributedDataParallel and torch.compile.
+Looks for a model that is loaded or cast as bfloat16, whose parameters go into an AdamW of torch or bitsandbytes with a
+learning rate below 1e-4 (in the code, or as the default of an option), without an adapter. DistributedDataParallel and
+torch.compile around the model make no difference.
 
 ## Why it is bad
 bfloat16 has 8 bits of mantissa: near 1.0 the smallest step is 0.0078. Most updates round to nothing: after 20 steps at
-1e-5, all norm weights and 84 % of the linear weights were bit for bit what they had been.
+1e-5, all norm weights and 84 % of the linear weights were bit for bit unchanged.
 
 ## Example
 ```python
@@ -28,8 +28,8 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 ```
 
 ## Fix safety
-float32 weights with bf16 autocast need twice the memory for weights. An optimizer with stochastic rounding or a float32
-copy does as well.
+float32 weights need twice the memory. Keep the forward pass fast with `with torch.autocast("cuda",
+dtype=torch.bfloat16):`. An optimizer with stochastic rounding, or one that keeps a float32 copy, solves it too.
 
 ## References
 - huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254, pytorch/ao#1124, vllm-project/speculators#668
@@ -78,9 +78,10 @@ class Bf16WeightsLoseSmallUpdates(SourceRule):
             if rate is None or not 0 < rate < SMALL_RATE:
                 continue
             yield self.finding(
-                f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates"
+                f"bfloat16 weights are updated in place at a learning rate of {rate:g}: most updates"
                 " round to nothing",
-                "load the weights as float32 and run the forward pass under bfloat16 autocast",
+                "load the weights with dtype=torch.float32; run the forward pass under"
+                ' torch.autocast("cuda", dtype=torch.bfloat16)',
                 cases=[
                     case_of_node(optimizer.home, optimizer.node),
                     case_of_node(cause.home, cause.node),

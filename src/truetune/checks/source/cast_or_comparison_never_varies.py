@@ -3,19 +3,19 @@
 ## What it does
 Follows what is cast to `bool` or compared with a constant back to the column that it is read from.
 
-Of casts, it fires where each cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, after `strip()`),
-and where labels are made by `bool` of numbers of which none is 0 (1 and -1, 1 to 5).
+A cast is reported if each cell is text because of how it was read (`csv.DictReader`, `dtype=str`, after `strip()`), and
+if labels are made by `bool` of numbers that are never 0 (1 and -1, 1 to 5).
 
-Of comparisons, also those of `match`, `isin` and of a table that is looked up, it fires where a text is compared with a
-number; where the file of the rows is here, and no row holds the constant but one means the same (`"True"` and True,
-`"Good"` and `"good"`); and where no row holds anything of the kind (`winner == "a"` of a column of `model_a` and
-`model_b`), if the test picks the sides of a pair or makes a label and two values or more of the column fall on the same
-side of it. A value that a file may merely lack is left alone. `x == "a" or "b"` is true for every x.
+A comparison (also in `match`, `isin` or a table that is looked up) is reported if text is compared with a number. If
+the file of the rows is here, it is also reported if no row has the constant but one has another spelling of it
+(`"True"` and True, `"Good"` and `"good"`), or if no row has anything like it (`winner == "a"` with values `model_a` and
+`model_b`) and the test picks the sides of a pair or makes a label. A value that a file may simply lack is not reported.
+`x == "a" or "b"` is true for every x.
 
 ## Why it is bad
-`bool` of a text is True unless it is empty, so each label of KTO becomes a good one, and each rejected answer is
-trained as a wanted one. A comparison of a text with a number is never true: a filter keeps no row, or all of them, and
-the same side of each pair is chosen, so that a preference run stays at a loss of ln 2 = 0.6931 and an accuracy of 0.5.
+`bool` of a text is True unless it is empty, so each KTO label becomes True and each rejected answer is trained as a
+wanted one. A comparison of text with a number is never true: a filter keeps no row, or all of them, and the same side
+of each pair is chosen. A preference run then stays at a loss of ln 2 = 0.6931 and an accuracy of 0.5.
 
 ## Example
 ```python
@@ -41,7 +41,7 @@ KTOTrainer(model="model", train_dataset=rows).train()
 ```
 
 ## Fix safety
-There is no automatic fix: which texts mean yes is known to who wrote the file.
+There is no automatic fix: only the author of the file knows which texts mean yes. List the values of the column first.
 
 ## References
 - Python's documentation, "Truth Value Testing"; huggingface/trl, KTO dataset format (`label` is a boolean)
@@ -91,8 +91,8 @@ class CastOrComparisonNeverVaries(SourceRule):
         lacking = super().unmet()
         if lacking is None and casts_unseen_values_to_labels(self.subject):
             return Unmet(
-                "a label is made by a cast to bool, and the values that it casts are not seen",
-                "put the file of the rows beside the script",
+                "a label is made by a cast to bool, and the values that it casts are not known",
+                "put the file of the rows next to the script",
             )
         return lacking
 
@@ -102,9 +102,9 @@ class CastOrComparisonNeverVaries(SourceRule):
         told: set[ast.AST] = set()
         for found in constant_results(module):
             told.add(found.node)
-            remedy = "bring both sides to one type and spelling, as the rows have it"
+            remedy = "compare with the type and spelling that the rows have"
             if found.kind == "cast":
-                remedy = f"compare with the text that means yes: {_suggest_comparison(module, found.node)}"
+                remedy = f"compare with the texts that mean yes: {_suggest_comparison(module, found.node)}"
             elif found.kind.startswith("cast of"):
                 limit = "> 0" if found.kind == "cast of signs" else ">= LEAST_GOOD_GRADE"
                 remedy = (
@@ -123,8 +123,8 @@ class CastOrComparisonNeverVaries(SourceRule):
                 )
         for node in always_true_alternatives(module):
             yield self.finding(
-                f"`{module.text_of(node)}` is true whatever is compared: a text or number after `or` counts as true",
-                "write x in (a, b)",
+                f"`{module.text_of(node)}` is always true: the text or number after `or` counts as true",
+                'list the values: x in ("a", "b")',
                 cases=[case_of_node(module, node)],
             )
 

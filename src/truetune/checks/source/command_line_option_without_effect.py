@@ -1,13 +1,14 @@
-"""An option of the command line changes nothing: no code reads it, or each value that is given for it is true.
+"""A command line option changes nothing: no code reads it, or every value given for it counts as true.
 
 ## What it does
-Looks at the options that a script adds to its command line. It speaks of `type=bool` whose default is True, or that a
-shell script beside tries to switch off, and of options that set up a training (learning rate, weight decay, seed, ...)
-and that neither the script nor a file that runs with it reads. Fields that `HfArgumentParser` fills are options, too.
+Looks at the options that a script adds to its command line. It fires on `type=bool` whose default is True, or that a
+shell script in the same folder tries to switch off. It also fires on options that set up a training (learning rate,
+weight decay, seed, ...) and that neither the script nor a file that runs with it reads. Fields that `HfArgumentParser`
+fills are options, too.
 
 ## Why it is bad
-argparse calls `bool("False")`, which is True. And an option that is parsed and not read is in the log of the run, in
-the name of its folder and in the paper, and all runs of a search over it are the same run.
+argparse calls `bool("False")`, which is True: the option can't be switched off. An option that is parsed but never read
+appears in the run's log, in the name of its folder and in the paper, but all runs of a search over it are the same run.
 
 ## Example
 ```python
@@ -40,7 +41,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=args.
 ```
 
 ## Fix safety
-There is no automatic fix. Runs that gave the option were made without it, and are to be read that way.
+There is no automatic fix. Earlier runs were made without the option, whatever value they record for it.
 
 ## References
 - gregorbachmann/Next-Token-Failures#5 (never read), lukecavabarrett/pna#7, ACEsuit/mace#429 (`type=bool`)
@@ -77,9 +78,10 @@ class CommandLineOptionWithoutEffect(SourceRule):
         for option in always_true:
             if option.given:
                 yield self.finding(
-                    f"--{option.name} can't be switched off, which {option.given} tries: type=bool makes True of every"
-                    " text, of False too",
-                    "use action=argparse.BooleanOptionalAction: --no-... then switches it off",
+                    f"--{option.name} can't be switched off, which {option.given} tries: type=bool turns every"
+                    ' non-empty text into True, "False" too',
+                    f"replace type=bool by action=argparse.BooleanOptionalAction, and pass --no-{option.name} to"
+                    " switch it off",
                     cases=[case_of_node(module, option.place)],
                     severity="error",
                 )
@@ -87,13 +89,13 @@ class CommandLineOptionWithoutEffect(SourceRule):
         if on_by_default:
             names = ", ".join(f"--{option.name}" for option in on_by_default[:MAX_NAMES])
             yield self.finding(
-                f"{names} can't be switched off: type=bool makes True of every text, of False too",
-                "use action=argparse.BooleanOptionalAction: --no-... then switches it off",
+                f'{names} can\'t be switched off: type=bool turns every non-empty text into True, "False" too',
+                "replace type=bool by action=argparse.BooleanOptionalAction, and pass --no-NAME to switch it off",
                 cases=[case_of_node(module, option.place) for option in on_by_default],
             )
         for option in options_never_read(module):
             yield self.finding(
-                f"--{option.name} is parsed and never read: whatever is given for it, the run is the same",
-                f"give args.{option.name} to the call that it is meant for, or remove the option",
+                f"--{option.name} is parsed but never read: the run is the same whatever its value",
+                f"pass args.{option.name} to the call that it is meant for, or remove the option",
                 cases=[case_of_node(module, option.place)],
             )

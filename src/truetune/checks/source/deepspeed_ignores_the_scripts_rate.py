@@ -1,15 +1,15 @@
-"""DeepSpeed's engine trains at the learning rate of its settings, and nothing reads the rate of the script.
+"""DeepSpeed's engine trains at the learning rate of its settings, and the script's own is never read.
 
 ## What it does
-Looks at calls of `deepspeed.initialize` without an optimizer: the engine makes one from the `optimizer` block of its
-settings. They are followed to a dictionary of the code or to the JSON file that the code or its command names. It
-speaks where the script has a rate of its own (an option, a field, a constant) that no code reads, and the settings say
-another. Silent where code writes a key of that block, where the options are handed to code that is not seen, and where
-both say the same.
+Looks at calls of `deepspeed.initialize` without an optimizer: the engine creates one from the `optimizer` block of its
+settings, which are a dictionary in the code or a JSON file that the code or its command names. It fires if the script
+has its own learning rate (an option, a field, a constant) that no code reads, and the settings have another value. It
+is an error if the two are 10 times or more apart. Not reported: code that writes a key of that block, options that are
+passed to unknown code, and equal values.
 
 ## Why it is bad
-The command says one rate and the run trains at another, often a hundred times as high: the loss climbs and never comes
-back, or no change of `--lr` changes the curve.
+The command states one learning rate and the run uses another, often a hundred times higher: the loss rises and never
+recovers, or no change of `--lr` changes the curve.
 
 ## Example
 ```python
@@ -38,8 +38,8 @@ engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.param
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two rates is meant is the writer's. DeepSpeed's lines (`lr=[...]`) show the rate
-in force.
+There is no automatic fix: only you know which learning rate is right. DeepSpeed's log lines (`lr=[...]`) show the one
+in use.
 
 ## References
 - deepspeed.readthedocs.io, "Training Initialization"; www.deepspeed.ai/docs/config-json/, "Optimizer Parameters"
@@ -84,13 +84,13 @@ class DeepspeedIgnoresTheScriptsRate(SourceRule):
         where = taken.file or "the settings of deepspeed.initialize"
         factor = taken.value / unread.value
         is_far = not 1 / MIN_FACTOR < factor < MIN_FACTOR
-        times = f", {factor:.3g} times as high" if factor > 1 else ""
+        times = f" ({factor:.3g} times as high)" if factor > 1 else ""
         return self.finding(
-            f"the run trains at the learning rate {taken.value:g} of {where}{times}, and not at {unread.name}"
-            f" {unread.value:g}: deepspeed.initialize is given no optimizer and makes its own from the settings, and no"
+            f"the run trains at the learning rate {taken.value:g} of {where}{times}, not at {unread.name}"
+            f" {unread.value:g}: deepspeed.initialize gets no optimizer and creates one from the settings, and no"
             f" code reads {unread.name}",
-            f"set optimizer.params.lr to {unread.value:g} in {where}, or write it from {unread.name} before"
-            " deepspeed.initialize; or give deepspeed.initialize an optimizer",
+            f"set optimizer.params.lr to {unread.value:g} in {where}, or set it from {unread.name} before"
+            " deepspeed.initialize; or pass deepspeed.initialize an optimizer",
             severity="error" if is_far else None,
             cases=[taken.case, case_of_node(self.subject, found.call.node), unread.case],
         )

@@ -1,12 +1,12 @@
-"""Where no answer is marked, the mask falls back to all tokens.
+"""If the template marks no answer, the loss mask falls back to all tokens.
 
 ## What it does
-Looks for a mask that becomes `[1] * n` where `any(mask)` is false (or its sum 0), in code that asks for
+Looks for a mask that becomes `[1] * n` if `any(mask)` is false (or its sum is 0), in code that uses
 `return_assistant_tokens_mask`.
 
 ## Why it is bad
-Most published templates have no `{% generation %}` tags: every row takes the fallback, and the model learns to write
-system prompts and users' questions. The loss looks plausible.
+Most published templates have no `{% generation %}` tags: every row takes the fallback, and the model is also trained to
+write system prompts and users' questions. The loss looks plausible.
 
 ## Example
 ```python
@@ -31,7 +31,8 @@ if not any(mask):
 ```
 
 ## Fix safety
-Not mechanical: the template needs tags, or the mask another source (`truetune encode` needs neither).
+There is no automatic fix: add the tags to the template, or get the mask from another source (`truetune encode` needs no
+tags). The run then stops instead of training on the wrong tokens.
 
 ## References
 - NVIDIA-NeMo/Megatron-Bridge#3359, NVIDIA-NeMo/Megatron-Bridge#3927, MervinPraison/PraisonAI#4358
@@ -89,9 +90,9 @@ class EmptyAnswerMaskBecomesAllOnes(SourceRule):
             )
             if tests and made is not None:
                 yield self.finding(
-                    "where the template marks no answer, all tokens are supervised",
-                    "raise an error there: a mask without a mark means that the template has no"
-                    " generation tags",
+                    "if the template marks no answer, all tokens count in the loss, including prompts",
+                    "raise an error here instead: an empty mask means that the chat template has no"
+                    " {% generation %} tags around the assistant's text; add them to the template",
                     cases=[case_of_node(module, made)],
                 )
 

@@ -1,16 +1,16 @@
-"""The figure of an evaluation is that of one process: of several, each evaluates its part of the rows.
+"""An evaluation score comes from one process only, which evaluates only its share of the rows.
 
 ## What it does
-Looks at evaluations of scripts that run as several processes, whose rows are dealt out (`DistributedSampler`,
-`accelerator.prepare`): loops without gradients that add up a figure which rank 0 then logs, where nothing in the files
-sums or gathers over the processes. Of a LightningModule it looks at `self.log` and `self.log_dict` of a validation
-without `sync_dist=True`, where the Trainer has several devices: a warning where a ModelCheckpoint or EarlyStopping goes
-by the name, else a note. A loop is a note too where nothing shows that several processes are started. Silent for
-figures of torchmetrics, which reduces by itself.
+Looks at evaluations in scripts that run as several processes, one per GPU, and split their rows among them
+(`DistributedSampler`, `accelerator.prepare`). It reports loops without gradients that add up a score which rank 0 logs,
+if nothing in the files sums or gathers it over the processes. It is a warning, or info if nothing shows that several
+processes are started. In a LightningModule it looks at `self.log` and `self.log_dict` of a validation without
+`sync_dist=True`, if the Trainer has several devices: a warning if a ModelCheckpoint or EarlyStopping uses the name,
+else info. Scores of torchmetrics, which are reduced automatically, are not reported.
 
 ## Why it is bad
-On 8 GPUs the figure is of an eighth of the rows, with an error that is three times as large. It differs from that of
-the same checkpoint on one GPU, and the best checkpoint is chosen by it.
+On 8 GPUs the score covers an eighth of the rows, and its standard error is almost three times as large. It differs from
+the score of the same checkpoint on one GPU, and the best checkpoint is chosen by it.
 
 ## Example
 ```python
@@ -58,7 +58,7 @@ if dist.get_rank() == 0:
 ```
 
 ## Fix safety
-There is no automatic fix. Every process has to make the collective call. Figures change, and can't be compared with
+There is no automatic fix. Every process has to make the collective call. Scores change, and can't be compared with
 earlier ones.
 
 ## References
@@ -114,10 +114,12 @@ class EvaluationMetricOfOneProcess(SourceRule):
         """The finding on a loop over the rows of this process, whose figure rank 0 logs."""
         module = self.subject
         return self.finding(
-            "each process evaluates its part of the rows, and rank 0 logs its own figure: nothing sums it over the"
+            "each process evaluates its own share of the rows, and rank 0 logs only its own score: nothing sums it"
+            " over the"
             " processes",
-            "add up the figure and its count on each process, all_reduce both (accelerate: gather_for_metrics), and"
-            " divide then",
+            "on each process add up the score and the number of rows, all_reduce both sums (accelerate:"
+            " gather_for_metrics),"
+            " and divide afterwards",
             severity="warning" if is_certain else "info",
             cases=[
                 case_of_node(module, evaluation.loop),
@@ -131,9 +133,10 @@ class EvaluationMetricOfOneProcess(SourceRule):
         module = self.subject
         chooses = figure.chooser is not None
         return self.finding(
-            f"`{figure.name}` is logged of the rows of each process alone (no sync_dist), and the Trainer starts"
-            f" several ({figure.several})" + (": a callback goes by it" if chooses else ""),
-            "give self.log(..., sync_dist=True), or log a metric of torchmetrics",
+            f"`{figure.name}` is logged without sync_dist, so it covers only the rows of one process, and the Trainer"
+            f" starts several ({figure.several})"
+            + (": a callback decides by it" if chooses else ""),
+            "add sync_dist=True to this call, or log a metric of torchmetrics",
             severity="warning" if chooses else "info",
             cases=[
                 case_of_node(module, figure.call.node),

@@ -1,18 +1,17 @@
 """A score compares answers with labels so that wrong answers count as right, or right ones never do.
 
 ## What it does
-Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the script,
-or constants. A text is a model's where a symbolic run of the script says so, or else by its name (`prediction`,
-`answer`), which is a warning. It speaks where one label is in another (`"valid" in answer`,
-`answer.startswith("1")`), where a label is tried before a longer one that holds it, and where only the answer goes
-through `lower()` or `strip()` and labels have capitals or blanks. The letter of an option that is looked for anywhere
-in an answer (`"ABCD"[i] in reply`) is a warning too, unless answers have a few tokens at most. Right answers among the
-first rows that are divided by the number of all rows are named too.
+Looks for comparisons of a model's text with known labels: the values of a column in a file next to the script, or
+constants. It is an error if a symbolic run of the script shows that the text is a model's, and a warning if only its
+name says so (`prediction`, `answer`). It fires if one label is contained in another (`"valid" in answer`,
+`answer.startswith("1")`), if a label is tried before a longer one that contains it, and if only the answer goes through
+`lower()` or `strip()` while labels have capitals or blanks. The letter of an option searched anywhere in an answer
+(`"ABCD"[i] in reply`) is a warning, unless answers have only a few tokens. It also reports right answers among the
+first rows that are divided by the number of all rows.
 
 ## Why it is bad
-An answer "invalid" counts as right where "valid" is expected, so a model that always gives the longer label scores
-well. With one side in lower case, labels with capitals are never met, and the score of a good model is that of a bad
-one.
+The answer "invalid" counts as right if "valid" is expected, so a model that always gives the longer label scores well.
+With only one side in lower case, labels with capitals never match, and a good model gets the score of a bad one.
 
 ## Example
 ```python

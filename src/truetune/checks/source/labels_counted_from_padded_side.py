@@ -1,15 +1,16 @@
-"""Labels are counted off from the end of a row at which its pads are.
+"""Labels are counted off from the end of a row at which the pads are.
 
 ## What it does
-Follows slices that choose what is learned (`labels[:-n] = -100`, `labels[:, -n:] = ids[:, -n:]`, `[-100] * k +
-ids[-n:]`) to the ids that they cut, and these to what padded them. It fires where `n` is the length of an answer that
-was encoded alone and the row is padded on the right: the last `n` places are pads. The mirror of it: a prompt is masked
-by `labels[:n] = -100` in rows that are padded on the left. A warning where the tokenizer's side is not set, and is
-taken for the right one. Labels that are cut before the padding are sound, and so are lengths that count the pads.
+Follows slices that choose which tokens count in the loss (`labels[:-n] = -100`, `labels[:, -n:] = ids[:, -n:]`, `[-100]
+* k + ids[-n:]`) to the ids that they cut, and these to the call that padded them. It fires if `n` is the length of an
+answer that was encoded separately and the row is padded on the right: the last `n` positions are pads. It also fires if
+`labels[:n] = -100` should mask a prompt in rows that are padded on the left. It is a warning if the tokenizer's padding
+side is not set and assumed to be the right. Labels that are cut before the padding, and lengths that include the pads,
+are not reported.
 
 ## Why it is bad
-Only pads are learned. The loss falls to nearly nothing within some steps, for a pad follows a pad, and the model
-answers with nothing or with pads over and over. With prompts masked on the wrong side, the prompts are learned.
+Only pads count in the loss. It falls to nearly nothing within a few steps, since a pad follows a pad, and the model
+answers with nothing or with endless pads. If prompts are masked on the wrong side, the model is trained on the prompts.
 
 ## Example
 ```python
@@ -53,7 +54,8 @@ Trainer(model="model", train_dataset=rows.map(encode), data_collator=collator).t
 ```
 
 ## Fix safety
-There is no automatic fix: encode prompt and answer apart, make the labels of the two, and let the collator pad both.
+There is no automatic fix: encode prompt and answer separately, build the labels from the two, and let the collator pad
+both. The model has to be trained again.
 
 ## References
 - transformers, `DataCollatorForSeq2Seq`: it pads labels with -100 on the tokenizer's side
@@ -75,11 +77,11 @@ from truetune.checks.source.evidence.labels_counted_from_padded_end import (
 from truetune.source.parsed_source_file import Module
 
 FIX = (
-    "make the labels before the padding (labels[: len(prompt)] = [-100] * len(prompt)), and let the collator pad both"
+    "build the labels before the padding (-100 for the prompt, then the answer's ids), and let the collator pad both"
     " (DataCollatorForSeq2Seq pads labels with -100)"
 )
 SIDE_NOT_SET = (
-    "the side is not set, and most tokenizers pad on the right: print tokenizer.padding_side"
+    "the padding side is not set; most tokenizers pad on the right (print tokenizer.padding_side)"
 )
 
 
@@ -117,10 +119,10 @@ def describe_learned_tokens(cut: CutLabels) -> str:
     if cut.padding.side == "right":
         rows = "" if cut.padding.is_fixed else " in all rows that are shorter"
         return (
-            f"labels are counted from the end of rows that are padded on the right {length}: the places that keep a"
-            f" label are pads{rows}, and the answers are masked"
+            f"labels are counted from the end of rows that are padded on the right {length}: the loss covers"
+            f" pads{rows}, and the answers are masked"
         )
     return (
-        f"prompts are masked from the beginning of rows that are padded on the left {length}: the mask falls on pads,"
-        " and the end of the prompt is learned"
+        f"prompts are masked from the beginning of rows that are padded on the left {length}: the mask covers pads,"
+        " and the end of the prompt counts in the loss"
     )

@@ -1,17 +1,16 @@
-"""A loss is given scores on another scale than it takes: probabilities as logits, logits as log-probabilities.
+"""A loss is given scores on another scale than it takes: probabilities as logits, or logits as log-probabilities.
 
 ## What it does
-Follows, by a symbolic run, what a loss gets as input to the softmax, sigmoid, logarithm, linear layer or model that
-made it, through functions, classes and files. It fires where `cross_entropy` or `binary_cross_entropy_with_logits` (or
-their classes) get probabilities or the result of argmax, where `nll_loss` gets probabilities or logits, and where
-`kl_div` gets anything but log-probabilities as input, or as its target what `log_target` does not say.
+Follows, by a symbolic run, the input of a loss back to the softmax, sigmoid, logarithm, linear layer or model that made
+it, through functions, classes and files. It fires if `cross_entropy` or `binary_cross_entropy_with_logits` (or their
+classes) get probabilities or the result of argmax, if `nll_loss` gets probabilities or logits, and if `kl_div` gets
+anything but log-probabilities as input, or a target that does not fit `log_target`.
 
 ## Why it is bad
-`cross_entropy` applies log-softmax by itself. Of probabilities, which lie between 0 and 1, it can't fall below
-ln(1 + (n - 1) / e): 0.31 for two classes, 0.74 for four, 6.9 for 1,000. Gradients shrink with it, so that the loss
-hardly moves from ln n, with any learning rate. `nll_loss` negates and averages what it gets: of logits it falls below
-zero without end, of probabilities it stays between -1 and 0. `kl_div` of probabilities is no divergence, and may be
-negative.
+`cross_entropy` applies log-softmax itself. With probabilities, which lie between 0 and 1, it can't fall below ln(1 + (n
+- 1) / e): 0.31 for two classes, 0.74 for four, 6.9 for 1,000. Gradients shrink as well, so the loss hardly moves from
+ln n with any learning rate. `nll_loss` negates and averages its input: with logits it falls below zero without limit,
+with probabilities it stays between -1 and 0. `kl_div` of probabilities is not a divergence, and may be negative.
 
 ## Example
 ```python
@@ -37,7 +36,8 @@ for batch, labels in batches:
 ```
 
 ## Fix safety
-Safe: take softmax where probabilities are read, after the loss.
+Safe: apply softmax after the loss, where you need probabilities. The loss is on another scale, so it can't be compared
+with earlier runs.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html ("unnormalized logits")
@@ -149,16 +149,16 @@ def _wrong_input_of_cross_entropy(call: CallEvent, found: ScoreScale) -> _WrongS
         return _WrongScale(
             call,
             found,
-            "the cross-entropy gets probabilities: it takes logits, applies softmax or sigmoid once more, and"
+            "the cross-entropy gets probabilities instead of logits: it applies softmax or sigmoid again, and"
             " hardly falls",
-            "give it the logits: leave softmax and sigmoid out of what the loss gets",
+            "pass the logits: remove the softmax or sigmoid before the loss",
         )
     if found.scale == "classes":
         return _WrongScale(
             call,
             found,
-            "the cross-entropy gets the result of argmax: that is the number of a class, and has no gradient",
-            "give it the logits, before argmax",
+            "the cross-entropy gets the result of argmax, which is a class number without a gradient",
+            "pass the logits, before argmax",
         )
     return None
 
@@ -168,15 +168,15 @@ def _wrong_input_of_nll_loss(call: CallEvent, found: ScoreScale) -> _WrongScale 
     if found.scale == "log-probabilities":
         return None
     effect = {
-        "logits": "it negates them and falls below zero without end",
-        "probabilities": "it stays between -1 and 0, and favours what is likely already",
+        "logits": "it negates them and falls below zero without limit",
+        "probabilities": "it stays between -1 and 0, and favours what is already likely",
         "classes": "these have no gradient",
     }[found.scale]
     return _WrongScale(
         call,
         found,
-        f"nll_loss gets {found.scale}, and takes log-probabilities: {effect}",
-        "give it log_softmax of the logits, or give the logits to cross_entropy",
+        f"nll_loss gets {found.scale} instead of log-probabilities: {effect}",
+        "pass F.log_softmax(logits, dim=-1), or use F.cross_entropy with the logits",
     )
 
 
@@ -189,9 +189,9 @@ def _wrong_input_or_target_of_divergence(
         return _WrongScale(
             call,
             found,
-            f"kl_div gets {found.scale} as its input, and takes log-probabilities there: its value is no divergence"
+            f"kl_div gets {found.scale} as its input instead of log-probabilities: its value is not a divergence"
             " and may be negative",
-            "give it F.log_softmax(student_logits, dim=-1) as input, and F.softmax(teacher_logits, dim=-1) as target",
+            "pass F.log_softmax(student_logits, dim=-1) as input, and F.softmax(teacher_logits, dim=-1) as target",
         )
     target = call.argument(1, "target")
     wanted = _target_scale_expected_by_divergence(loss)
@@ -201,8 +201,8 @@ def _wrong_input_or_target_of_divergence(
     return _WrongScale(
         call,
         found,
-        f"kl_div gets {found.scale} as its target, and takes {wanted} there (log_target={wanted != 'probabilities'})",
-        "give it probabilities as target, or log-probabilities with log_target=True",
+        f"kl_div gets {found.scale} as its target instead of {wanted} (log_target={wanted != 'probabilities'})",
+        "pass probabilities as the target, or log-probabilities with log_target=True",
     )
 
 

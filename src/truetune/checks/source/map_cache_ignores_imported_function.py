@@ -1,12 +1,12 @@
-"""Dataset.map gets a function of another module of the project, and its cache does not see that module change.
+"""Dataset.map gets a function imported from another module, and its cache does not notice changes in that module.
 
 ## What it does
-Looks for `dataset.map(function)` where the function is imported from a module that is no known library, and
+Looks for `dataset.map(function)` with a function that is imported from a module that is not a known library, if
 `load_from_cache_file` is not off.
 
 ## Why it is bad
-`datasets` hashes an imported function by its name. Edit the module, run again: the old rows come back, and the fix
-seems to do nothing.
+`datasets` hashes an imported function only by its name. If you edit the module and run again, the old rows come back,
+and the change seems to have no effect.
 
 ## Example
 ```python
@@ -27,7 +27,7 @@ rows = rows.map(encode, load_from_cache_file=False)
 ```
 
 ## Fix safety
-Safe: the rows are made again in each run, which costs its time.
+Safe: the rows are computed again in each run, which takes time.
 
 ## References
 - huggingface/datasets#3297, huggingface/datasets#6184, huggingface/datasets#8614
@@ -97,9 +97,9 @@ class MapCacheIgnoresImportedFunction(SourceRule):
             )
             if name and "." in name and not known and call.lacks("load_from_cache_file"):
                 yield self.finding(
-                    f"the cache of datasets knows {name} by its name alone: rows stay old when its"
-                    " module changes",
-                    "give load_from_cache_file=False while that module changes",
+                    f"the cache of datasets knows {name} only by its name: after a change in its module"
+                    " you get the old rows",
+                    "set load_from_cache_file=False in this call while you change that module",
                     cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(
                         module, set_keyword(module, call, "load_from_cache_file", "False")

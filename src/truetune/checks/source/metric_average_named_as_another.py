@@ -1,13 +1,13 @@
-"""A figure goes by the name of one average, and is computed as another: macro for micro, or the other way round.
+"""A score is named after one average (macro, micro, weighted) but computed with another.
 
 ## What it does
-Looks at the `average=` of F1, precision and recall (scikit-learn, evaluate, torchmetrics), and at the name that the
-figure gets: the variable, the key of a dictionary, the argument. Where one says macro, micro or weighted and the other
-says another of the three, the name is wrong. The averages of the scripts beside are compared as well: two files that
-report one figure by two averages give two numbers for one model.
+Looks at the `average=` of F1, precision and recall (scikit-learn, evaluate, torchmetrics), and at the name of the
+result: the variable, the key of a dictionary, the argument. It is a warning if one says macro, micro or weighted and
+the other says another of the three. Scripts next to each other are compared as well: it is info if two of them report
+the same score with different averages.
 
 ## Why it is bad
-With one label for each row the micro average is the accuracy. A model that says the largest class to everything has a
+With one label per row the micro average is the accuracy. A model that always predicts the largest class can have a
 micro F1 of 0.88 and a macro F1 of 0.19: under the wrong name it looks good, or two reports contradict each other.
 
 ## Example
@@ -27,7 +27,7 @@ print(f"macro F1 {macro_f1:.3f}")
 ```
 
 ## Fix safety
-There is no automatic fix: either the name or the average is what was meant.
+There is no automatic fix: either the name or the average may be what you want. A changed average changes the score.
 
 ## References
 - scikit-learn/scikit-learn#17311; scikit-learn user guide, From binary to multiclass and multilabel
@@ -52,9 +52,9 @@ AVERAGES = ("macro", "micro", "weighted")
 FIGURES = re.compile(r"f1|fbeta|precision|recall|jaccard", re.I)
 """Functions and metrics that have an average; `evaluate.load("f1")` names it in its argument"""
 MEANINGS = {
-    "micro": "it counts all rows alike, and is the accuracy where each row has one label",
-    "macro": "it counts all classes alike, whatever their number of rows",
-    "weighted": "it counts classes by their number of rows",
+    "micro": "it weights all rows equally, and is the accuracy if each row has one label",
+    "macro": "it weights all classes equally, whatever their number of rows",
+    "weighted": "it weights classes by their number of rows",
 }
 
 
@@ -95,8 +95,8 @@ class MetricAverageNamedAsAnother(SourceRule):
             if other is not None and other != one.average:
                 named = True
                 yield self.finding(
-                    f"a figure is called {other} and averaged by {one.average}: {MEANINGS[one.average]}",
-                    f"give average={other!r}, or call it {one.average}",
+                    f"a score is named {other} but uses average={one.average!r}: {MEANINGS[one.average]}",
+                    f"set average={other!r}, or name the score {one.average}",
                     cases=[case_of_node(module, one.call.node)],
                 )
         if not named:
@@ -119,9 +119,10 @@ class MetricAverageNamedAsAnother(SourceRule):
             # Of two files that disagree one tells it: the other would say the same of this one.
             if module.path < other.path:
                 yield self.finding(
-                    f"{own.figure} is averaged by {own.average} here and by {another.average} in the script beside:"
+                    f"{own.figure} uses the {own.average} average here and the {another.average} average in the"
+                    " script next to it:"
                     f" {own.average}: {MEANINGS[own.average]}",
-                    "take one average in both, and write its name beside each figure",
+                    "use the same average in both, and write its name next to each score",
                     severity="info",
                     cases=[
                         case_of_node(module, own.call.node),

@@ -1,12 +1,12 @@
-"""A prepared scheduler is built over the length of a prepared loader: it ends after 1/N of the run on N processes.
+"""A prepared scheduler is as long as a prepared loader: on N processes it ends after 1/N of the run.
 
 ## What it does
-It finds schedules that are given to `accelerator.prepare` and whose length is that of a loader which was prepared
+It finds schedulers that are given to `accelerator.prepare` and whose length is that of a loader which was prepared
 before, without `num_processes`; and those whose length is a number of rows divided by the number of processes.
 
 ## Why it is bad
-A prepared scheduler steps N times for each step, and a prepared loader is N times shorter. On several GPUs the rate is
-zero for most of the run; on one nothing shows.
+A prepared scheduler steps N times at each step (once for each process), and a prepared loader is N times shorter. On
+several GPUs the learning rate is zero for most of the run; on one GPU nothing is wrong.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ scheduler = accelerator.prepare(scheduler)
 ```
 
 ## Fix safety
-Safe: on one process nothing changes.
+Safe: with one process nothing changes.
 
 ## References
 - huggingface/accelerate#2926, huggingface/accelerate#1382, huggingface/transformers#24088
@@ -74,9 +74,9 @@ class PreparedScheduleLengthDividedByProcesses(SourceRule):
                 continue
             if _is_only_divided_by_processes(module, total):
                 yield self.finding(
-                    "the length of the schedule is divided by the number of processes, and a prepared scheduler steps"
+                    "the schedule's length is divided by the number of processes, but a prepared scheduler steps"
                     " once for each process: on N GPUs it ends after 1/N of the run",
-                    "leave the number of processes out of the length, or do not prepare the scheduler",
+                    "do not divide the length by the number of processes, or do not prepare the scheduler",
                     cases=[case_of_node(module, total), case_of_node(module, accelerator)],
                 )
             elif not _does_length_depend_on_process_count(module, total):
@@ -101,9 +101,9 @@ class PreparedScheduleLengthDividedByProcesses(SourceRule):
         )
         longer = f"{whole if binds else f'({whole})'} * {text}"
         yield self.finding(
-            "the schedule is as long as the prepared loader, and a prepared scheduler steps"
+            "the schedule is as long as the prepared loader, but a prepared scheduler steps"
             " once for each process: on N GPUs it ends after 1/N of the run",
-            f"multiply its length by {text}, or do not prepare the scheduler",
+            f"multiply the schedule's length by {text}, or do not prepare the scheduler",
             cases=[case_of_node(module, total), case_of_node(module, prepared[0])],
             fix=fix_of_changes(module, replace_expression(module, total, longer)),
         )

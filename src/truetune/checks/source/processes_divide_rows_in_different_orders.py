@@ -1,17 +1,18 @@
-"""Each process divides the rows in an order of its own.
+"""Each process divides the rows in its own random order.
 
 ## What it does
-Looks, in a script of several processes, for a shuffle, a sample or a random split whose generator does not get the same
-seed on every process, and whose rows are then divided: `random.shuffle(rows)` before `rows[rank::world]` or before
-`rows[:900]` and `rows[900:]`, `random_split` and `train_test_split` without a seed before a `DistributedSampler`,
-`prepare` or a Trainer. Python's `random`, numpy and PyTorch have a generator each: `torch.manual_seed` leaves the other
-two as they are. A script runs as several processes where it wraps its model for them, uses Accelerate, or a command of
-the project starts it so. Silent where one process draws alone, or sends its order to the others.
+Looks, in a script that runs as several processes (one per GPU), for a shuffle, a sample or a random split whose
+generator does not get the same seed on every process, and whose rows are then split: `random.shuffle(rows)` before
+`rows[rank::world]` or before `rows[:900]` and `rows[900:]`, `random_split` and `train_test_split` without a seed before
+a `DistributedSampler`, `prepare` or a Trainer. Python's `random`, numpy and PyTorch have separate generators:
+`torch.manual_seed` does not seed the other two. A script runs as several processes if it wraps its model for them, uses
+Accelerate, or a command of the project starts it so. It does not fire if only one process shuffles, or sends its order
+to the others.
 
 ## Why it is bad
-Every process starts with a random state of its own. The parts of a list that each shuffles its own way overlap, and
-rows that no process takes are never trained on. With a random split, one process trains on rows that another
-validates on, so the validation loss looks too good.
+Every process starts with its own random state. If each shuffles a list differently, the parts overlap, and rows that no
+process takes are never trained on. With a random split, one process trains on rows that another uses for validation, so
+the validation loss looks too good.
 
 ## Example
 ```python
@@ -38,8 +39,8 @@ loader = DataLoader(train, sampler=DistributedSampler(train))
 ```
 
 ## Fix safety
-Safe: one seed on all processes gives one order. If your script's seed depends on the rank, use a separate generator
-with a fixed seed for the division.
+Safe: the same seed on all processes gives the same order. If your script's seed depends on the rank, use a separate
+generator with a fixed seed for the split.
 
 ## References
 - https://docs.pytorch.org/docs/stable/data.html (`torch.utils.data.random_split`, `DistributedSampler`)
@@ -113,12 +114,12 @@ class ProcessesDivideRowsInDifferentOrders(SourceRule):
             if text:
                 yield self.finding(
                     text,
-                    f"seed alike on all processes before it ({draw.seed}), or divide the rows with a generator of"
-                    " their own",
+                    f"set the same seed on all processes before this line ({draw.seed}), or split the rows with a"
+                    " separate generator that has a fixed seed",
                     severity="error" if any(models_wrapped_by_own_loops(module)) else "warning",
                     evidence=[
-                        "every process starts with a random state of its own, and nothing seeds"
-                        f" {GENERATORS[draw.generator]} alike"
+                        "every process starts with its own random state, and nothing gives"
+                        f" {GENERATORS[draw.generator]} the same seed on all of them"
                     ],
                     cases=[case_of_node(module, draw.call.node)],
                 )
@@ -148,15 +149,15 @@ def _effect_of_draw(module: Module, draw: RandomDraw) -> str:
     """What comes of the draw, in words; empty where nothing divides what was drawn."""
     if draw.is_split:
         if _is_dealt_out_by_library(module, draw) or _is_cut_by_process(module, draw):
-            return (
-                "each process splits the rows another way: one trains on what another validates on"
-            )
+            return "each process splits the rows differently: one trains on rows that another validates on"
         return ""
     if _is_cut_by_process(module, draw) or _is_dealt_out_by_library(module, draw):
-        return "each process shuffles the rows another way before it takes its part: parts overlap"
+        return (
+            "each process shuffles the rows differently before it takes its part: the parts overlap"
+        )
     if _is_cut_into_head_and_tail(module, draw):
         return (
-            "each process shuffles the rows another way before they are split: one trains on what another"
+            "each process shuffles the rows differently before they are split: one trains on rows that another"
             " validates on"
         )
     return ""

@@ -1,12 +1,12 @@
-"""ROUGE is computed with the English tokenizer on texts of another script: no word is left to compare.
+"""ROUGE uses its English tokenizer on texts in another script: no word is left to compare.
 
 ## What it does
-Finds `rouge_score.rouge_scorer.RougeScorer(...)` and `evaluate.load("rouge").compute(...)` without a `tokenizer`,
-beside rows whose scored texts (columns that the script reads) hold neither a-z nor digits in most of them.
+Finds `rouge_score.rouge_scorer.RougeScorer(...)` and `evaluate.load("rouge").compute(...)` without a `tokenizer`, if
+most of the scored texts (columns that the script reads) contain neither a-z nor digits.
 
 ## Why it is bad
-rouge_score lowers the text and deletes all but a-z and 0-9. Of texts in Han, Kana, Arabic or Cyrillic nothing is left:
-the score is 0 for equal texts, and comes from numbers and Latin names alone elsewhere.
+rouge_score lowercases the text and deletes everything except a-z and 0-9. Texts in Chinese, Japanese, Arabic or
+Cyrillic letters become empty: identical texts score 0, and other scores come only from numbers and Latin names.
 
 ## Example
 ```python
@@ -44,7 +44,8 @@ scores = [scorer.score(row["reference"], row["prediction"])["rougeL"].fmeasure f
 ```
 
 ## Fix safety
-There is no automatic fix: characters, words of jieba or MeCab and chrF give different figures. Name which one it is.
+There is no automatic fix: characters, words (jieba, MeCab) and chrF give different scores. Report which one you use,
+and score earlier models again.
 
 ## References
 - google-research/google-research, rouge/tokenize.py (`NON_ALPHANUM_RE = [^a-z0-9]+`), rouge/rouge_scorer.py
@@ -104,11 +105,12 @@ class RougeDropsNonLatinText(SourceRule):
                 if rows is None or len(texts) < MIN_TEXTS or len(empty) < MOST * len(texts):
                     continue
                 yield self.finding(
-                    f"ROUGE's default tokenizer deletes all but a-z and 0-9, and {len(empty)} of {len(texts)} texts of"
-                    f" `{column}` have nothing else: their score is 0, also where prediction and reference are equal",
-                    "give a tokenizer: RougeScorer([...], tokenizer=T()) with tokenize(text) of words (jieba, MeCab) or"
-                    " of characters, list(text); or compute chrF",
-                    evidence=[f"rows of {rows.source}", f"one of them begins: {empty[0][:40]!r}"],
+                    f"ROUGE's default tokenizer deletes everything except a-z and 0-9, which leaves nothing of"
+                    f" {len(empty)} of {len(texts)} texts of `{column}`: they score 0, even if prediction and reference"
+                    " are equal",
+                    "pass a tokenizer: RougeScorer([...], tokenizer=T()), where T.tokenize(text) returns the words"
+                    " (jieba, MeCab) or the characters, list(text); or compute chrF",
+                    evidence=[f"rows of {rows.source}", f"one such text begins: {empty[0][:40]!r}"],
                     cases=[case_of_node(module, call.node)],
                 )
                 return

@@ -1,15 +1,15 @@
-"""Rows are transformed, and the result is thrown away.
+"""Rows are transformed, but the result is discarded.
 
 ## What it does
-Looks for statements that are nothing but `rows.map(...)`, `filter`, `rename_column`, `train_test_split` or another
-method of a data set that gives a new one, for those of pandas without `inplace=True`, for `concatenate_datasets(...)`,
-and for methods of a text (`text.replace(...)`), where the same name is used afterwards as it was. It fires as well at
-a `map` whose function changes its row and returns nothing. Functions that count or print, the last line of a notebook's
-cell that may show rows, and statements that are repeated with their result kept are left alone.
+Looks for statements that consist only of `rows.map(...)`, `filter`, `rename_column`, `train_test_split` or another
+method of a data set that returns a new one, for those of pandas without `inplace=True`, for
+`concatenate_datasets(...)`, and for string methods (`text.replace(...)`), if the unchanged object is used afterwards.
+It also fires on a `map` whose function changes its row and returns nothing. It does not report functions that count or
+print, the last line of a notebook cell, which may show rows, and statements that are repeated with their result kept.
 
 ## Why it is bad
-None of them works in place. The training gets the rows as they were: without the prompt, the answer or the filter. The
-loss falls all the same, for it is that of other text.
+None of these methods works in place. Training gets the unchanged rows: without the prompt, the answer or the filter.
+The loss falls all the same, since it is computed on other text.
 
 ## Example
 ```python
@@ -28,12 +28,11 @@ from trl import SFTTrainer
 
 rows = load_dataset("json", data_files="news.jsonl", split="train")
 rows = rows.map(lambda row: {"text": row["article"] + "\\nSummary: " + row["summary"]})
-rows.set_format("torch")
 SFTTrainer("model", train_dataset=rows).train()
 ```
 
 ## Fix safety
-Not safe: the assignment changes what is trained, which is what was meant.
+Unsafe: the assignment changes what the model is trained on, as was intended.
 
 ## References
 - Hugging Face Datasets documentation, "Process": "map returns a new dataset"
@@ -93,7 +92,7 @@ class RowTransformResultThrownAway(SourceRule):
             function = _field_setting_function_without_result(module, call)
             if function is not None:
                 yield self.finding(
-                    "the function of map changes its row and returns nothing: map then keeps the rows as they were",
+                    "the function passed to map changes its row but returns nothing: map keeps the unchanged rows",
                     "return the row at the end of the function",
                     cases=[case_of_node(module, call.node), case_of_node(module, function)],
                 )
@@ -112,11 +111,11 @@ class RowTransformResultThrownAway(SourceRule):
         short = " ".join(f"{target} = {target}.{method}(...)".split())
         shown = f"{target}.{method}(...)" if is_simple else f"{method}(...) of {dropped.name}"
         return self.finding(
-            f"{shown} gives a new object, and the result is thrown away: {dropped.name} is used"
-            f" afterwards as it was",
+            f"{shown} returns a new object, but the result is discarded: the unchanged {dropped.name} is used"
+            " afterwards",
             f"keep the result: {short}"
             if is_simple
-            else "give the result to a name, and use that afterwards",
+            else "assign the result to a variable, and use that afterwards",
             severity="warning" if method in HARMLESS or dropped.kind == "text" else None,
             cases=[case_of_node(module, call), case_of_node(module, dropped.used)],
             fix=fix_of_changes(

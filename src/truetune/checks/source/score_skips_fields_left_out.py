@@ -1,14 +1,15 @@
-"""A score of fields goes over the fields of the prediction: what the model leaves out is not counted.
+"""A field score loops over the prediction's fields: fields that the model omits are not counted.
 
 ## What it does
 Looks at loops and comprehensions over the items or keys of a prediction (`for key, value in pred.items()`) that look
-each field up in the reference and count it, where that count divides the score. Silent where the figure is called a
-precision, where the file goes through the fields of the reference as well, and where the prediction was given all
-fields before. Which of the two is the model's is known from their names.
+each field up in the reference and count it, if that count is the denominator of the score. It does not fire if the
+score is called a precision, if the file also loops over the fields of the reference, or if the prediction was filled
+with all fields before. Names decide which of the two is the model's.
 
 ## Why it is bad
-A field that the model leaves out counts neither as wrong nor in the total. The figure is the precision of what was
-written: a model that gives one sure field of eight has 100 %. Shown as accuracy, it hides what users miss most.
+A field that the model omits counts neither as wrong nor in the total. The score is the precision of the fields that
+were written: a model that gives one certain field of eight scores 100 %. Reported as accuracy, it hides the missing
+fields.
 
 ## Example
 ```python
@@ -78,9 +79,9 @@ class ScoreSkipsFieldsLeftOut(SourceRule):
     def findings(self) -> Iterator[Finding]:
         for score in scores_over_predicted_fields_only(self.subject):
             yield self.finding(
-                f"the score goes over the fields of `{score.given}`: a field that the model leaves out counts neither"
-                f" as wrong nor in `{score.counter}`, so that the figure is a precision and no accuracy",
-                f"go over the fields of the reference: for key in {score.reference}, with"
-                f" {score.given}.get(key) == {score.reference}[key]; and report precision and recall by field",
+                f"the score loops over the fields of `{score.given}`: a field that the model omits counts neither as"
+                f" wrong nor in `{score.counter}`, so the score is a precision, not an accuracy",
+                f"loop over the fields of the reference: for key in {score.reference}, and count"
+                f" {score.given}.get(key) == {score.reference}[key]; or name the score precision",
                 cases=[case_of_node(self.subject, score.node)],
             )

@@ -1,18 +1,19 @@
-"""Answers are limited to fewer tokens than what is looked for in them takes.
+"""Answers are limited to fewer tokens than they need.
 
 ## What it does
-Follows what `generate(max_new_tokens=N)` with N up to 32 returns, through `decode`, to the `predictions` of ROUGE,
-BLEU, METEOR or BERTScore, which compare texts. A choice, a number or a label takes so few, and is measured otherwise.
-Where the file searches answers for the mark that ends a worked solution (`####`, `\\boxed{}`, `final answer`), it
-speaks up to N of 128, also of the `max_tokens` of a client or of vLLM.
+Follows the result of `generate(max_new_tokens=N)` with N up to 32, through `decode`, to the `predictions` of ROUGE,
+BLEU, METEOR or BERTScore, which compare texts. Choices, numbers and labels need no more tokens, but other metrics score
+those. If the file searches answers for the mark before a final answer (`####`, `\boxed{}`, `final answer`), it fires
+for N up to 128, also for the `max_tokens` of a client or of vLLM.
 
-Where the chats of the training lie beside a script that asks, it compares the script's largest limit with the trained
-answers: one of more than six characters for each of these tokens is cut by any tokenizer in use. Silent where the
-script asks a model of others (a judge, the base), reads questions from a set of the hub, or asks for a short answer.
+If the training chats lie next to a script that generates, it compares the script's largest limit with the trained
+answers: an answer of more than six characters per allowed token is cut with any tokenizer in use. Not reported: a
+script that asks another model (a judge, the base), reads questions from a data set of the hub, or asks for a short
+answer.
 
 ## Why it is bad
-Every answer is cut after some twenty words. The metric then measures the limit, and not the model. The steps of a
-solution come first: cut in the third of them, it has no final answer to be found, and counts as wrong.
+Every answer is cut after a few words, so the metric measures the limit, not the model. A worked solution puts its steps
+first: cut off before the final answer, it counts as wrong.
 
 ## Example
 ```python
@@ -43,7 +44,8 @@ rouge.compute(predictions=texts, references=summaries)
 ```
 
 ## Fix safety
-There is no automatic fix: as many tokens as the longest reference has, and some more.
+There is no automatic fix: allow as many tokens as the longest reference has, and some more. Generation takes longer
+only for answers that need it.
 
 ## References
 - huggingface/transformers: `GenerationConfig.max_new_tokens`
@@ -132,8 +134,9 @@ class ScoredAnswersLimitedToFewTokens(SourceRule):
             few = isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit <= FEW_TOKENS
             if few and is_scored_by_metric(module, call.node):
                 yield self.finding(
-                    f"answers are cut after {limit} tokens, and compared with whole texts",
-                    "give a larger max_new_tokens, as 256, for the longest reference",
+                    f"answers are cut after {limit} tokens and scored against whole texts: the score measures the"
+                    " limit, not the model",
+                    "raise max_new_tokens above the tokens of the longest reference, for example to 256",
                     cases=[case_of_node(module, call.node)],
                 )
 
@@ -150,9 +153,9 @@ class ScoredAnswersLimitedToFewTokens(SourceRule):
         if total == 0 or count < MIN_SHARE_CUT * total:
             return
         yield self.finding(
-            f"{limit.name} is {limit.tokens}, and {count} of {total} trained answers of {chats.path.name} are longer"
-            f" for certain (more than {most:,} characters): such answers are cut off, and cut JSON can't be read",
-            f"give a larger {limit.name}: the tokens of the longest trained answer, and some more",
+            f"{limit.name} is {limit.tokens}, but {count} of {total} trained answers of {chats.path.name} are"
+            f" certainly longer (more than {most:,} characters): they get cut off, and cut JSON can't be parsed",
+            f"raise {limit.name} above the tokens of the longest trained answer",
             cases=[case_of_node(module, limit.node)],
         )
 
@@ -170,9 +173,9 @@ class ScoredAnswersLimitedToFewTokens(SourceRule):
                 and 0 < limit <= FEW_TOKENS_FOR_STEPS
             ):
                 yield self.finding(
-                    f"{name} is {limit}, and answers are searched for what comes after all steps"
-                    " of a solution: longer ones are cut off before it",
-                    f"give a larger {name}, as 512, and count the answers that were cut",
+                    f"{name} is {limit}, but the answers are searched for a final answer, which comes after all"
+                    " steps of the solution: longer solutions are cut off before it and count as wrong",
+                    f"raise {name}, for example to 512, and count the answers that are still cut off",
                     cases=[case_of_node(module, call.node), case_of_node(module, mark)],
                 )
 

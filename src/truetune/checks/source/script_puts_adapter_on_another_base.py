@@ -1,16 +1,16 @@
-"""An adapter is put on another model than the one that it was trained on.
+"""An adapter is loaded onto a different model than the one that it was trained on.
 
 ## What it does
-Follows the model that `PeftModel.from_pretrained` or `load_adapter` gets, and vLLM's `LLM(model=)` beside a
+Traces the model that `PeftModel.from_pretrained` or `load_adapter` gets, and vLLM's `LLM(model=)` used with a
 `LoRARequest`, to the name under which it was loaded, and compares it with `base_model_name_or_path` in the
-adapter_config.json of the local adapter: family, generation, size, release, and whether it is instruction-tuned.
-An adapter that only the command names is one of those beside the script, where all of them are of one base.
-Mirrors and quantized copies of one model are the same; a folder of merged weights (`runs/sft-merged`) is another model
-than the published one.
+adapter_config.json of the local adapter: family, generation, size, release, and whether it is instruction-tuned. If
+only the command names the adapter, it is judged if all adapters next to the script have the same base. Mirrors and
+quantized copies of one model count as the same; a folder of merged weights (`runs/sft-merged`) is not the published
+model.
 
 ## Why it is bad
-An adapter is a difference to certain weights. On another release the shapes may fit, and the answers are word salad;
-on a model of another size loading stops. On the base in the place of its instruction-tuned model it answers, but worse.
+An adapter is a difference to certain weights. On another release the shapes may fit, but the answers are word salad. On
+a model of another size, loading fails. On the base instead of its instruction-tuned model, answers get worse.
 
 ## Example
 ```python
@@ -33,7 +33,8 @@ model = PeftModel.from_pretrained(base, "adapter")
 ```
 
 ## Fix safety
-There is no automatic fix: a script may put an adapter on another model on purpose.
+There is no automatic fix: a script may load an adapter onto another model on purpose. Answers and scores change, so
+evaluate again.
 
 ## References
 - artidoro/qlora#28; peft documentation, `PeftModel.from_pretrained`
@@ -97,9 +98,9 @@ class ScriptPutsAdapterOnAnotherBase(SourceRule):
                     yield self._finding_on_second_stage_adapter(call, name, base, file, other)
                 continue
             yield self.finding(
-                f"the adapter was trained on {base}, and is put on {name}: "
+                f"the adapter was trained on {base}, but is loaded onto {name}: "
                 + (apart or "one is instruction-tuned, the other is not"),
-                f'load the model that it was trained on: from_pretrained("{base}")',
+                f'load the model that the adapter was trained on: from_pretrained("{base}")',
                 # Merged, the wrong base can't be seen any more, nor taken off.
                 severity=self._severity(apart, folder),
                 cases=[
@@ -121,8 +122,8 @@ class ScriptPutsAdapterOnAnotherBase(SourceRule):
     ) -> Finding:
         """The finding on the adapter of a second stage, on the model that the first one began with."""
         return self.finding(
-            f"the adapter was trained on the folder {base}, and is put on {name}: {other.why}",
-            f'load what it was trained on: from_pretrained("{base}")',
+            f"the adapter was trained on the folder {base}, but is loaded onto {name}: {other.why}",
+            f'load the model that the adapter was trained on: from_pretrained("{base}")',
             severity="error" if other.is_proved else "warning",
             cases=[
                 case_of_node(self.subject, call.node),

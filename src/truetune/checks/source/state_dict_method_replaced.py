@@ -1,11 +1,12 @@
-"""`model.state_dict` is replaced by an old recipe, which filters the adapter twice.
+"""`model.state_dict` is replaced, as in an outdated recipe, and the adapter is filtered twice.
 
 ## What it does
-It finds an assignment to the attribute `state_dict` of a model.
+Finds an assignment to the attribute `state_dict` of a model.
 
 ## Why it is bad
-peft filters the adapter's weights when it saves. With the releases of 2023 nothing was left: a file of 443 bytes, and
-inference equalled the base model. Today saving stops where `modules_to_save` is set, and no state can be loaded back.
+peft filters the adapter's weights when it saves. With the releases of 2023 the second filter left nothing: a file of
+443 bytes, and the loaded model answered like the base. Current releases raise an error on saving if `modules_to_save`
+is set, and no state can be loaded again.
 
 ## Example
 ```python
@@ -30,7 +31,7 @@ model.save_pretrained("adapter")
 ```
 
 ## Fix safety
-Safe: the assignment goes; `save_pretrained` of a peft model writes the adapter alone.
+Safe: the fix removes the assignment. `save_pretrained` of a peft model writes only the adapter anyway.
 
 ## References
 - tloen/alpaca-lora#293, tloen/alpaca-lora#334, artidoro/qlora#44, huggingface/transformers#24551
@@ -71,9 +72,8 @@ class StateDictMethodReplaced(SourceRule):
             if _calls_get_peft_model_state_dict(module, node.value):
                 yield self.finding(
                     "state_dict is replaced by one that filters the adapter, and peft filters again"
-                    " when it saves",
-                    "remove the assignment; save_pretrained of a peft model saves the adapter"
-                    " alone",
+                    " when it saves: the saved adapter can be empty",
+                    "delete the assignment; save_pretrained of a peft model saves only the adapter anyway",
                     cases=[case_of_node(module, node)],
                     fix=fix_of_changes(module, delete_statement(module, node)),
                 )

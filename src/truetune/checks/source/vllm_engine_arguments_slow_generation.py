@@ -1,14 +1,14 @@
-"""An engine of vLLM is made in a script with arguments that make each answer slow.
+"""An engine of vLLM is created with arguments that make each answer slow.
 
 ## What it does
-Looks at `vllm.LLM(...)` and at the arguments of its engines in a file that trains nothing, for those whose price is
-certain: `max_num_seqs` of 8 and less, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`, and
-`"awq"` or `"gptq"`, which are orders for the old kernels. An eager engine (`enforce_eager=True`) is a note: it costs
-speed with each token, and saves memory and the time of the start.
+Looks at `vllm.LLM(...)` and the arguments of its engines in a file that trains nothing, for arguments whose cost is
+certain: `max_num_seqs` of 8 or less, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`, and
+`"awq"` or `"gptq"`, which select the old kernels. `enforce_eager=True` is info: it costs speed at each token, but saves
+memory and start-up time.
 
 ## Why it is bad
-vLLM is fast because it computes one token of many answers at once, by a recorded graph. One sequence at a time, weights
-that cross the bus for each token, or layers that are dequantized for each token take that away, without a message.
+vLLM is fast because it computes one token of many answers at once, with a recorded CUDA graph. One sequence at a time,
+weights that cross the bus for each token, or layers that are dequantized for each token undo that, without a message.
 
 ## Example
 ```python
@@ -27,8 +27,8 @@ print(llm.generate(prompts, SamplingParams(max_tokens=300)))
 ```
 
 ## Fix safety
-The cache of more sequences takes memory: where the engine does not start, lower `max_model_len` first. Sampled answers
-differ between batches by rounding.
+More sequences need more cache memory: if the engine does not start, lower `max_model_len` first. Answers may differ
+slightly between batch sizes, because of rounding.
 
 ## References
 - vLLM documentation, engine arguments; vllm-project/vllm#4449
@@ -60,7 +60,9 @@ def describe_concurrency(cap: int) -> str:
     at a time, and all others wait`.
     """
     return (
-        "one prompt after another" if cap == 1 else f"{cap} prompts at a time, and all others wait"
+        "one prompt after another"
+        if cap == 1
+        else f"only {cap} prompts at a time, and all others wait"
     )
 
 
@@ -91,7 +93,7 @@ class VllmEngineArgumentsSlowGeneration(SourceRule):
             slow = list(_slow_arguments(self.subject, call))
             if slow:
                 yield self.finding(
-                    f"this engine answers slowly: {'; '.join(one.why for one in slow)}",
+                    f"this engine generates slowly: {'; '.join(one.why for one in slow)}",
                     "; ".join(one.instead for one in slow),
                     severity="warning" if any(one.is_certain for one in slow) else "info",
                     cases=[case_of_node(self.subject, call.node, one.spelled) for one in slow],
@@ -109,14 +111,14 @@ def _slow_arguments(module: Module, call: Call) -> Iterator[SlowArgument]:
         yield SlowArgument(
             f"max_num_seqs={cap}",
             f"max_num_seqs={cap} answers {describe_concurrency(cap)}",
-            "set max_num_seqs=64, or leave max_num_seqs out",
+            "set max_num_seqs=64, or remove max_num_seqs",
         )
     offloaded = value("cpu_offload_gb")
     if isinstance(offloaded, int | float) and offloaded > 0:
         yield SlowArgument(
             f"cpu_offload_gb={offloaded}",
             "cpu_offload_gb sends weights over the bus for each token",
-            "leave cpu_offload_gb out, and load quantized weights or set tensor_parallel_size",
+            "remove cpu_offload_gb, and load a quantized model or set tensor_parallel_size to the number of GPUs",
         )
     if value("dtype") in ("float32", "float"):
         yield SlowArgument(
@@ -128,19 +130,20 @@ def _slow_arguments(module: Module, call: Call) -> Iterator[SlowArgument]:
     if quantized in ("awq", "gptq"):
         yield SlowArgument(
             f'quantization="{quantized}"',
-            f'quantization="{quantized}" forces the old kernel where the GPU has that of Marlin (since Ampere)',
-            f'leave quantization out (the checkpoint says it), or give quantization="{quantized}_marlin"',
+            f'quantization="{quantized}" forces the old kernel although GPUs since Ampere have the faster Marlin'
+            " kernel",
+            f'remove quantization (vLLM reads it from the checkpoint), or set quantization="{quantized}_marlin"',
         )
     if quantized == "bitsandbytes":
         yield SlowArgument(
             'quantization="bitsandbytes"',
             "bitsandbytes dequantizes each layer for each token",
-            "leave quantization out where bfloat16 fits, else load AWQ, GPTQ or FP8",
+            "remove quantization if the model fits in bfloat16, else load an AWQ, GPTQ or FP8 checkpoint",
         )
     if value("enforce_eager") is True:
         yield SlowArgument(
             "enforce_eager=True",
-            "enforce_eager leaves CUDA graphs out",
-            "leave enforce_eager out",
+            "enforce_eager switches CUDA graphs off",
+            "remove enforce_eager",
             is_certain=False,
         )

@@ -1,12 +1,12 @@
-"""generation_config.json beside the tokenizer holds settings that distort every answer.
+"""generation_config.json next to the tokenizer has settings that distort every answer.
 
 ## What it does
-Compares the penalties, temperature and least lengths of generation_config.json, in the folder that the tokenizer is
-read from, with the ranges of published models (the same table as for settings in scripts).
+Compares the penalties, temperature and minimum lengths in generation_config.json, in the folder of the tokenizer, with
+the ranges of published models (the same table as for settings in scripts).
 
 ## Why it is bad
-`generate`, vLLM and SGLang take what the file says for every request that does not say otherwise. A penalty of 1.8 or
-a least length of 256 spoils answers that the model has learned well, and the training looks guilty.
+`generate`, vLLM and SGLang use the file's values for every request that does not set its own. A penalty of 1.8 or a
+minimum length of 256 spoils answers that the model has learned well, and the training looks guilty.
 
 ## Example
 ```yaml
@@ -25,7 +25,7 @@ data:
 ```
 
 ## Fix safety
-Safe: requests may still set each of them.
+Safe: requests can still set each of them.
 
 ## References
 - CTRL (arXiv:1909.05858); transformers' logits processors

@@ -1,12 +1,13 @@
 """The tokenizer pads on the left.
 
 ## What it does
-Reads `padding_side`, and from config.json whether the model adds an absolute position to each token.
+Reads `padding_side`, and from config.json whether the model adds an absolute position to each token. It is a warning
+for such models, otherwise an info.
 
 ## Why it is bad
 Left padding is for batched generation. In training it moves a row to other positions in each batch. Models that count
-absolute positions from the left edge (GPT-2, GPT-Neo) then give other logits for the same row. Rotary models do not,
-nor does OPT, which counts from the first token that is no pad.
+absolute positions from the left edge (GPT-2, GPT-Neo) then give different logits for the same row. Rotary models do
+not, nor does OPT, which counts from the first token that is not padding.
 
 ## Example
 ```yaml
@@ -61,10 +62,11 @@ class TokenizerPadsOnTheLeft(DataRule):
         hurt = kind in ABSOLUTE_POSITIONS
         yield self.finding(
             (
-                f"the tokenizer pads on the left, and {kind} has absolute positions"
+                f"the tokenizer pads on the left, but {kind} has absolute positions: padding changes the logits of a"
+                " row"
                 if hurt
                 else "the tokenizer pads on the left, which is for generation"
             ),
-            'set padding_side to "right" for training, and to "left" where you generate in batches',
+            'set tokenizer.padding_side = "right" for training, and "left" for batched generation',
             severity="warning" if hurt else "info",
         )

@@ -1,11 +1,12 @@
 """No max_length is set, and examples are longer than the trainer's default.
 
 ## What it does
-Where the run sets no `max_length`, it counts the examples over the default of its trainer: TRL's 1,024 tokens, which is
-taken too where the trainer is not known, LLaMA-Factory's 2,048, Axolotl's 512.
+If the run sets no `max_length`, counts the examples over the default of its trainer: TRL's 1,024 tokens (also used if
+the trainer is not known), LLaMA-Factory's 2,048, Axolotl's 512. It is a warning, or an error if nearly all rows lose
+their whole answer.
 
 ## Why it is bad
-TRL cuts them at 1,024 without a word: answers end in the middle of a sentence, without their stop token.
+TRL silently cuts them at 1,024 tokens: answers end in the middle of a sentence, without their stop token.
 
 ## Example
 ```yaml
@@ -25,7 +26,7 @@ data:
 ```
 
 ## Fix safety
-Setting `max_length` to the longest example costs memory for that batch; dropping the longest rows costs those rows.
+Setting `max_length` to the longest example needs memory for that batch; dropping the longest rows loses those rows.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#2904, huggingface/alignment-handbook#32
@@ -54,11 +55,11 @@ DEFAULT_MAX_LENGTH = 1024
 """TRL's, which is taken where the trainer is not known"""
 
 UNKNOWN_TRAINER = (
-    "the trainer is not known: others have another limit, or none; name it with --trainer"
+    "the trainer is not known, and others have another limit, or none; give it with --trainer"
 )
 LIMIT_IS_OPEN = Unmet(
-    "the program sets max_length, or may set it, to a value that is not known here",
-    "name it with --max-length",
+    "the program sets max_length, or may set it, to an unknown value",
+    "give it with --max-length",
 )
 
 
@@ -153,11 +154,11 @@ class RowsLongerThanDefaultMaxLength(DataRule):
                 yield self._finding_on_lost_answers()
                 return
             yield self.finding(
-                f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,}"
-                f" tokens, and no {cut.setting} is set: {who} by default"
-                + (f", and of {self.whole:,} the whole answer is lost" if self.whole else ""),
-                f"set {cut.setting} in the trainer and here (the longest example has"
-                f" {self.longest:,} tokens)",
+                f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,} tokens, but no"
+                f" {cut.setting} is set: {who} by default"
+                + (f", and {self.whole:,} lose their whole answer" if self.whole else ""),
+                f"set {cut.setting} to {self.longest:,} (the longest example), or as high as memory allows, in the"
+                " trainer's settings; for this check, pass --max-length",
                 evidence=[
                     f"{self.lost:,} supervised tokens are past the cut",
                     *self._evidence_of_lost_ends(cut.action),
@@ -179,10 +180,10 @@ class RowsLongerThanDefaultMaxLength(DataRule):
         setting = trainer.cut.value.setting
         whose = "TRL" if trainer.name is None else trainer.name_in_reports
         return self.finding(
-            f"{self.whole:,} of {self.examples:,} rows lose the whole answer: it is past the cut at"
+            f"{self.whole:,} of {self.examples:,} rows lose their whole answer: it is after the cut at"
             f" {self.limit:,} tokens ({whose}'s default {setting})",
-            f"set {setting} in the trainer and here (the longest row has {self.longest:,} tokens), or shorten what"
-            " comes before the answers: of such rows only the prompt is left",
+            f"set {setting} to {self.longest:,} (the longest row), or as high as memory allows, in the trainer's"
+            " settings, or shorten the prompts: only the prompt is left of such rows",
             severity="error",
             evidence=[f"{self.lost:,} supervised tokens are past the cut"],
             cases=self.cases,

@@ -41,7 +41,7 @@ class ConfigReader:
     model_key: str
     """What its files call the model"""
     unknown_key: str
-    """What becomes of a key that it does not know: `Axolotl drops it without a word`"""
+    """What becomes of a key that it does not know: `Axolotl silently drops it`"""
     command: str = ""
     """What trains by such a file: `axolotl train FILE`; empty where scripts alone do"""
     command_in_text: re.Pattern[str] | None = None
@@ -64,7 +64,7 @@ BUILT_IN = (
         read=read_trl_yaml.read_trl_config,
         keys=read_trl_yaml.trl_keys,
         model_key="model_name_or_path",
-        unknown_key="TRL's own scripts drop it without a word, the command `trl` stops at it",
+        unknown_key="TRL's own scripts silently drop it; the `trl` command stops at it",
         command="trl sft --config FILE",
         command_in_text=re.compile(
             r"\btrl(?:\s+|\.scripts\.)(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"
@@ -76,7 +76,7 @@ BUILT_IN = (
         read=read_axolotl_yaml.read_axolotl_config,
         keys=read_axolotl_yaml.axolotl_keys,
         model_key="base_model",
-        unknown_key="Axolotl drops it without a word",
+        unknown_key="Axolotl silently drops it",
         command="axolotl train FILE",
         command_in_text=re.compile(
             r"\baxolotl(?:\s+|\.cli\.)(?:train|preprocess|evaluate|merge[-_]lora|inference)\b"

@@ -97,11 +97,11 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^activations: too many", SEVERAL_ROWS, beside=MEMORY_ERROR),
     Sign(r"^the run needs more memory than", MANY_ROWS, beside=MEMORY_ERROR),
     Sign(r"^the run needs more memory than", LONG_ROWS, beside=MEMORY_ERROR),
-    Sign(r"^(?:eager attention holds|attention is computed eagerly)", r"eager_attention_forward"),
-    Sign(r"^(?:eager attention holds|attention is computed eagerly)", EAGER),
+    Sign(r"^(?:eager attention holds|attention runs in the eager)", r"eager_attention_forward"),
+    Sign(r"^(?:eager attention holds|attention runs in the eager)", EAGER),
     Sign(r"^nn\.DataParallel", r"data_parallel\.py|\bDataParallel\("),
     Sign(
-        r"^DeepSpeed's settings hold a key that nothing reads",
+        r"^a key in the DeepSpeed settings has no effect",
         r"\b(?:stage3_\w+|offload_(?:optimizer|param)|activation_checkpointing|partition_activations)['\"]?\s*:",
     ),
     Sign(
@@ -117,14 +117,14 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^embeddings and head are trained whole", r"trainable%:? ?(?:[4-9]|[1-9]\d)(?:\.\d|\b)"),
     Sign(
-        r"^(?:tensors of each step are kept|a loop keeps large outputs)",
+        r"^(?:tensors of each step are kept|a loop keeps the model's large outputs)",
         rf"\.append\((?!.*(?:{KEPT})).*\b(?:loss(?:es)?|logits|hidden\w*|outputs?|out"
         r"|attentions?|emb\w*|grads?)\b|\bhistory\[.*\]\s*=\s*loss\b",
         beside_in_file=r"\.backward\(|training_step|compute_loss|no_grad|inference_mode|validation_step"
         r"|\.logits",
     ),
     Sign(
-        r"^(?:tensors of each step are kept|a loop keeps large outputs)",
+        r"^(?:tensors of each step are kept|a loop keeps the model's large outputs)",
         r"\b\w{0,30}(?:logits|outputs|hidden\w*|preds)\w*\s*=\s*torch\.cat\(",
         beside_in_file=r"torch\.no_grad|inference_mode|\.backward\(",
     ),
@@ -153,34 +153,34 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^CUDA_VISIBLE_DEVICES hides", r"\bCUDA_VISIBLE_DEVICES\W{1,4}[\d\"']"),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA is described)",
+        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
         r"\bLoraConfig\(",
         unless=ADAPTER_PASSED,
     ),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA is described)",
+        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
         rf"^\W*(?:--)?lora_(?:r|alpha|rank|target\w*|dropout){SET}",
         unless=rf"\badapter{SET}q?(?:lora|dora)|finetuning_type{SET}\w*lora|use_peft|use_lora"
         rf"|get_peft_model|LoraConfig|(?:train|tuner)_type{SET}\w*lora|torchtune",
     ),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA is described)",
+        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
         r"trainable%:? ?100\b|(?i:trainable param\w*\W{1,3}(?:[1-9]\d{0,2},\d{3},\d{3},\d{3}"
         r"|\d{10,}))",
     ),
     Sign(
-        r"^(?:states of the optimizer|all weights are trained on one GPU)",
+        r"^(?:states of the optimizer|full training does not fit)",
         r"optim/adamw?\.py|_init_group|exp_avg(?:_sq)?\b.*(?:zeros|empty)_like"
         r"|in _multi_tensor_adam",
         beside=MEMORY_ERROR,
     ),
     Sign(
-        r"^(?:states of the optimizer|all weights are trained on one GPU)",
+        r"^(?:states of the optimizer|full training does not fit)",
         FULL_TRAINING,
         unless=SMALL_STATES,
     ),
     Sign(
-        r"^all weights are trained on one GPU",
+        r"^full training does not fit",
         LOAD,
         unless=rf"{SMALL_STATES}|{SEVERAL_PROCESSES}",
         beside=TRAINS,
@@ -208,7 +208,7 @@ SIGNS: tuple[Sign, ...] = (
         rf"|extend)\((?!.*(?:{KEPT})).*\b(?:out|loss)\b",
     ),
     Sign(
-        r"^(?:an evaluation with larger batches|the training takes rows one or two)",
+        r"^(?:an evaluation with larger batches|the evaluation batch size is)",
         rf"per_device_train_batch_size{SET}[12]\b(?![.\d])",
         unless=rf"{EVAL_BATCH}|do_eval{OFF}|eval_strategy{SET}no",
         beside=r"eval(?:uation)?_(?:strategy|steps|dataset)\b|val_size|do_eval",
@@ -259,7 +259,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL_PROCESSES,
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         unless_in_file=r"\.train\(\)|Trainer\(",
         beside_in_file=OWN_LOOP,
@@ -270,7 +270,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         beside_in_file=OWN_LOOP,
     ),
@@ -292,7 +292,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^weights are cast to float32", r"prepare_model_for_(?:kbit|int8)_training\("),
     Sign(
-        r"^(?:all rows are padded to max_length|padding that is stored"
+        r"^(?:all rows are padded to max_length|padding stored in"
         r"|most of each batch is padding)",
         PADS,
         beside=TRAINS,
@@ -326,16 +326,19 @@ SIGNS: tuple[Sign, ...] = (
         beside=r"merge_and_unload\(|merge[-_]lora|export_dir|mergekit",
     ),
     Sign(
-        r"^(?:FSDP makes one unit|FSDP is set to shard|a script wraps its model in FSDP)",
+        r"^(?:FSDP makes one unit|FSDP treats the whole model|FSDP has no wrap policy, so"
+        r"|FSDP is configured to shard|a script wraps its model in FSDP)",
         r"\bNO_WRAP\b|\b(?:FSDP|FullyShardedDataParallel)\((?!.*auto_wrap).*\)",
     ),
     Sign(
-        r"^(?:FSDP makes one unit|FSDP is set to shard|a script wraps its model in FSDP)",
+        r"^(?:FSDP makes one unit|FSDP treats the whole model|FSDP has no wrap policy, so"
+        r"|FSDP is configured to shard|a script wraps its model in FSDP)",
         r"\bfully_shard\(\s*\w*(?:model|net|lm)\w*\b",
         unless_in_file=r"^for .*(?:layers|blocks|modules|\.h\b)",
     ),
     Sign(
-        r"^(?:FSDP makes one unit|FSDP is set to shard)",
+        r"^(?:FSDP makes one unit|FSDP treats the whole model|FSDP has no wrap policy, so"
+        r"|FSDP is configured to shard)",
         rf"\bfsdp{SET}\[?['\"]?(?:full_shard|shard_grad_op|hybrid)|--fsdp\b|FULL_SHARD",
         unless=r"auto_wrap|transformer_layer_cls|min_num_params|TRANSFORMER_BASED",
     ),
@@ -429,9 +432,12 @@ SIGNS: tuple[Sign, ...] = (
         rf"group_by_length(?:{ON}|\b(?! ?[=: ]))|LengthGroupedSampler"
         r"|sort(?:ed)?\(.*key=.*len\(.*reverse=True",
     ),
-    Sign(r"^gradient checkpointing is switched off", CHECKPOINTS_OFF),
     Sign(
-        r"^gradient checkpointing is switched off",
+        r"^gradient checkpointing is switched off|^gradient checkpointing, on by default",
+        CHECKPOINTS_OFF,
+    ),
+    Sign(
+        r"^gradient checkpointing is switched off|^gradient checkpointing, on by default",
         SEVERAL_ROWS,
         unless=r"checkpointing",
         beside=MEMORY_ERROR,
@@ -451,8 +457,8 @@ SIGNS: tuple[Sign, ...] = (
         r"^ZeRO's stages 1 and 2",
         r"DistributedDataParallel\(|distributed_type: MULTI_GPU|multi_gpu",
     ),
-    Sign(r"^DeepSpeed's buffers", BIG_BUCKET),
-    Sign(r"^a mixture of experts holds all|^quantization leaves out the experts", EXPERTS),
+    Sign(r"^DeepSpeed's buffers|^DeepSpeed's gradient buffers take gigabytes", BIG_BUCKET),
+    Sign(r"^a mixture of experts holds all|^quantization skips the experts, which", EXPERTS),
     Sign(r"^the server's cache: vLLM takes", LONG_CONTEXT),
     Sign(
         r"^the server's cache: vLLM takes",
@@ -517,14 +523,14 @@ SIGNS: tuple[Sign, ...] = (
         beside=GENERATES,
     ),
     Sign(
-        r"^settings of a quantization are built",
+        r"^a quantization config is created",
         r"\bBitsAndBytesConfig\(",
         unless=r"quantization_config",
     ),
     Sign(r"^both bf16 and fp16 are on", rf"\bfp16{ON}", beside_in_file=rf"\bbf16{ON}"),
-    Sign(r"^under ZeRO-3 the answers", rf"ds3_gather_for_generation{OFF}"),
+    Sign(r"^under ZeRO-3, every generated token", rf"ds3_gather_for_generation{OFF}"),
     Sign(
-        r"^(?:FSDP cannot share out the quantized|FSDP gets 4-bit)",
+        r"^(?:FSDP cannot shard the quantized|FSDP gets 4-bit)",
         QUANTIZES,
         beside=FSDP,
         unless=r"quant_storage",
@@ -536,19 +542,19 @@ SIGNS: tuple[Sign, ...] = (
         beside=TRAINS,
     ),
     Sign(
-        r"^(?:a large model is trained in float32|the log says that a large model)",
+        r"^(?:a large model is trained in float32|the log shows that a large model)",
         NO_DTYPE,
         unless=SIXTEEN_BITS + rf"|\b(?:bf16|fp16){ON}|precision",
         beside=TRAINS,
     ),
     Sign(
-        r"^(?:a large model is trained in float32|the log says that a large model)",
+        r"^(?:a large model is trained in float32|the log shows that a large model)",
         rf"\b(?:torch_)?dtype{SET}(?:torch\.)?(?:float32|fp32)\b|precision{SET}(?:32|fp32)\b",
         beside=TRAINS,
     ),
     Sign(r"^each worker of (?:a|the) web server", CHECKS_WORKERS),
     Sign(
-        r"^shared memory or the number of open files",
+        r"^the limit on shared memory",
         r"--shm-size|shm_size|ulimit|memlock|Bus error|Too many open files",
     ),
 )

@@ -51,11 +51,11 @@ LAYERS = (
 
 RUN_SIGNS: tuple[Sign, ...] = (
     Sign(
-        r"^the answers to a prompt are compared with each other",
+        r"^training compares the answers to",
         rf"\brollout\.n=1\b(?!\.)|\bnum_generations_per_prompt{GIVEN}1\b(?!\.)"
         r"|\brollout\.temperature=0(?:\.0)?(?![.\d])",
     ),
-    Sign(r"^a training saves nothing of what it trains", rf"\bsave_freq{GIVEN}-1\b"),
+    Sign(r"^training saves no trained weights", rf"\bsave_freq{GIVEN}-1\b"),
     # How long it trains
     Sign(
         r"^the run (?:makes a few|has too few) optimizer steps",
@@ -89,34 +89,34 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         TRIAL_LIMIT,
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         SLICE_OF_ROWS,
     ),
     Sign(
-        r"^the trainer counts far fewer rows|^an epoch of the run is not as long",
+        r"^the trainer counts far fewer rows|^an epoch of the run does not have as many",
         r"(?i:num examples|num rows|number of (?:train(?:ing)? )?(?:examples|rows|samples)"
         r"|num_rows)\W{1,3}\d{1,3}\b(?!,)",
     ),
     Sign(
-        r"^the run resumed from a checkpoint at its last step|^the run was taken up again", RESUMED
+        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights", RESUMED
     ),
     Sign(
-        r"^LLaMA-Factory resumes the run",
+        r"^LLaMA-Factory resumes an earlier run",
         r"^\s*output_dir:",
         beside=r"^\s*(?:finetuning_type|stage):",
         unless=rf"overwrite_output_dir{GIVEN}[Tt]rue",
     ),
     Sign(
-        r"^evaluation or logging is due after the last step",
+        r"^evaluation or logging would only",
         rf"\b(?:save|eval)_steps{GIVEN}[1-9]\d{{3,}}\b",
     ),
     Sign(
-        r"^a setting does nothing, because another one decides",
+        r"^a setting has no effect, because",
         rf"\bmax_steps{GIVEN}[1-9]\d*",
         beside=rf"num_(?:train_)?epochs{GIVEN}\d",
         unless_in_file=WRITTEN,
@@ -144,26 +144,26 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^a step is smaller than bfloat16 can hold|^large weights never moved",
+        r"^a step is smaller than bfloat16 can hold|^large weights never changed",
         rf"dtype\w*{GIVEN}(?:torch\.)?(?:bfloat16|bf16)\b|pure_bf16{GIVEN}{YES}|\.bfloat16\(\)|\.to\(.{{0,40}}bfloat16",
         beside=rf"{RATE}{TINY_RATE}",
         unless=rf"{LORA}|autocast|GRPO",
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^a step is smaller than bfloat16 can hold|^large weights never moved",
+        r"^a step is smaller than bfloat16 can hold|^large weights never changed",
         rf"{RATE}{TINY_RATE}",
         beside=r"bfloat16|\bbf16\b",
         unless=rf"{LORA}|autocast|GRPO",
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^the schedule of the DeepSpeed settings|^DeepSpeed trains at another learning rate"
+        r"^the DeepSpeed schedule replaces the|^DeepSpeed trains with another learning rate"
         r"|^DeepSpeed's engine trains",
         r"['\"](?:warmup_max_lr|warmup_min_lr)['\"]\s*:\s*[\d.]|['\"](?:Warmup(?:Decay|Cosine)?LR|OneCycle)['\"]",
     ),
     Sign(
-        r"^DeepSpeed's engine trains|^DeepSpeed trains at another",
+        r"^DeepSpeed's engine trains|^DeepSpeed trains with another",
         r"['\"]lr['\"]\s*:\s*[\d.]",
         beside=r"zero_optimization|deepspeed",
     ),
@@ -180,7 +180,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         rf"\bfp16{GIVEN}{YES}|--fp16\b|\bdtype{GIVEN}(?:torch\.)?(?:float16|fp16)",
     ),
     Sign(
-        r"^the settings change no weight",
+        r"^the settings train no weight",
         r"\b(?:learning_rate|num_train_epochs|num_epochs|freeze_trainable_layers"
         rf"|lora_alpha){GIVEN}0(?:\.0*)?(?![\d.eE])|\bdo_train{GIVEN}[Ff]alse",
         unless_in_file=WRITTEN,
@@ -210,7 +210,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         ),
     ),
     Sign(
-        r"^settings of a quantization are built|^a config, collator or callback",
+        r"^a quantization config is created|^a config, collator or callback",
         r"\bBitsAndBytesConfig\(",
         unless_in_file=r"\bquantization_config=|['\"]quantization_config['\"]",
     ),
@@ -222,57 +222,57 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the adapter was loaded frozen|^no parameter of the model requires a gradient"
-        r"|^the output says that no more than a norm",
+        r"|^the output shows that hardly more than a norm",
         r"\brequires_grad_?\s*(?:=\s*|\(\s*)False|\bfreeze\w*\(",
         unless_in_file=r"requires_grad_?\s*(?:=\s*|\(\s*)True|get_peft_model\(|peft_config",
     ),
     Sign(
-        r"^the output says that no more than a norm|^no parameter of the model requires|^the adapter was loaded frozen",
+        r"^the output shows that hardly more than a norm|^no parameter of the model requires|^the adapter was loaded frozen",
         r"(?i:trainable(?: params?| parameters|%)?)\W{1,3}(?:0\b(?!\.\d*[1-9])|0\.00\d)"
         r"|trainable%: 0\.0[01]?\d?\b|inject\w* (?:0|no) ",
     ),
     Sign(
-        r"^a filter on names of weights",
+        r"^a filter on weight names",
         r"\bif (?:not )?(?:any\()?['\"]?[\w.]+['\"]? (?:not )?in (?:n|name|k|key|pname|param_name)\b"
         r"|\bname\.(?:starts|ends)with\(",
         beside_in_file=r"named_parameters\(|requires_grad",
     ),
-    Sign(r"^layers are chosen by numbers|^settings choose layers by numbers", LAYERS),
+    Sign(r"^layers are chosen by numbers|^settings select layers by numbers", LAYERS),
     Sign(
         r"^most tensors of a fine-tuned model equal its base",
         r"\b(?:use_galore|galore_\w+|lisa_\w+|use_badam|badam_\w+|freeze_trainable_layers"
         r"|unfrozen_parameters)\b|optim\W{1,4}galore",
     ),
     Sign(
-        r"^some of the LoRA targets|^some entries of target_modules",
+        r"^a name in the LoRA target modules|^some entries of target_modules",
         r"(?:target_modules|lora_target(?:_modules)?|lora_modules)\W.{0,120}(?:c_attn|c_proj"
         r"|query_key_value|\bquery\b|Wqkv|W_pack|qkv_proj|gate_up_proj|dense\w*|fc_in|fc1|\bw1\b|\bwq\b"
         r"|self_attn\.)",
     ),
     Sign(
-        r"^the rank of the adapter is larger",
+        r"^the LoRA rank is larger than",
         rf"\b(?:r|lora_r|lora_rank|rank){GIVEN}(?:512|1024|2048|4096)\b",
     ),
     Sign(
-        r"^the adapter is so small",
+        r"^LoRA has rank 1 on a single",
         rf"\b(?:lora_r|lora_rank|lora_dim){GIVEN}[1-4]\b(?!\.|\d)|['\"(\s,]r['\"]?\s*[=:]\s*[1-4]\b(?!\.)",
     ),
     Sign(
-        r"^the scale of the adapter is far away|^the adapter's scale is one",
+        r"^the scale of the adapter is far outside|^some engines do not read how this adapter",
         rf"\blora_alpha{GIVEN}(?:[1-4]|0?\.\d+|[5-9]\d\d|\d{{4}})\b(?!\.\d)|use_rslora{GIVEN}{YES}",
     ),
     Sign(
-        r"^the head is trained as a whole",
+        r"^lm_head is trained in full",
         r"(?:modules_to_save|additional_target)\W(?!.*embed)[^\n]{0,80}lm_head",
     ),
     Sign(
-        r"^a head that was trained is not in the file",
+        r"^a trained head is not in the file",
         r"(?:ForSequenceClassification|ForTokenClassification)\.from_pretrained\(|\bnum_labels\s*=",
         beside=LORA,
         unless=r"SEQ_CLS|TOKEN_CLS|modules_to_save",
     ),
     Sign(
-        r"^the rows of new tokens were not trained|^the data use tokens that were added",
+        r"^the embedding rows of new tokens were not trained|^the data use added tokens",
         r"\.add_tokens\(|\.add_special_tokens\((?!\s*\{\s*['\"]pad_token['\"][^,]*\})"
         r"|\bresize_token_embeddings\(|\b(?:add_tokens|new_special_tokens"
         r"|additional_special_tokens)['\"]?\s*[:=]\s*|^\s*tokens:",
@@ -280,7 +280,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless=r"modules_to_save|trainable_token_indices|additional_target|embed_tokens",
     ),
     Sign(
-        r"^LoRA is described, and is not switched on",
+        r"^LoRA settings are given, but",
         r"\blora_(?:r|rank|alpha|target)\b",
         unless_in_file=(
             rf"adapter{GIVEN}q?lora|finetuning_type{GIVEN}lora|LoraConfig|use_peft|use_lora"
@@ -305,11 +305,11 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bkl_div\((?!.*batchmean).*|KLDivLoss\((?!.*batchmean).*",
     ),
     Sign(
-        r"^a setting goes by another name",
+        r"^a setting has another name",
         r"\bevaluation_strategy\b|\bper_gpu_\w+_batch_size\b|\bno_cuda\b|\bgroup_by_length\b",
     ),
     Sign(
-        r"^a trainer is given an argument",
+        r"^a trainer gets an argument",
         r"\bSFTTrainer\(.*\b(?:dataset_text_field|max_seq_length|packing|tokenizer)\s*=",
     ),
     Sign(
@@ -318,19 +318,20 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|AutoModelForCausalLMWithValueHead)\b",
     ),
     Sign(
-        r"^a data set is named that dataset_info",
+        r"^a data set is not described",
         r"^\s*dataset:\s*\w",
         beside=r"^\s*finetuning_type:",
         unless=r"['\"](?:file_name|hf_hub_url|script_url|ms_hub_url)['\"]",
     ),
     Sign(
-        r"^a preference run starts from the bare base",
+        r"^preference training starts from the",
         r"^\s*(?:model_name_or_path|base_model):",
         beside=r"^\s*(?:stage:\s*(?:dpo|kto|ppo|rm)|rl:\s*(?:dpo|ipo|kto|orpo))\b",
         unless=r"^\s*(?:adapter_name_or_path|lora_model_dir):",
     ),
     Sign(
-        r"^an adapter is put on another model than|^the adapter is loaded and changes nothing",
+        r"^an adapter is loaded on another"
+        r"|^the adapter is loaded but changes nothing",
         rf"\b(?:adapter_name_or_path|lora_model_dir|adapters){GIVEN}[\w./]",
     ),
     # What is saved
@@ -339,57 +340,57 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bload_state_dict\(.{0,200}strict\s*=\s*False",
     ),
     Sign(
-        r"^saved weights have module\. or _orig_mod\.|^the names in the adapter file",
+        r"^saved weights have module\. or _orig_mod\.|^the tensor names in the adapter file",
         r"\btorch\.compile\(|(?:Distributed)?DataParallel\(|\bDDP\(",
         beside=r"save_pretrained\(|torch\.save\(",
         unless=r"\.module\b|_orig_mod|unwrap_model",
     ),
     Sign(
-        r"^the names in the adapter file|^the adapter is loaded and changes nothing",
+        r"^the tensor names in the adapter file|^the adapter is loaded but changes nothing",
         r"(?i:missing adapter keys|unexpected keys|_orig_mod|base_model\.model\.base_model)"
         r"|set_peft_model_state_dict\(|AutoModelForImageTextToText|AutoModelForVision2Seq"
         r"|ForConditionalGeneration\.from_pretrained",
     ),
     Sign(
-        r"^`model.state_dict` is replaced|^an adapter holds nothing",
+        r"^`model.state_dict` is replaced|^an adapter contains nothing",
         r"\.state_dict\s*=\s*\S|get_peft_model_state_dict\(",
     ),
     Sign(
-        r"^an adapter holds nothing|^what was trained does not arrive",
+        r"^an adapter contains nothing|^what was trained does not arrive",
         rf"stage3_gather_16bit_weights_on_model_save{GIVEN}false|zero3_save_16bit_model{GIVEN}false"
         rf"|['\"]?stage['\"]?\s*:\s*3\b|zero_?3|fsdp_state_dict_type{GIVEN}SHARDED",
         beside=r"save_pretrained\(|save_model\(|save_strategy|output_dir",
         unless=rf"stage3_gather_16bit_weights_on_model_save{GIVEN}true|zero_to_fp32",
     ),
     Sign(
-        r"^the last save of a sharded training",
+        r"^the final save of a sharded",
         rf"fsdp_state_dict_type{GIVEN}(?:SHARDED|LOCAL)|zero3_save_16bit_model{GIVEN}false"
         rf"|stage3_gather_16bit_weights_on_model_save{GIVEN}false",
         unless=r"FULL_STATE_DICT|zero_to_fp32|merge-weights",
     ),
     Sign(
-        r"^settings let the model write fewer tokens",
+        r"^the limit on generated tokens",
         rf"\b(?:max_new_tokens|max_completion_length){GIVEN}\d{{1,3}}\b",
     ),
-    Sign(r"^options are on a line of their own", r"^--[A-Za-z]\w+"),
+    Sign(r"^options are on a separate line", r"^--[A-Za-z]\w+"),
     Sign(
         r"^turns are marked as not to be trained",
         r"['\"](?:train['\"]\s*:\s*[Ff]alse|weight['\"]\s*:\s*0(?:\.0)?\s*[,}])",
     ),
     Sign(
-        r"^what was trained does not arrive|^an adapter holds nothing",
+        r"^what was trained does not arrive|^an adapter contains nothing",
         r"\btorch\.save\(\s*\{?.{0,80}\bfor\b.{0,80}\blora|if ['\"]lora\w*['\"] in|\blora_state_dict\("
         r"|\bload_state_dict\(.{0,120}strict\s*=\s*False|\.disable_adapters?\(|set_peft_model_state_dict\(",
     ),
     Sign(
-        r"^what is saved as the tuned model is a base",
+        r"^the model that is saved as the tuned one",
         r"\.save_pretrained\(|\.push_to_hub\(",
         beside_in_file=MODEL_LOADED,
         unless_in_file=r"\.train\(|\.fit\(|backward\(|[Pp]eft|merge|load_state_dict|load_adapter|quantiz|Trainer",
     ),
     Sign(r"^the model that merge_and_unload returns", r"^[\w.]+\.merge_and_unload\("),
     Sign(
-        r"^the model that is saved and loaded is not",
+        r"^the saved and reloaded model is not",
         r"\bdeepcopy\(|\bema\w*\.|\bEMA\(|AveragedModel\(|\bswa_|\.tie_weights\(",
     ),
     Sign(
@@ -400,51 +401,51 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a script keeps its worst checkpoint|^the best model is chosen in the wrong"
-        r"|^the checkpoint that was kept as the best",
+        r"|^the checkpoint kept as the best",
         r"\bif\b.{0,60}[<>]=?\s*(?:self\.)?\w*best\w*|\bif\b.{0,20}\bbest\w*\s*[<>]",
     ),
     Sign(
-        r"^the best model is chosen in the wrong|^the checkpoint that was kept as the best",
+        r"^the best model is chosen in the wrong|^the checkpoint kept as the best",
         rf"greater_is_better{GIVEN}[Ff]alse|metric_for_best_model{GIVEN}(?!(?:eval_)?loss)\w"
         r"|ModelCheckpoint\(.*monitor|\bmode\s*=\s*['\"](?:min|max)['\"]",
     ),
     Sign(
-        r"^training ends at an early checkpoint|^the best model is to be loaded"
-        r"|^the checkpoint that was kept as the best",
+        r"^training ends at an early checkpoint|^load_best_model_at_end is set, but checkpoints"
+        r"|^the checkpoint kept as the best",
         rf"load_best_model_at_end{GIVEN}{YES}|EarlyStopping\w*\(|early_stopping_patience{GIVEN}\d",
     ),
     # Losses, rewards and layers that are written by hand
     Sign(
-        r"^a loss or a difference takes tensors of unlike axes",
+        r"^a loss or a difference gets tensors of mismatched shapes",
         r"\b(?:mse|l1|smooth_l1|huber)_loss\(|\b(?:MSE|L1|SmoothL1|Huber)Loss\("
         r"|-\s*\w{1,20}\.mean\((?:dim\s*=\s*)?-?1\)",
     ),
     Sign(
-        r"^a term of an own policy loss has the wrong sign",
+        r"^a term of a custom policy loss has the wrong sign",
         r"(?i)\bloss\s*=\s*\(*\w*(?:ratio|log_?probs?|logps?)\w*\s*\*|\bloss\b.{0,40}\+\s*\w{0,20}(?:coef|beta)"
         r"\w*\s*\*\s*entropy",
     ),
     Sign(
-        r"^a reward function pays for a distance",
+        r"^a reward function rewards distance",
         r"(?:return|append\()\s*\[?\s*(?:float\(\s*)?(?:abs|levenshtein\w*|edit_distance)\(",
         beside=r"\bcompletions\b",
     ),
     Sign(
-        r"^completions of a prompt are laid out as blocks",
+        r"^completions are ordered in blocks",
         r"(?i)\bprompts\s*\*\s*\w+|\.repeat\(\s*\w+\s*,\s*1\s*\)",
         beside=r"(?i)advantage|rewards",
     ),
     Sign(
-        r"^pandas reads words of a column as missing",
+        r"^pandas reads words in a column as missing",
         r"\bread_(?:csv|table)\(",
         unless=r"keep_default_na\s*=\s*False|na_filter\s*=\s*False",
     ),
     Sign(
-        r"^windows are cut at a stride that is longer",
+        r"^the stride between windows is larger",
         r"\bfor\s+\w+\s+in\s+range\(\s*0\s*,\s*len\([^)]{1,40}\).{0,40},\s*\w*(?:stride|step)\w*\s*\)",
     ),
     Sign(
-        r"^the length of what a tokenizer returns",
+        r"^.len\(\). of a tokenizer's result",
         r"\blen\(\s*(?:self\.)?tok(?:enizer)?\((?:[^()]|\([^()]{0,80}\)){1,200}\)\s*\)",
     ),
     Sign(
@@ -457,7 +458,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bself\.\w+\s*=\s*[\[{(]\s*(?:['\"]\w+['\"]\s*:\s*)?(?:torch\.)?nn\.(?!Module(?:List|Dict))[A-Z]\w+\(",
     ),
     Sign(
-        r"^an adapter that is written by hand starts",
+        r"^a custom LoRA adapter initialises",
         r"\blora_?[AaBb]\w*\s*=\s*(?:torch\.)?nn\.(?:Parameter|Linear)\(",
     ),
 )

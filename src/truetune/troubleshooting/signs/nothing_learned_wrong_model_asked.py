@@ -56,7 +56,8 @@ PLAIN_ASKED = (
 )
 NO_SYSTEM = r"\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user['\"]"
 SYSTEM = r"['\"]role['\"]\s*:\s*['\"]system['\"]|^\s*(?:default_)?system\w*\s*[:=]|\bSYSTEM\w*\s*="
-NAMES_BASE = r"^the base is asked in place|^a script asks the base|^what answers is the base|^both sets of answers come"
+NAMES_BASE = (
+    r"^the base is asked in place|^a script (?:asks|evaluates) the base|^it is the base model that answers|^both sets of answers come"
 KEPT_ANSWERS = (
     r"(?:exists|isfile|is_file)\([^)]{0,60}(?i:pred|answer|output|result|respon|generat|out_?(?:path"
     r"|file))|(?i:pred|answer|output|result|respon|generat|out_?(?:path|file))\w*\.(?:exists"
@@ -72,7 +73,7 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"DPO|ref_?model|\.backward\(|merge",
     ),
     Sign(
-        rf"{NAMES_BASE}|^the evaluation names the base twice|^the adapter is loaded and changes nothing",
+        rf"{NAMES_BASE}|^the evaluation names the base twice|^the adapter is loaded but changes nothing",
         FRESH_ADAPTER,
         beside_in_file=ASKS,
         unless_in_file=r"\.train\(\)|\.fit\(|\.backward\(|Trainer\(",
@@ -90,13 +91,13 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=TUNED_ASKED,
     ),
     Sign(
-        r"^the base is asked in place|^what answers is the base",
+        r"^the base is asked in place|^it is the base model that answers",
         r"^FROM\s+\S",
         beside_in_file=r"^(?:TEMPLATE|PARAMETER|SYSTEM|FROM\s+\S+:\S+|FROM\s+\S*gguf)",
         unless_in_file=r"^ADAPTER\b|^(?:RUN|COPY|ENTRYPOINT|CMD)\b",
     ),
     Sign(
-        r"^the base is asked in place|^a project trains a model, and its commands|^what answers is the base",
+        r"^the base is asked in place|^a project trains a model, but|^it is the base model that answers",
         SERVES_BASE,
         unless=SERVED_ADAPTER,
     ),
@@ -115,12 +116,12 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=TUNED_ASKED,
     ),
     Sign(
-        r"^a client asks a server for the base|^a command asks a server for the base",
+        r"^a client asks a server for the base|^requests name the base model",
         CLIENT_MODEL,
         beside=SERVED_ADAPTER,
     ),
     Sign(
-        r"^the evaluation names the base twice|^a project trains a model, and its commands",
+        r"^the evaluation names the base twice|^a project trains a model, but",
         rf"{HARNESS}(?!.*\b(?:peft|lora_local_path|adapter\w*)['\"]?\s*[=:]).*(?:pretrained"
         r"|model)\w*['\"]?\s*[=:]?\s*\S+",
     ),
@@ -130,13 +131,13 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         r"|joblib\.Memory|set_llm_cache|\blru_cache\b|response_cache|Cached requests",
     ),
     Sign(
-        r"^answers are read from a file where it is there|^checkpoints are asked with one cache"
+        r"^answers are read from a cache file|^checkpoints are asked with one cache"
         r"|^two models give the same answers",
         KEPT_ANSWERS,
     ),
     Sign(r"^two models give the same answers", BASE_LOADED, beside_in_file=ASKS),
     Sign(
-        r"^a script takes the model to evaluate as an argument",
+        r"^a script has an option for the model to evaluate",
         r"\.from_pretrained\(\s*['\"]|\b(?:LLM|pipeline)\(.{0,60}['\"][\w.-]+/",
         beside_in_file=(
             r"add_argument\(\s*['\"]-{1,2}(?:model|ckpt|checkpoint|adapter|lora)\w*|sys\.argv|typer"
@@ -152,12 +153,12 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         r"|\bmax\(\s*(?:glob\.)?glob\((?!.*key\s*=)",
     ),
     Sign(
-        r"^an older checkpoint is asked|^a command evaluates the folder of another run",
+        r"^an older checkpoint is asked|^a command evaluates the output",
         r"(?:\.from_pretrained\(|--\w*(?:model|adapter|ckpt|checkpoint|peft)\w*[ =]|ADAPTER\s"
         rf"|adapter\w*{GIVEN}|model\w*{GIVEN}|peft=)[^\s,]{{0,80}}\b(?:checkpoint|step|epoch)[-_]?\d+",
     ),
     Sign(
-        r"^a command evaluates the folder of another run",
+        r"^a command evaluates the output",
         r"(?i:(?:eval|test|predict|infer|score)\w{0,20}\.(?:py|sh)\b).{0,120}--\w*(?:model|adapter|ckpt"
         r"|checkpoint|peft|lora)\w*[ =][\w./-]+/",
     ),
@@ -167,23 +168,23 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         r"--lora-modules|LoRARequest\(|lora_request\s*=",
         unless=r"--enable-lora|enable_lora",
     ),
-    Sign(r"^a server of vLLM answers with random weights", rf"\bload[-_]format{GIVEN}dummy"),
+    Sign(r"^a vLLM server runs with random", rf"\bload[-_]format{GIVEN}dummy"),
     Sign(
-        r"^a trained adapter is made ready for a server",
+        r"^a trained adapter is prepared",
         rf"{SERVER}(?!.*(?:--lora|adapter|merged)).*",
         beside=(
             r"convert_lora_to_gguf|adapter_model|save_pretrained\(['\"][\w./-]*(?:lora|adapter)"
             r"|lora[\w./-]*/|-lora\b"
         ),
     ),
-    Sign(r"^a server puts an adapter on another model", rf"{SERVER}.*(?:--lora|adapter)"),
+    Sign(r"^a server loads an adapter on another", rf"{SERVER}.*(?:--lora|adapter)"),
     Sign(
-        r"^the adapter is applied with another scaling",
+        r"^the server applies the adapter with another scaling",
         r"--lora-scaled|\blora_scale|\bset_scale\(|scale_layer\(|adapter_weights|set_adapters\("
         r"|cross_attention_kwargs|\.scaling\[",
     ),
     Sign(
-        r"^the server gives other log-probabilities",
+        r"^the server's log-probabilities are neither",
         r"--quantization\b|--kv-cache-dtype (?!auto)|--dtype (?:half|float16)|\bquantization\s*=\s*['\"]",
     ),
     Sign(
@@ -217,18 +218,18 @@ ASKED_SIGNS: tuple[Sign, ...] = (
     ),
     # The prompt is another one
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         ALPACA_TEXT,
         beside=CHAT_FORM,
     ),
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         PLAIN_ASKED,
         beside=r"['\"]messages['\"]|type:\s*chat_template|^\s*template:\s*\w|\"conversations\"",
         unless_in_file=r"apply_chat_template|\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         r"^TEMPLATE\b",
     ),
     Sign(

@@ -26,7 +26,7 @@ _PAIRS = (
     ),
     Sign(
         "^both sides of a pair are the same tokens|^no token of the answers is left in the loss"
-        "|TRL is given no max_length|training rows are longer than the limit",
+        "|max_length is not set, so TRL|training rows are too long",
         r"\b(?:max_(?:seq_|prompt_|sequence_)?length|max_len|cutoff_len|sequence_len"
         rf"|MAX_LEN\w{{0,8}}){GIVEN}{SHORT}",
         beside=PREFERS,
@@ -70,7 +70,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the rejected answers are all alike|^one phrase tells the chosen side",
+        "^the rejected answers are all alike|^one phrase distinguishes the chosen",
         rf"\b{REJECTED}\w{{0,8}}['\"]?\]?\s*[=:]\s*\(?f?['\"]|REFUSAL\w{{0,4}}\s*=|(?:I'm sorry"
         r"|I cannot|I can't|I don't know|As an AI)"
         rf"|\b{REJECTED}\w{{0,8}}['\"]?\]?\s*[=:]\s*.{{0,60}}(?:\[:\s*[\w/ ]{{1,20}}\]|random|shuffle"
@@ -78,7 +78,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the rejected answers belong to other prompts|^rejected answers of pairs belong to other prompts",
+        "^the rejected answers belong to other prompts|^rejected answers belong to the prompts of other pairs",
         rf"\bzip\([^)]{{0,100}}(?:{CHOSEN}|{REJECTED})|random\.(?:choice|sample)\(|\.shuffle\("
         rf"|\b{REJECTED}\w{{0,8}}\s*=\s*\[.{{0,80}}\bif\b",
         beside_in_file=PAIRS,
@@ -91,31 +91,30 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the length of an answer tells which one is chosen",
+        "^the length of the answers shows which one is chosen",
         r"key\s*=\s*len|(?:max|min|sorted)\([^)]{0,60}len\(|len\([^)]{1,40}\)\s*[<>]=?\s*len\(",
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the two sides of a pair have different prompts|^chosen and rejected hold the whole conversation",
+        "^the two sides of a pair have different prompts|^chosen and rejected contain the whole conversation",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,40}(?:prompt\w{0,4}\s*\+|\{prompt|messages"
         r"|prompt \+|question\w{0,6}\s*\+)",
     ),
     Sign(
-        "^one side of a pair ends with a stop token|^a BOS or stop token is inside an answer",
+        "^only one side of a pair ends with|^an answer of a preference pair contains a BOS",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,60}(?:eos|</s>|<\|im_end|<\|eot|bos)"
         r"|<\|im_end\|>|<\|eot_id\|>",
         beside_in_file=r"chosen",
     ),
     Sign(
-        "^prompts and completions are plain strings|^settings of TRL train a chat model on rows of"
-        " plain strings"
+        "^prompts and completions are plain strings|^a chat model is trained on rows of plain strings"
         "|^a chat model is trained on plain strings",
         r"['\"]prompt['\"]\]?\s*[=:]\s*(?:f?['\"]|\w{1,10}\[|\w{1,10}\.\w)",
         beside_in_file=PAIRS,
         unless_in_file=r"role['\"]|apply_chat_template",
     ),
     Sign(
-        "^KTO's labels are text or numbers|^KTO's true and false|^KTO sees answers of one side",
+        "^KTO's labels are text or numbers|^KTO's desirable and undesirable|^KTO sees answers of one side",
         r"['\"]label['\"]\]?\s*[=:]|\blabel\s*=|\b(?:un)?desirable_weight|kto_\w{0,10}(?:rejected"
         r"|chosen)_weight|kto_tag",
         beside=r"KTO|kto",
@@ -163,7 +162,7 @@ _SETTINGS = (
         r"logps/chosen['\"]?\s*[:=]\s*['\"]?-\d{3}|rewards/chosen['\"]?\s*[:=]\s*['\"]?-\d",
     ),
     Sign(
-        "^both answers become less likely|^a preference run was trained at a learning rate far above",
+        "^both answers become less likely|^a preference run used a learning rate far above",
         rf"\b(?:learning[_-]rate|lr){GIVEN}(?:[1-9](?:\.\d{{1,3}})?[eE]-0?[1-5]\b|0\.0000[1-9]|0\.000[1-9]"
         r"|0\.00[1-9])",
         beside=r"(?i)\bdpo|\bsimpo|\bipo\b",
@@ -185,7 +184,7 @@ _SETTINGS = (
         beside=PREFERS,
     ),
     Sign(
-        "^a warm-up is set, and the schedule has none",
+        "^a warm-up is set, but the schedule",
         rf"\blr_scheduler(?:_type)?{GIVEN}constant\b(?!_)",
         beside=r"warmup",
     ),
@@ -235,22 +234,21 @@ _REFERENCES = (
         beside_in_file=OWN_LOSS,
     ),
     Sign(
-        "^policy and reference are not the same at the start|^reference log-probabilities computed beforehand"
-        "|^the reference of a preference run is not the model|^a preference loss takes the bare base",
+        "^policy and reference are not the same at the start|^precomputed reference log-probabilities"
+        "|^the reference model of a preference|^a preference loss uses the plain base",
         r"precompute_ref\w{0,20}|reference_(?:chosen|rejected)_logps|ref_(?:chosen|rejected)_log"
         rf"|ref_model(?:_name_or_path|_path|_adapters)?{GIVEN}(?!None|none|null)[\w'\".]"
         r"|\bref\w{0,12}\s*=.{0,60}from_pretrained\(|disable_adapter\(",
     ),
     Sign(
-        "^policy and reference are not the same at the start|^the reference of a preference run is"
-        " not the model",
+        "^policy and reference are not the same at the start|^the reference model of a preference run",
         rf"\badapter_name_or_path{GIVEN}\S",
         beside=r"(?:stage|--stage)['\"]?\s*[=: ]\s*['\"]?(?:dpo|kto)",
         unless=r"create_new_adapter|ref_model",
     ),
     Sign(
-        "^a preference run starts from the bare base|^the reference of a preference run is not the model"
-        "|^a preference loss takes the bare base",
+        "^preference training starts from the|^the reference model of a preference"
+        "|^a preference loss uses the plain base",
         rf"\b(?:model_name_or_path|base_model|model|MODEL|BASE|pretrain|model\.path|--pretrain){GIVEN}{HUB}",
         beside=rf"{PREFERS}.{{0,200}}|\bsft",
         beside_in_file=r"(?i)\bdpo|\bkto|\borpo|chosen",
@@ -287,7 +285,7 @@ _SERVED = (
         beside=r"/v1|openai|OpenAI|lora[-_]modules",
     ),
     Sign(
-        "^the adapter of the DPO was trained on the merged SFT|^a server puts an adapter on another model",
+        "^the adapter of the DPO was trained on the merged SFT|^a server loads an adapter on another",
         rf"from_pretrained\(\s*(?:['\"]{HUB}|BASE|base)|--model {HUB}|vllm serve {HUB}|--base {HUB}",
         unless_in_file=TRAINS_DPO,
         beside_in_file=PREFERS,
@@ -331,7 +329,7 @@ _REWARDS = (
         beside=r"SequenceClassification|RewardTrainer|reward_model|score\.weight",
     ),
     Sign(
-        "^several samples of one prompt are asked for greedily|^all answers of a group get the same reward",
+        "^several samples of one prompt are requested with greedy decoding|^all answers of a group get the same reward",
         rf"\btemperature{GIVEN}0(?:\.0+)?\b(?!\.)|do_sample{GIVEN}(?i:false)|\b(?:num_generations|rollout\.n"
         rf"|n_samples_per_prompt|group_size){GIVEN}1\b",
         beside=GROUP,
@@ -349,7 +347,7 @@ _REWARDS = (
         beside=GROUP,
     ),
     Sign(
-        "^the answers that a model is trained on, or evaluated by, are cut off|^all answers of a"
+        "^generated answers are always cut off|^all answers of a"
         " group get the same reward",
         rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){GIVEN}{SHORT}"
         r"|clipped_ratio['\"]?\s*[:=]\s*['\"]?(?:1\.0|0\.[5-9])",

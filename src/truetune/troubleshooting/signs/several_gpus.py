@@ -47,17 +47,15 @@ IDLE = (
     r"^one process was started, and the other GPUs|^GPUs are mostly idle"
     r"|^one GPU of several works"
 )
-SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have another shape than config"
-FOUR_BITS = r"^4-bit weights under FSDP|^FSDP gets 4-bit|^FSDP cannot share out the quantized"
+SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have other shapes than in config"
+FOUR_BITS = r"^4-bit weights under FSDP|^FSDP gets 4-bit|^FSDP cannot shard the quantized"
 WHOLE_UNIT = (
-    r"^FSDP is set to shard, and given no policy|^a script wraps its model in FSDP"
-    r"|^FSDP makes one unit"
+    r"^FSDP has no wrap policy, so|^a script wraps its model in FSDP"
+    r"|^FSDP makes one unit|^FSDP treats the whole model"
 )
-NCCL_OFF = r"^a script switches a fast transport|^a job switches a fast transport"
-INTERFACE = r"^the machines can't reach one another|^several nodes are set to talk"
-GENERATES = (
-    r"^under ZeRO-3 the answers of a training|^a script generates with a model whose weights"
-)
+NCCL_OFF = r"^a script switches a fast transport|^a job switches off a fast NCCL"
+INTERFACE = r"^the machines can't reach one another|^several nodes are set to communicate"
+GENERATES = r"^under ZeRO-3, every generated token|^a script generates with a model whose weights"
 HIDDEN = r"^CUDA_VISIBLE_DEVICES "
 CONTRADICT = (
     r"^the files of the launch contradict|^DeepSpeed's batch size is not"
@@ -69,7 +67,7 @@ WAITING = r"^one process tokenizes or maps"
 SIGNS: tuple[Sign, ...] = (
     # --- rows
     Sign(
-        r"^every process reads the same rows|^a stream is read in the order",
+        r"^every process reads the same rows|^a streamed data set is not",
         r"^class \w+\(.{0,60}IterableDataset|\.(?:to_iterable_dataset|from_generator)\("
         r"|\bstreaming['\"]?\s*[=:]\s*[Tt]rue",
         beside=DISTRIBUTED,
@@ -77,7 +75,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|get_rank\(\).{0,40}num_|dispatch_batches",
     ),
     Sign(
-        r"^every process reads the same rows|^a stream is read in the order",
+        r"^every process reads the same rows|^a streamed data set is not",
         rf"use_distributed_sampler{SET}False|replace_sampler_ddp{SET}False"
         r"|\bdef get_train_dataloader\(",
     ),
@@ -135,7 +133,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=r"Trainer\(|\.backward\(|base_model|model_name_or_path|\.fit\(",
     ),
     Sign(
-        r"^DeepSpeed ZeRO-3 or FSDP is given a device map",
+        r"^device_map is set together with",
         r"\bdevice_map['\"]?\s*[=:]",
         beside=rf"{ZERO3}|{SHARDED}",
     ),
@@ -223,12 +221,12 @@ SIGNS: tuple[Sign, ...] = (
         r"|--num_processes.{0,200}--config_file",
     ),
     Sign(
-        r"^a DeepSpeed or FSDP file lies beside",
+        r"^a DeepSpeed or FSDP config",
         r"['\"]zero_optimization['\"]\s*:",
         unless=r"--deepspeed\b|\bdeepspeed['\"]?\s*[=:]|deepspeed_config|deepspeed\.initialize"
         r"|--config_file|DeepSpeedPlugin",
     ),
-    Sign(r"^FSDP shall wrap a class", r"transformer_layer_cls\w*|transformer_cls_names"),
+    Sign(r"^FSDP is set to wrap a layer class", r"transformer_layer_cls\w*|transformer_cls_names"),
     Sign(
         r"^the nodes wait at MASTER_ADDR",
         r"(?:MASTER_ADDR|master_addr|main_process_ip"
@@ -269,7 +267,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=rf"{LAUNCHER}|{READS_TASKS}",
     ),
     Sign(
-        r"^each task of a node starts the launcher",
+        r"^each task of a node starts the launcher|^every Slurm or MPI task of",
         r"(?:--ntasks-per-node|--ntasks|tasks_per_node|-np?"
         r"|slotsPerWorker)['\"]?[=: ]\s*['\"]?(?:[2-9]|\d\d)\b",
         beside=LAUNCHER,
@@ -279,7 +277,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\bshm_size\s*:\s*['\"]?\d{1,3}\s*m|--shm-size[= ]\d{1,3}m|/dev/shm.{0,40}64",
     ),
     Sign(
-        r"^the container has 64 MB|^shared memory or the number",
+        r"^the container has 64 MB|^the limit on shared memory",
         r"\bdocker run\b|^\s*(?:-\s+)?(?:driver|runtime)\s*:\s*['\"]?nvidia|nvidia\.com/gpu"
         r"|capabilities\s*:\s*\[\s*['\"]?gpu",
         unless=r"shm[-_]size|\bipc\b|/dev/shm|medium:\s*Memory",
@@ -481,7 +479,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL,
     ),
     Sign(
-        r"^two runs end at the same number of steps",
+        r"^two runs make the same number of steps",
         r"\bmax_steps['\"]?\s*[=: ]\s*['\"]?[1-9]\d+",
         beside=rf"{SEVERAL}|{DISTRIBUTED}|num_processes",
     ),
@@ -542,7 +540,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|fsdp['\"]?\s*[:= ]\s*['\"](?:full_shard|shard_grad_op)['\"]",
     ),
     Sign(
-        r"^FSDP is set to shard nothing",
+        r"^FSDP is configured to shard",
         r"NO_SHARD|sharding_strategy['\"]?\s*[:=]\s*['\"]?(?:3|NO_SHARD)\b",
     ),
     Sign(

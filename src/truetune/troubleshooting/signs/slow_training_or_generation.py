@@ -135,7 +135,7 @@ SIGNS = (
     ),
     Sign(
         r"^(?:torch\.compile compiles again|torch\.compile or a static cache"
-        r"|torch\.compile compiles the model|a compiled model generates)",
+        r"|torch\.compile recompiles the model|a compiled model generates)",
         rf"torch\.compile\(|cache_implementation{SET}static|\btorch_compile{ON}|--torch-compile"
         rf"|recompile_limit|\bcompile_model{ON}|^compile{ON}",
     ),
@@ -236,7 +236,7 @@ SIGNS = (
         r"|--push_to_hub\b",
     ),
     Sign(
-        r"^the evaluation keeps the logits",
+        r"^the evaluation keeps the logits|^evaluation keeps the logits of",
         r"\bcompute_metrics\s*=(?!\s*None)",
         unless=r"preprocess_logits_for_metrics|predict_with_generate|batch_eval_metrics",
     ),
@@ -417,7 +417,7 @@ SIGNS = (
         unless_in_file=r"capabilities|nvidia|--gpus|runtime:",
     ),
     Sign(
-        r"^(?:ZeRO-3 holds the weights|under ZeRO-3 the answers)",
+        r"^(?:ZeRO-3 holds the weights|under ZeRO-3, every generated token)",
         rf"predict_with_generate{ON}|{GENERATES}|ds3_gather_for_generation{OFF}",
         beside=ZERO3,
     ),
@@ -608,7 +608,7 @@ SIGNS = (
     ),
     Sign(r"^the card has no fast bfloat16", OLD_GPU, beside=r"bfloat16|bf16"),
     Sign(
-        r"^a loop keeps large outputs",
+        r"^a loop keeps the model's large outputs",
         rf"output_(?:scores|logits|hidden_states|attentions){ON}",
         beside=GENERATES,
     ),
@@ -618,7 +618,7 @@ SIGNS = (
         r"|structured_outputs|\bgrammar\s*=|--grammar\b|outlines\.|lm-format-enforcer|xgrammar",
     ),
     Sign(
-        r"^quantization leaves out the experts",
+        r"^quantization skips the experts, which",
         r"\d+B-A\d|[Mm]ixtral|gpt-oss|OLMoE|num_(?:local_)?experts",
     ),
 )

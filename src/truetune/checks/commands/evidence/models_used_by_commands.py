@@ -128,7 +128,7 @@ class ModelUse(NamedTuple):
     remedy: str
     """What names the trained model, with FOLDER for where it is"""
 
-    result: str = "these are answers of"
+    result: str = "the answers are those of"
 
 
 def trainings_in_commands(file: CommandFile) -> Iterator[TrainingCommand]:
@@ -253,9 +253,9 @@ def model_uses_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
                 command,
                 model,
                 command.text.strip(),
-                "convert FOLDER: python convert_hf_to_gguf.py FOLDER --outfile ... (an adapter is merged first, or"
-                " converted by convert_lora_to_gguf.py)",
-                "the file holds the weights of",
+                "convert FOLDER: python convert_hf_to_gguf.py FOLDER --outfile ... (merge an adapter first, or"
+                " convert it with convert_lora_to_gguf.py)",
+                "the file contains the weights of",
             )
 
 
@@ -333,7 +333,7 @@ def _evaluations_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
         model = run.model_argument("pretrained")
         adapters = [name for name in ADAPTER_ARGUMENTS if run.model_argument(name) is not None]
         if is_loaded and model and not adapters:
-            remedy = f"name it: pretrained={model},peft=FOLDER for an adapter, pretrained=FOLDER for a whole model"
+            remedy = f"use pretrained={model},peft=FOLDER for an adapter, or pretrained=FOLDER for a full model"
             yield ModelUse(run.command, model, run.model_with_arguments_as_written, remedy)
     yield from _models_asked_by_torchtune(file)
     yield from _models_asked_by_swift(file)
@@ -374,7 +374,10 @@ def _models_asked_by_swift(file: CommandFile) -> Iterator[ModelUse]:
                     command,
                     model,
                     command.text.strip(),
-                    "add --adapters with a checkpoint in FOLDER, or name it as --model where all weights were trained",
+                    (
+                        "add --adapters with a checkpoint in FOLDER, or pass it as --model if all weights were"
+                        " trained"
+                    ),
                 )
 
 

@@ -51,7 +51,7 @@ KEYS: Mapping[str, SamplingKeys] = {
         1.0,
         "algorithm.adv_estimator",
         "gae",
-        "verl takes the bare reward for its advantage",
+        "verl uses the bare reward as its advantage",
     ),
     "nemo-rl": SamplingKeys(
         "grpo.num_generations_per_prompt",
@@ -60,7 +60,7 @@ KEYS: Mapping[str, SamplingKeys] = {
         # `opd` takes its advantages from a teacher's probabilities: one answer a prompt is right there.
         estimator="grpo.adv_estimator.name",
         estimator_default="grpo",
-        fate_of_one="its advantage is 0: nothing is learned",
+        fate_of_one="its advantage is 0, so the model learns nothing",
     ),
     "openrlhf": SamplingKeys(
         "n_samples_per_prompt", "temperature", "top_k", 1, 1.0, "advantage_estimator", "gae"

@@ -57,7 +57,9 @@ def setting_case(config: Config, value: object, *names: str) -> Case:
     at = setting_place(config, *names)
     shown = str(value).lower() if isinstance(value, bool) else value
     if not at.key:
-        return Case(f"{names[0].removeprefix('training.')}: {shown} by default", file=at.file)
+        # What is not set at all has no default worth naming.
+        default = "" if str(shown).startswith("not set") else " by default"
+        return Case(f"{names[0].removeprefix('training.')}: {shown}{default}", file=at.file)
     return case_at_place(at, f"{at.key}: {shown}")
 
 

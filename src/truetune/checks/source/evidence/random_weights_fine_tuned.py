@@ -360,4 +360,4 @@ def fine_tuning_word_in_text(path: str, text: str) -> str | None:
     it.
     """
     words = TUNING_WORD.search(path.rpartition("/")[2]) or TUNING_WORD.search(text)
-    return f"the file speaks of {words[0]!r}" if words else None
+    return f"the file mentions {words[0]!r}" if words else None
