@@ -188,4 +188,4 @@ def _describe_scales(tensors: Sequence[TensorMovement], adapter: Checkpoint) -> 
     note = ""
     if math.isclose(median, 1 / root if is_rslora else root, rel_tol=MAX_SCALE_ERROR):
         note = ": use_rslora was ignored" if is_rslora else ": as if use_rslora was set"
-    return f"contain {median:.3g} times the adapter's change, not all of it once{note}"
+    return f"contain the adapter's change {median:.3g} times, not once{note}"

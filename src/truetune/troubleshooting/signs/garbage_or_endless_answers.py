@@ -230,7 +230,8 @@ _ROW_SIGNS = (
         unless_in_file=r"log_softmax|kl_div|chosen|(?:def|class)\s+\w*[Aa]ttention",
     ),
     Sign(
-        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^several rows share a sequence",
+        r"^an attention mask of one's own has no causal part|^in a packed row, one document"
+        r"|^several rows share a sequence",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
         r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
         r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
@@ -500,7 +501,7 @@ _WEIGHT_SIGNS = (
     ),
     Sign(
         r"^marks of the chat template were never trained"
-        r"|^the embedding rows of new tokens were not trained|^a new token got a row",
+        r"|^the embedding rows of new tokens were not trained|^a new token got an unused row",
         ADDS_TOKENS,
         beside=LORA,
         unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
@@ -639,7 +640,8 @@ _ASKING_SIGNS = (
         unless_in_file=r"temperature|GRPO|PPO",
     ),
     Sign(
-        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy|^generation_config.json makes right",
+        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy"
+        r"|^generation_config.json makes right",
         rf"(?:repetition|repeat)_penalty{GIVEN}(?:1\.(?:0[5-9]|[1-9])|[2-9])|no_repeat_ngram_size{GIVEN}[1-9]"
         rf"|(?:frequency|presence)_penalty{GIVEN}(?:0?\.[3-9]|[1-9])|--repeat-penalty\s1\.[1-9]",
     ),
