@@ -176,8 +176,8 @@ def test_keys_of_a_newer_release_are_a_note_with_the_release(tmp_path: Path) -> 
         (
             "info",
             (
-                "kernel_of_tomorrow: not among the settings of axolotl 0.21.0, the release that the"
-                " known names were taken from"
+                "kernel_of_tomorrow: unknown to axolotl 0.21.0, the release against which keys are"
+                " checked"
             ),
         ),
     ]
