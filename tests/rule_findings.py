@@ -8,6 +8,7 @@ to what is printed today.
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import subprocess
@@ -29,6 +30,8 @@ COLUMNS = 84
 """Of a code block on a page of the site"""
 _FIRST_PLACE_OR_NOTE = re.compile(r"^ +(?:-->|[|=]) ", re.MULTILINE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_FORMS_OF_DATES = ("%d %b %Y", "%d %B %Y", "%Y-%m-%d")
+"""In which examples write the day on which they are judged"""
 _NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
 
 
@@ -39,7 +42,10 @@ def printed_finding(findings: tuple[Finding, ...], folder: Path) -> str:
 
 
 def _with_fixed_times(text: str) -> str:
-    """The text with times that stay the same tomorrow, in the order of those that it has."""
+    """The text with dates and times that stay the same tomorrow, in the order of those that it has."""
+    today = datetime.date.today()
+    for form in _FORMS_OF_DATES:
+        text = text.replace(today.strftime(form), datetime.date(2026, 1, 1).strftime(form))
     for number, time in enumerate(sorted(set(_TIME.findall(text)))):
         text = text.replace(time, f"2026-01-01 {10 + number}:00")
     return text

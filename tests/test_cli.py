@@ -14,6 +14,7 @@ import pytest
 
 import truetune as package
 from tests.cli_page import PAGE, page
+from tests.preloaded import commands_python
 from truetune.demo import BROKEN, DATA, TOKENIZER
 
 SOURCES = Path(package.__file__).parents[1]
@@ -24,7 +25,7 @@ def truetune(
 ) -> subprocess.CompletedProcess[str]:
     settings = {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(SOURCES), **environment}
     return subprocess.run(
-        [sys.executable, "-m", "truetune", *map(str, arguments)],
+        [commands_python(), "-m", "truetune", *map(str, arguments)],
         capture_output=True, text=True, encoding="utf-8", cwd=cwd, env={**os.environ, **settings},
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "safe
 FAST: tuple[str, ...] = (
     "assistants",
     "checks/answers/test_seen.py",
-    "checks/cause/test_generation_slows_down.py",
+    "checks/cause/test_settings_make_generation_slow.py",
     "checks/config/test_marks_of_bases.py",
     "checks/devices/test_devices.py",
     "checks/log/test_diagnose.py",

@@ -129,6 +129,40 @@ WORDS = (
     Word("by its place", r"\bby its place, not by its id\b", "by the attention mask"),
     Word("install apart", r"\binstall (?:that|it|them) apart\b", "in a separate environment"),
     Word("what is known", r"\bwhat is known of it\b", "run details", (PAGES, MESSAGES)),
+    # What three strangers marked again and again on pages that had passed the list so far (2026-11-30).
+    Word("of one's own", r"\bof one's own\b", "your own, or hand-written", READ_BY_USERS),
+    Word(
+        "silent",
+        r"\b(?:(?:is|are|stays?|remains?) silent|silent (?:on|of|where|in|for))\b",
+        "does not fire, or does not report",
+        READ_BY_USERS,
+    ),
+    Word(
+        "it speaks", r"\b(?:it|they|the rule) speaks?\b", "it fires, or it reports", READ_BY_USERS
+    ),
+    Word("by right", r"\bby right\b", "rightly", READ_BY_USERS),
+    Word("in the place of", r"\bin (?:the )?place of\b", "instead of", READ_BY_USERS),
+    Word("dealt", r"\bdealt (?:out|in turn|to|back)\b|\bdeal them\b", "split", READ_BY_USERS),
+    Word("by heart", r"\bby heart\b", "memorised", READ_BY_USERS),
+    Word(
+        "another one than",
+        r"\banother one than\b",
+        "a different one from, or not the one",
+        READ_BY_USERS,
+    ),
+    Word(
+        "is no mean", r"\bis no (?:mean|number|list)\b(?! (?:of|to)\b)", "is not a", READ_BY_USERS
+    ),
+    Word(
+        "drawn answers", r"\bdrawn answers?\b|\bdraw at\b", "sampled, or sample at", READ_BY_USERS
+    ),
+    Word("a trial", r"\b(?:this is|in) a trial\b", "a test run", READ_BY_USERS),
+    Word(
+        "for all that",
+        r"\bfor all that\b|\b(?:falls?|changes?|measured|learned|read) all the same\b",
+        "still, or anyway",
+        READ_BY_USERS,
+    ),
     Word("the template refuses", r"\btemplate refuses\b", "the template raises on", READ_BY_USERS),
 )
 _PATTERNS = tuple((word, re.compile(word.pattern.replace(" ", r"\s+"), re.I)) for word in WORDS)

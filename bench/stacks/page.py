@@ -132,7 +132,7 @@ def summary_in_short() -> str:
         if kept := _comparable(name):
             stack, cases_run, named, _, found = _summary_row(kept)
             rows.append((stack, f"{named} of {cases_run}", found))
-    return _table(("", "its words name the bug", "truetune finds"), rows)
+    return _table(("framework", "bugs named in its output", "truetune found"), rows)
 
 
 def _summary_row(kept: Sequence[StackResult]) -> tuple[str, ...]:

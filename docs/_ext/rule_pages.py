@@ -1,5 +1,5 @@
 """A page for each rule into docs/rules (which git ignores), the index of them, and a redirect from
-each code.
+each code and each former name.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from sphinx.application import Sphinx
 
 from truetune.checks.rule import UNRELEASED
 from truetune.checks.rule_catalogue import all_rules
-from truetune.checks.rule_families import former_code
+from truetune.checks.rule_families import former_code, former_names
 from truetune.report.rule_pages.rule_page_for_readers import rule_page_for_readers
 
 FINDINGS = Path(__file__).parents[1] / "_findings"
 """What truetune prints for the examples, written by `python -m tests.rule_findings`"""
 REDIRECT = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{code} {name}</title>
+<html lang="en"><head><meta charset="utf-8"><title>{word} {name}</title>
 <meta http-equiv="refresh" content="0; url={name}.html"><link rel="canonical"
-href="{name}.html"></head> <body><p><a href="{name}.html">{code} is {name}</a></p></body></html>
+href="{name}.html"></head> <body><p><a href="{name}.html">{word} is {name}</a></p></body></html>
 """
 _NAVIGATION: WeakKeyDictionary[Sphinx, dict[tuple[Any, ...], str]] = WeakKeyDictionary()
 
@@ -46,14 +46,14 @@ def write(app: Sphinx) -> None:
 
 
 def redirect(app: Sphinx, exception: Exception | None) -> None:
-    """Write rules/TOK001.html for each rule, and a page for its former code, which reports of
-    before link to.
+    """Write rules/TOK001.html for each rule, and pages for its former code and names, which reports
+    of before link to.
     """
     if exception is None and app.builder.name == "html":
         for rule in all_rules():
-            for code in {rule.code, former_code(rule.code)}:
-                text = REDIRECT.format(code=code, name=rule.name())
-                (Path(app.outdir) / "rules" / f"{code}.html").write_text(text, encoding="utf-8")
+            for word in {rule.code, former_code(rule.code), *former_names(rule.name())}:
+                text = REDIRECT.format(word=word, name=rule.name())
+                (Path(app.outdir) / "rules" / f"{word}.html").write_text(text, encoding="utf-8")
 
 
 def one_navigation(

@@ -58,14 +58,14 @@ def test_rows_are_judged_with_the_tokenizer_and_fixed_into_a_new_file(project: P
     before = rows.read_bytes()
     shown = tools.fix_files(str(rows), str(TOKENIZER))
     assert shown.diff
-    assert "role-alias-dropped" in [change.rule for change in shown.changes]
+    assert "turn-roles-unknown-to-template" in [change.rule for change in shown.changes]
     assert not shown.written
     assert not out.exists()
     done = tools.fix_files(str(rows), str(TOKENIZER), write=True, output=str(out))
     assert set(done.written) == {str(out), f"{out}.changes.jsonl"}
     assert rows.read_bytes() == before
     after = tools.check_files([str(out)], str(TOKENIZER), "trl")
-    assert "role-alias-dropped" not in [finding.rule for finding in after.findings]
+    assert "turn-roles-unknown-to-template" not in [finding.rule for finding in after.findings]
 
 
 def test_a_script_is_edited_in_place_when_told_to(project: Path) -> None:

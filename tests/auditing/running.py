@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.preloaded import commands_python, libraries_python
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -14,19 +16,32 @@ def run(
     *arguments: str,
     options: list[str] | None = None,
     python: str = sys.executable,
+    launcher: str = sys.executable,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """`truetune run OPTIONS -- python ARGUMENTS`."""
+    """`truetune run OPTIONS -- python ARGUMENTS`; `launcher` is the Python of truetune itself."""
     command = [*filter(None, [python]), *arguments]
-    command = [sys.executable, "-m", "truetune", "run", *(options or []), "--", *command]
+    command = [launcher, "-m", "truetune", "run", *(options or []), "--", *command]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment() | variables
     )
 
 
-def plain(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_training(
+    *arguments: str, options: list[str] | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """`run` on a program that trains, by a Python that has imported the libraries already."""
+    python = libraries_python()
+    # The processes that torchrun starts are such ones, too.
+    variables = {"PYTHON_EXEC": python, **variables}
+    return run(*arguments, options=options, python=python, launcher=commands_python(), **variables)
+
+
+def plain(
+    *arguments: str, python: str = sys.executable, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """The same without truetune."""
-    command = [sys.executable, *arguments]
+    command = [python, *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment() | variables
     )

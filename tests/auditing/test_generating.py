@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import truetune
 from tests.auditing import tiny
-from tests.auditing.running import run
+from tests.auditing.running import run_training
 
 PROMPTS = [
     {"prompt": [{"role": "user", "content": f"How many figs are in box {i}?"}]} for i in range(8)
@@ -49,7 +49,7 @@ def test_a_run_that_samples_its_answers_is_judged_as_far_as_it_can_be(
     tiny.model().save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
-    made = run(str(tmp_path / "script.py"), kind, str(tmp_path))
+    made = run_training(str(tmp_path / "script.py"), kind, str(tmp_path))
     assert "TRAINED" in made.stdout, made.stderr
     assert made.returncode == 3, made.stderr  # no line was judged
     assert "the audit failed" not in made.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.auditing.running import run
+from tests.auditing.running import run, run_training
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 KILLED = """
@@ -37,7 +37,7 @@ print("trained")
 def test_the_laws_that_were_measured_are_judged(whole: int, tmp_path: Path) -> None:
     script, written = tmp_path / "train.py", tmp_path / "report.json"
     script.write_text(KILLED.format(whole=whole))
-    done = run(
+    done = run_training(
         str(script),
         options=["--on-error", "stop", "--ignore", "BAT", "--ignore", "LAW", "-o", str(written)],
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.auditing.running import environment, plain, run
+from tests.auditing.running import environment, plain, run, run_training
 
 UNSEEN = "truetune: nothing was audited: "
 NEVER = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
@@ -231,7 +231,7 @@ def test_two_processes_are_judged_together_and_stopped(tmp_path: Path) -> None:
         "    print('caught', error)\n"
         "print('went on')\n"
     )
-    done = run(
+    done = run_training(
         "-m",
         "torch.distributed.run",
         "--standalone",
@@ -253,7 +253,7 @@ def test_processes_that_do_not_know_of_each_other(tmp_path: Path) -> None:
         "from tests.auditing import tiny\ntiny.sft(max_steps=1, use_cpu=False).train()\n"
     )
     variables = {"WORLD_SIZE": "2", "CUDA_VISIBLE_DEVICES": ""}
-    done = run(str(script), options=["--on-error", "warn", "--laws", "none"], **variables)
+    done = run_training(str(script), options=["--on-error", "warn", "--laws", "none"], **variables)
     said = " ".join(done.stderr.split())
     assert (
         "note: 2 processes were launched (WORLD_SIZE), and this trainer takes itself for the"

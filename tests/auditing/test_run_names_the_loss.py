@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.auditing.running import plain, run
+from tests.auditing.running import plain, run, run_training
+from tests.preloaded import libraries_python
 
 SCRIPT = """
 import torch
@@ -67,11 +68,14 @@ OF_LOOP = "tests.auditing.own_loops"
 def test_terminal_and_page_say_it_and_the_run_is_as_without(tmp_path: Path) -> None:
     script, page = tmp_path / "train.py", tmp_path / "report.html"
     script.write_text(SCRIPT)
-    shown = run(str(script), options=["--on-error", "warn", "--html", str(page)])
+    shown = run_training(str(script), options=["--on-error", "warn", "--html", str(page)])
     line = f"the loss is computed by Focal ({script}:9)"
     assert line in " ".join(shown.stderr.split())
     assert line in page.read_text(encoding="utf-8")
-    assert shown.stdout.splitlines()[-2:] == plain(str(script)).stdout.splitlines()[-2:]
+    assert (
+        shown.stdout.splitlines()[-2:]
+        == plain(str(script), python=libraries_python()).stdout.splitlines()[-2:]
+    )
 
 
 def test_json_says_it_without_laws_too(tmp_path: Path) -> None:
@@ -93,7 +97,7 @@ def test_json_says_it_without_laws_too(tmp_path: Path) -> None:
 def test_a_function_that_a_trainer_has_no_use_for(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(OVERRIDING)
-    shown = run(str(script), options=["--on-error", "warn"])
+    shown = run_training(str(script), options=["--on-error", "warn"])
     assert (
         "the loss is computed by TRL DPO loss_type=sigmoid; not called: compute_loss_func mine"
         in " ".join(shown.stderr.split())
@@ -103,12 +107,12 @@ def test_a_function_that_a_trainer_has_no_use_for(tmp_path: Path) -> None:
 def test_a_look_that_fails_is_not_seen_in_the_run(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(BROKEN)
-    shown = run(str(script), options=["--on-error", "warn"])
-    assert shown.stdout == plain(str(script)).stdout
+    shown = run_training(str(script), options=["--on-error", "warn"])
+    assert shown.stdout == plain(str(script), python=libraries_python()).stdout
     said = " ".join(shown.stderr.split())
     assert "the loss is not known: the loss of a batch could not be computed (RuntimeError)" in said
 
 
 def test_of_a_loop_of_its_own_it_is_not_known() -> None:
-    shown = run("-m", OF_LOOP, "of_the_model")
+    shown = run_training("-m", OF_LOOP, "of_the_model")
     assert "the loss is not known: a loop of its own computes it" in shown.stderr

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.auditing.running import run
+from tests.auditing.running import plain, run, run_training
+from tests.preloaded import libraries_python
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 LOOPS = "tests.auditing.own_loops"
 ALIKE = "supervised-answers-all-alike"
+AS_USERS_DO = "of_the_model"
+"""This loop is audited in an interpreter that imports all itself; the others, in a preloaded one (tests/preloaded)."""
 
 
 class Audited:
@@ -26,7 +27,8 @@ class Audited:
     def __init__(self, kind: str, folder: Path, *options: str, **variables: str) -> None:
         file = folder / f"{kind}.json"
         given = ["-o", str(file), *options]
-        self.done: subprocess.CompletedProcess[str] = run(
+        start = run if kind == AS_USERS_DO else run_training
+        self.done: subprocess.CompletedProcess[str] = start(
             "-m", LOOPS, kind, options=given, **variables
         )
         self.report: dict[str, Any] = (
@@ -39,29 +41,12 @@ class Audited:
         return {one["rule"] for one in self.report["findings"] if one["severity"] != "info"}
 
 
-def printed_without_audit(kind: str, folder: Path) -> str:
-    """What the loop prints without truetune.
-
-    It runs in a fork of a process that has imported the libraries: a start of its own takes six seconds for them. The
-    audited loops are started as a user starts them.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "peft", "accelerate", LOOPS])
-    out = folder / f"{kind}.out"
-    process = context.Process(target=_run_loop, args=(kind, str(out)))
-    process.start()
-    process.join(120)
-    assert process.exitcode == 0
-    return out.read_text(encoding="utf-8")
-
-
-def _run_loop(kind: str, out: str) -> None:
-    """Run a loop in this process as `python -m` does, with its output in a file."""
-    with open(out, "wb") as file:
-        os.dup2(file.fileno(), 1)
-    sys.stdout = open(1, "w", closefd=False, buffering=1, encoding="utf-8")  # noqa: SIM115
-    sys.argv = [LOOPS, kind]
-    runpy.run_module(LOOPS, run_name="__main__", alter_sys=True)
+@cache
+def printed_without_audit(kind: str) -> str:
+    """What the loop prints without truetune."""
+    done = plain("-m", LOOPS, kind, python=libraries_python())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("kind", ["of_the_model", "masked_in_the_loop", "accumulated"])
@@ -70,7 +55,7 @@ def test_a_sound_loop_is_as_without_the_audit(kind: str, tmp_path: Path) -> None
     assert audited.rules == set()
     assert audited.report["audit"]["label_columns"] == "labels come from: reasons 100.0 %"
     assert audited.done.returncode == 0
-    assert audited.done.stdout == printed_without_audit(kind, tmp_path)
+    assert audited.done.stdout == printed_without_audit(kind)
 
 
 @pytest.mark.parametrize("kind", ["constant", "adapter", "accelerated"])
@@ -78,16 +63,14 @@ def test_a_fault_ends_the_loop(kind: str, tmp_path: Path) -> None:
     audited = Audited(kind, tmp_path)
     assert audited.rules == {ALIKE}
     assert audited.done.returncode == 1
-    assert (
-        audited.done.stdout.splitlines() == printed_without_audit(kind, tmp_path).splitlines()[:8]
-    )
+    assert audited.done.stdout.splitlines() == printed_without_audit(kind).splitlines()[:8]
     assert "Traceback" not in audited.done.stderr
 
 
 def test_gradients_that_are_cleared_between_micro_batches_are_seen(tmp_path: Path) -> None:
     audited = Audited("cleared_at_each_batch", tmp_path, "--on-error", "warn")
     assert audited.rules == {"gradients-of-micro-batches-cleared"}
-    printed = printed_without_audit("cleared_at_each_batch", tmp_path)
+    printed = printed_without_audit("cleared_at_each_batch")
     assert audited.done.stdout == printed
 
 
@@ -100,7 +83,7 @@ def test_the_same_batch_at_each_step_is_seen(tmp_path: Path) -> None:
 def test_a_fault_that_does_not_end_the_loop_changes_nothing(tmp_path: Path) -> None:
     audited = Audited("constant", tmp_path, "--on-error", "warn")
     assert audited.rules == {ALIKE}
-    assert audited.done.stdout == printed_without_audit("constant", tmp_path)
+    assert audited.done.stdout == printed_without_audit("constant")
 
 
 def test_what_the_loop_masks_itself_is_judged_and_what_it_does_not(tmp_path: Path) -> None:
@@ -126,9 +109,9 @@ def test_without_a_copy_of_the_process(kind: str, tmp_path: Path) -> None:
         f"runpy.run_module('{LOOPS}', run_name='__main__', alter_sys=True)\n"
     )
     file = tmp_path / "report.json"
-    done = run("-c", code, options=["-o", str(file), "--on-error", "warn"])
+    done = run_training("-c", code, options=["-o", str(file), "--on-error", "warn"])
     assert ALIKE in file.read_text(encoding="utf-8")
-    assert done.stdout == printed_without_audit(kind, tmp_path)
+    assert done.stdout == printed_without_audit(kind)
 
 
 @pytest.mark.parametrize(
@@ -143,4 +126,4 @@ def test_what_was_not_judged_is_said(kind: str, said: str, tmp_path: Path) -> No
     audited = Audited(kind, tmp_path)
     assert said in audited.done.stderr
     assert audited.done.returncode == 3
-    assert audited.done.stdout == printed_without_audit(kind, tmp_path)
+    assert audited.done.stdout == printed_without_audit(kind)

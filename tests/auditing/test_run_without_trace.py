@@ -9,7 +9,7 @@ import pytest
 from transformers import TrainerCallback
 
 import truetune
-from tests.auditing.running import run
+from tests.auditing.running import run_training
 from tests.auditing.still_life import life
 
 
@@ -62,6 +62,8 @@ def test_losses_weights_and_random_states_are_the_same(kind: str, settings: dict
 
 
 def test_through_the_command_and_with_workers_too() -> None:
-    done = run("-m", "tests.auditing.still_life", "workers", options=["--on-error", "warn"])
+    done = run_training(
+        "-m", "tests.auditing.still_life", "workers", options=["--on-error", "warn"]
+    )
     assert "prompt-supervised" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(life("workers")))

@@ -138,7 +138,7 @@ def test_a_loss_that_climbs_names_the_scale_beside_it(stack: str, tmp_path: Path
     write(tmp_path, stack, 64, 256, True, 1e-4)
     evidence, remedy = climbs(climbing(tmp_path))
     assert "lora_alpha 256 / sqrt(64) = 32" in evidence
-    assert "lora_alpha 16 in place of 256" in remedy
+    assert "lora_alpha=16 instead of 256" in remedy
 
 
 def test_a_saved_adapter_beside_the_log_tells_its_scale(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_adapters_of_two_runs_say_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rate", "says"),
     [
-        (1e-2, "lower learning rate than 0.01 (1e-5 to 5e-5"),
-        (2e-5, "a third of the learning rate, 6.7e-06"),
-        (1e-6, "lower learning rate than 1e-06"),
+        (1e-2, "learning_rate below 0.01 (1e-5 to 5e-5"),
+        (2e-5, "a third of the learning rate: 6.7e-06"),
+        (1e-6, "learning_rate below 1e-06"),
     ],
 )
 def test_the_rate_is_judged_without_contradiction(rate: float, says: str, tmp_path: Path) -> None:

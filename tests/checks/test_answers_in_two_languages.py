@@ -17,7 +17,7 @@ from truetune.generation.actual_and_expected_answer_language import (
 )
 from truetune.settings.read_truetune_settings import validate_settings
 
-RULE = "same-questions-answered-in-two-languages"
+RULE = "answers-mix-languages-unasked"
 Row = dict[str, Any]
 GERMAN = (
     ("Wo ist mein Paket, und wann wird es geliefert?", "Es ist im Lager und wird am Montag bei dir sein."),

@@ -76,7 +76,7 @@ def test_the_column_that_tells_the_groups_is_named(key: str, tmp_path: Path) -> 
 def test_without_a_column_the_rows_are_told_all_the_same(tmp_path: Path) -> None:
     train, evaluation = split_by_row(messages_of(rephrased("faq_id", 200)))
     ((_, remedy),) = told(tmp_path, train, evaluation)
-    assert "by what the rows were made of" in remedy
+    assert "by the source that the rows were made from" in remedy
 
 
 def test_half_of_the_rows_is_enough(tmp_path: Path) -> None:

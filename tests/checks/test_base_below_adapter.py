@@ -77,8 +77,8 @@ PUTS_ON = {
 PUT_ON = "import sys\nfrom peft import PeftModel\nmodel = PeftModel.from_pretrained(load(sys.argv), sys.argv[4])\n"
 RULES = [
     "server-puts-adapter-on-another-base",
-    "script-loads-another-base",
-    "settings-name-another-base",
+    "script-puts-adapter-on-another-base",
+    "settings-put-adapter-on-another-base",
     "modelfile-adapter-on-another-base",
 ]
 
@@ -155,4 +155,4 @@ DPOTrainer(model="{BASE}", args=args, train_dataset=rows, peft_config=LoraConfig
     (tmp_path / "serve.sh").write_text(serve, encoding="utf-8")
     report = truetune.check([str(tmp_path)], select=RULES, allow_unjudged=True)
     (finding,) = report.findings
-    assert (finding.severity, finding.rule) == ("error", "settings-name-another-base")
+    assert (finding.severity, finding.rule) == ("error", "settings-put-adapter-on-another-base")

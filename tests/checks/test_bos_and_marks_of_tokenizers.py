@@ -82,7 +82,7 @@ def test_a_template_without_bos_is_to_write_it(tmp_path: Path) -> None:
     config.write_text(json.dumps({**settings, "chat_template": CHATML}), encoding="utf-8")
     (found,) = _findings(tmp_path, _chats("Yes."), tokenizer, "LEN009")
     assert (found.severity, found.count) == ("info", 10)
-    assert "begin the chat template with {{ bos_token }}" in found.remedy
+    assert "write {{ bos_token }} at the beginning of the chat template" in found.remedy
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-base", "smollm2", "gpt2"])

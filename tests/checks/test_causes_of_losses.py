@@ -11,7 +11,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
 
 RATE_OF_SCRIPT = Finding(
-    "engine-takes-the-rate-of-its-settings",
+    "deepspeed-ignores-the-scripts-rate",
     "SRC420",
     "error",
     "the run trains at the learning rate 0.001 of zero.json",
@@ -19,7 +19,7 @@ RATE_OF_SCRIPT = Finding(
     cases=(Case("lr: 0.001", file="zero.json", line=4),),
 )
 RATE_OF_LOG = Finding(
-    "rate-in-force-is-another", "LOG160", "error", "at 0.001: by DeepSpeed", "set"
+    "deepspeed-trains-at-another-rate", "LOG160", "error", "at 0.001: by DeepSpeed", "set"
 )
 DIVERGES = Finding("loss-diverges", "LOG007", "error", "the loss rises", "train with a lower rate")
 SCHEDULE = Finding(

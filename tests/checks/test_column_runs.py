@@ -131,7 +131,7 @@ def test_rows_sorted_by_their_answer(
 ) -> None:
     (finding,) = labelled(tmp_path, label_of, form).findings
     assert "have the same answer" in finding.message
-    assert "does not shuffle tests on labels" in finding.message
+    assert "split without shuffling tests on labels" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def test_two_runs_of_the_harness_on_one_model(
     assert names.count("harness-runs-ask-one-model") == same
 
 
-HALF = [("job-trains-in-float16", "warning")]
+HALF = [("job-trains-overflowing-model-in-float16", "warning")]
 GEMMA = "run_sft.py --model_name_or_path google/gemma-2-2b-it --learning_rate 1e-5"
 
 

@@ -123,19 +123,19 @@ def found_with_tokenizer(folder: Path, answer: str, more: str = "") -> list[Find
     ]
     (folder / "preds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
     report = check_project([str(folder)], RunSpec(tokenizer=BYTE_TOKENIZER))
-    names = {"sft-max-length-default-1024", "answers-never-stop", "answers-are-cut-off"}
+    names = {"rows-longer-than-default-max-length", "answers-never-stop", "answers-are-cut-off"}
     return [finding for finding in report.findings if finding.rule in names]
 
 
 def test_the_rows_of_a_script_are_counted_with_a_tokenizer(tmp_path: Path) -> None:
     first = found_with_tokenizer(tmp_path, LONG)[0]
-    assert first.rule == "sft-max-length-default-1024"
+    assert first.rule == "rows-longer-than-default-max-length"
     assert any("20 of 20 examples lose the stop token" in text for text in first.evidence)
 
 
 def test_a_limit_that_fits_is_no_cause(tmp_path: Path) -> None:
     found = found_with_tokenizer(tmp_path, LONG, ", max_length=16384")
-    assert "sft-max-length-default-1024" not in {one.rule for one in found}
+    assert "rows-longer-than-default-max-length" not in {one.rule for one in found}
 
 
 def test_the_cut_comes_first_and_is_the_help() -> None:

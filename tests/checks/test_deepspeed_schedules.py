@@ -89,7 +89,7 @@ def test_the_schedule_of_settings(
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     found = [one.rule for one in truetune.check(str(path)).findings]
-    assert ("schedule-replaces-the-rate" in found) == is_found
+    assert ("deepspeed-schedule-sets-another-rate" in found) == is_found
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def _check(folder: Path, prompt: str, answer: str, settings: str) -> bool:
     path = folder / "train.yaml"
     path.write_text(settings, encoding="utf-8")
     output = CliRunner().invoke(truetune_group, ["check", str(path)]).stdout
-    return "prompt-and-answer-exchanged" in output
+    return "settings-exchange-prompt-and-answer" in output
 
 
 @pytest.mark.parametrize("names", WRONG)

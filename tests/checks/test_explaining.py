@@ -36,7 +36,7 @@ ALL = list(
 OF_A_READER: tuple[tuple[str, set[str]], ...] = (
     (
         "steps are slow on 4 GPUs, one GPU at a time is busy",
-        {"device-map-auto-with-ddp", "device-map-in-a-distributed-script"},
+        {"device-map-splits-the-trained-model", "device-map-in-a-distributed-script"},
     ),
     ("only one GPU of four is busy", {"gpus-idle"}),
     ("an epoch on 8 GPUs has as many iterations as on one", {"same-rows-on-every-rank"}),
@@ -57,7 +57,7 @@ OF_A_READER: tuple[tuple[str, set[str]], ...] = (
 WITH_FIGURES: tuple[tuple[str, set[str]], ...] = (
     (
         "all four cards are allocated but nvidia-smi shows work on a single one",
-        {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"},
+        {"device-map-splits-the-trained-model", "gpus-idle", "several-gpus"},
     ),
     (
         "with 2 nodes the epoch takes exactly as long as with 1",
@@ -97,7 +97,7 @@ WITH_FIGURES: tuple[tuple[str, set[str]], ...] = (
 HELD_BACK: tuple[tuple[str, set[str]], ...] = (
     (
         "gpu 0 is at 100% and gpus 1 to 7 at 0%",
-        {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"},
+        {"device-map-splits-the-trained-model", "gpus-idle", "several-gpus"},
     ),
     (
         "number of steps per epoch did not shrink when I added GPUs",
@@ -121,7 +121,7 @@ HELD_BACK: tuple[tuple[str, set[str]], ...] = (
     ),
     (
         "it writes the user's next question after its answer",
-        {"never-stops", "only-last-or-wrong-turn-supervised"},
+        {"never-stops", "only-some-assistant-turns-supervised"},
     ),
     ("process got signal 9 in the middle of the epoch", {"killed", "run-was-killed"}),
     (
@@ -157,7 +157,7 @@ def told(*arguments: str) -> tuple[int, str]:
         ("training on 2 gpus is not faster than one", {"several-gpus"}),
         ("DPO changes nothing", {"dpo-without-effect"}),
         ("accuracy is suspiciously high", {"odd-metrics"}),
-        ("inference got slower", {"slow-generation", "generation-slows-down"}),
+        ("inference got slower", {"slow-generation", "settings-make-generation-slow"}),
         ("works in the notebook but not in vllm", {"good-here-bad-there"}),
         ("loss becomes nan", {"loss-is-nan", "loss-not-finite"}),
         ("job was killed", {"killed", "run-was-killed"}),
@@ -181,7 +181,7 @@ def told(*arguments: str) -> tuple[int, str]:
         ("eos", {"stopping-never-learned", "trained-stop-not-served"}),
         (
             "model answers in chinese",
-            {"answers-change-language", "same-questions-answered-in-two-languages"},
+            {"answers-change-language", "answers-mix-languages-unasked"},
         ),
         ("my prompts are trained too", {"prompt-supervised"}),
         ("learning rate too high", {"steps-larger-than-the-weights", "loss-does-not-fall"}),
@@ -455,8 +455,8 @@ ZERO_LOGPS = "'logps/rejected': 0.0, 'logps/chosen': 0.0"
     [
         (f"{{'loss': 0.6931, 'rewards/margins': 0.0, {ZERO_LOGPS}}}", "dpo-without-effect", "no token of the answers"),
         ("{'loss': '0.6931', 'logps/rejected': '0', 'logps/chosen': '0'}", "dpo-without-effect", "no token of"),
-        ("why? {'loss': 0.0, 'grad_norm': nan, 'epoch': 0.1}", "nan-hidden-by-logging-filter", "exactly 0"),
-        ('{"loss": 0.0, "learning_rate": 1e-5}', "nan-hidden-by-logging-filter", "exactly 0"),
+        ("why? {'loss': 0.0, 'grad_norm': nan, 'epoch': 0.1}", "loss-or-gradient-exactly-zero", "exactly 0"),
+        ('{"loss": 0.0, "learning_rate": 1e-5}', "loss-or-gradient-exactly-zero", "exactly 0"),
         ("{'loss': nan, 'grad_norm': nan}", "loss-not-finite", "no number"),
         ("{'loss': 1.2, 'grad_norm': 0.0} {'loss': 1.3, 'grad_norm': 0.0}", "grad-norm-zero", "no parameter"),
     ],

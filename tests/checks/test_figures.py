@@ -142,7 +142,7 @@ def test_a_tokenizer_alone_is_judged_by_what_needs_no_rows() -> None:
     assert {
         "pad-is-stop-token",
         "pad-missing",
-        "padding-side",
+        "tokenizer-pads-on-the-left",
         "truncation-state-persisted",
     } <= names
     assert {part.unlock for part in report.not_judged if part.what == "duplicate-rows"} == {
@@ -195,7 +195,7 @@ def test_the_longest_example_is_that_of_the_file(tmp_path: Path) -> None:
     backend = tokenizers.Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
     longest = max(len(backend.encode(row["text"]).ids) for row in rows)
     report = laid_out(tmp_path, rows, {})
-    assert examined(report)["sft-max-length-default-1024"].figure.endswith(
+    assert examined(report)["rows-longer-than-default-max-length"].figure.endswith(
         f"(the longest has {longest:,})"
     )
     assert numbers(report, "eos-not-appended-by-tokenizer") == (3, 3)
@@ -211,7 +211,7 @@ def real(path: str, family: str, **settings: Any) -> tuple[list[dict[str, Any]],
 def test_figures_of_alpaca() -> None:
     rows, report = real("llamafactory/alpaca_en_demo.json", "qwen2.5-instruct")
     answers = [row["output"].strip() for row in rows]
-    assert {"wrong-field-mapped", "answer-is-empty"} <= set(examined(report))
+    assert {"answer-equals-prompt-or-holds-markers", "answer-is-empty"} <= set(examined(report))
     assert numbers(report, "answer-is-empty") == (
         sum(not answer for answer in answers),
         len(rows),

@@ -21,7 +21,7 @@ from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.checks.rule_runner import run_rule, run_rules
 from truetune.doctor.environment_record_types import Environment
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
 from truetune.generation.server_observations import ServerObservations
 from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state
@@ -31,10 +31,10 @@ from truetune.logs.run_log_builder import RunLogBuilder
 STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
 RULES = all_rules(*STATIONS)
 IN_WORDS = {
-    "special-ids-rewritten-by-trainer",
+    "special-token-ids-differ-from-base",
     "use-cache-saved-off",
     "generation-config-distorts-answers",
-    "tied-embeddings-lost-on-merge",
+    "tied-embeddings-flag-contradicts-tensors",
 }
 """Rules whose figure may have no number: flags, and names of files that agree"""
 OTHER_SUBJECT = {
@@ -113,8 +113,8 @@ def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
     )
     assert names(made.examined) == {
         "loss-not-finite",
-        "nan-hidden-by-logging-filter",
-        "loss-above-uniform",
+        "loss-or-gradient-exactly-zero",
+        "first-loss-above-guessing",
     }
     assert all(part.unlock for part in made.not_judged if "the log has" in part.reason)
 

@@ -132,9 +132,12 @@ CONTRADICTIONS: dict[str, tuple[Edit, str]] = {
     "no decoder": (edit_json("tokenizer.json", decoder=None), "tokenizer-loses-text"),
     "a penalty that spoils answers": (
         generation(repetition_penalty=1.8),
-        "served-settings-distort-answers",
+        "generation-config-beside-tokenizer-distorts-answers",
     ),
-    "a least length": (generation(min_length=400), "served-settings-distort-answers"),
+    "a least length": (
+        generation(min_length=400),
+        "generation-config-beside-tokenizer-distorts-answers",
+    ),
     "answers end after eight tokens": (
         generation(max_new_tokens=8),
         "rows-longer-than-saved-limits",

@@ -158,7 +158,7 @@ def test_notes_on_a_model_do_not_raise() -> None:
     other_pad = model()
     other_pad.config.pad_token_id = 7
     assert named(truetune.guard(tiny.tokenizer(), model=other_pad)) == {
-        "model-and-tokenizer-ids-differ"
+        "model-and-tokenizer-pad-ids-differ"
     }
     stops = tiny.model()
     assert named(truetune.guard(tiny.tokenizer(), model=stops)) == {"stop-ids-incomplete"}

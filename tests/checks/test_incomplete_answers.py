@@ -142,7 +142,7 @@ def test_answers_cut_in_their_thinking_get_other_advice(closed: bool, tmp_path: 
     ]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     remedies = " ".join(one.remedy or "" for one in truetune.score(str(path)).findings)
-    assert "stop token of each answer is supervised" not in remedies or closed
+    assert "stop token of each answer has a label" not in remedies or closed
 
 
 def _sliced(limit: int, rows: int) -> list[str]:
@@ -168,4 +168,4 @@ def test_answers_of_a_limit_of_tokens_were_not_sliced(tmp_path: Path) -> None:
     cut = [_text(100 + n % 5, n, "") for n in range(20)]
     assert _found(tmp_path, whole + cut) == ["warning"]
     report = truetune.check([str(tmp_path / "rows.jsonl")], select=["answer-is-incomplete"])
-    assert "a limit of new tokens" in report.findings[0].message
+    assert "a limit on new tokens" in report.findings[0].message

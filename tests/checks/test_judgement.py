@@ -367,7 +367,11 @@ def test_a_rule_that_fails_on_a_run(family: str, monkeypatch: pytest.MonkeyPatch
 ERROR = Finding("pad-is-stop-token", "TOK001", "error", "wrong", "fix it")
 FINE = Examined("pad-missing", "TOK002", "The tokenizer has no pad token.", "1 of 1")
 LOST = NotJudged(
-    "padding-side", "Failure: <b>x</b>", "TOK003", place="checks/a.py:1", unlock=REPORT_IT
+    "tokenizer-pads-on-the-left",
+    "Failure: <b>x</b>",
+    "TOK003",
+    place="checks/a.py:1",
+    unlock=REPORT_IT,
 )
 TOLD = NotJudged(
     "train-eval-leak", "no evaluation data are named", "ROW006", unlock="--eval-data", asked=False
@@ -445,7 +449,7 @@ def test_a_joined_page_has_the_gravest_state(tmp_path: Path) -> None:
     assert done.exception is None
     value = json.loads((tmp_path / "r.json").read_text())
     assert (value["outcome"], value["failed"], done.return_value) == ("not judged", False, 3)
-    assert [part["what"] for part in value["not_judged"]] == ["padding-side"]
+    assert [part["what"] for part in value["not_judged"]] == ["tokenizer-pads-on-the-left"]
     for arguments, code in ((["--allow-unjudged"], 0), ([], 3)):
         done = CliRunner().invoke(
             truetune_group, ["report", str(written[1]), "--json", *arguments], standalone_mode=False

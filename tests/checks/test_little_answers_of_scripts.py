@@ -258,7 +258,7 @@ def test_chats_that_are_learned_whole(
     (tmp_path / "settings.py").write_text(settings, encoding="utf-8")
     found = findings_of_chats(tmp_path, imports, "SFTConfig(max_length=cfg.limit)")
     assert "the answers are 0.1% of what is learned" in found[RULE]
-    assert "sft-max-length-default-1024" not in found
+    assert "rows-longer-than-default-max-length" not in found
 
 
 def test_arguments_that_another_file_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,7 @@ def test_arguments_that_another_file_makes(tmp_path: Path, monkeypatch: pytest.M
     )
     found = findings_of_chats(tmp_path, "from settings import arguments", "arguments()")
     assert RULE in found
-    assert "sft-max-length-default-1024" not in found
+    assert "rows-longer-than-default-max-length" not in found
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_limit_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Then the default holds, and the rows lose their answers before any share of them matters."""
     monkeypatch.chdir(tmp_path)
     found = findings_of_chats(tmp_path, "", "SFTConfig('out')")
-    assert "sft-max-length-default-1024" in found
+    assert "rows-longer-than-default-max-length" in found
 
 
 def test_a_few_chats_among_texts_are_not_counted_for_them() -> None:

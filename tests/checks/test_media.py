@@ -22,7 +22,7 @@ from truetune.settings.run_spec import RunSpec
 LENGTHS = (
     "truncation-cuts-the-terminator",
     "truncation-leaves-no-label",
-    "sft-max-length-default-1024",
+    "rows-longer-than-default-max-length",
 )
 
 
@@ -87,7 +87,7 @@ def test_media_are_counted(row: dict[str, Any], media: Media, tmp_path: Path) ->
         if media:
             assert unjudged[rule].reason == f"the tokens of {media} are not counted"
             assert (
-                unjudged[rule].unlock == "see what reaches the loss: truetune run -- YOUR COMMAND"
+                unjudged[rule].unlock == "check what is in the loss: truetune run -- YOUR COMMAND"
             )
     assert found.exit_code() == (3 if media else 0), "the user asked for this limit"
 

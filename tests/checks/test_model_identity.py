@@ -100,7 +100,7 @@ def test_the_base_of_a_script_is_compared(
         f"model = {use.replace('BASE', base)}\n",
         encoding="utf-8",
     )
-    found = lint([str(script)], select=("script-loads-another-base",)).findings
+    found = lint([str(script)], select=("script-puts-adapter-on-another-base",)).findings
     assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
@@ -133,5 +133,5 @@ def test_an_adapter_that_the_command_names_lies_beside(
         (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": name}))
     script = tmp_path / "merge.py"
     script.write_text(MERGE.format(base=base))
-    found = lint([str(script)], select=("script-loads-another-base",)).findings
+    found = lint([str(script)], select=("script-puts-adapter-on-another-base",)).findings
     assert [finding.severity for finding in found] == severities

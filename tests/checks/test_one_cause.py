@@ -43,24 +43,24 @@ BESIDES: dict[str, tuple[str, ...]] = {
         "default-system-prompt-injected",
         "template-marks-differ-from-published",
     ),
-    "role-alias-dropped": ("duplicate-rows",),
+    "turn-roles-unknown-to-template": ("duplicate-rows",),
     "boundary-token-merge": ("plain-string-pair-skips-template",),
     "few-distinct-answers": ("unused-columns",),
     "answer-not-terminated": ("turn-terminator-is-not-eos", "boundary-token-merge"),
     "pair-side-not-terminated": ("plain-string-pair-skips-template",),
-    "bos-or-eos-inside-a-preference-pair": (
+    "special-token-inside-pair-answer": (
         "pair-side-not-terminated",
         "plain-string-pair-skips-template",
     ),
     "rejected-answers-of-other-prompts": ("plain-string-pair-skips-template",),
-    "pairs-are-ties": ("plain-string-pair-skips-template",),
+    "pair-scores-are-equal": ("plain-string-pair-skips-template",),
     "winner-column-disagrees": ("plain-string-pair-skips-template",),
     "one-phrase-tells-the-sides": ("plain-string-pair-skips-template", "preference-length-bias"),
     "kto-imbalance": ("plain-string-pair-skips-template",),
     "iterable-dataset-not-sharded-or-shuffled": ("ddp-hang-or-uneven-ranks",),
     "weights-are-pickle": ("adapter-file-empty", "adapter-on-another-base"),
-    "new-token-lands-in-padded-row": ("weights-equal-the-base",),
-    "special-ids-rewritten-by-trainer": ("weights-equal-the-base",),
+    "new-token-on-untrained-spare-row": ("weights-equal-the-base",),
+    "special-token-ids-differ-from-base": ("weights-equal-the-base",),
     "template-rejects-rows": (
         "generation-prompt-without-header",
         "template-marks-differ-from-published",
@@ -72,21 +72,21 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "prompt-left-in-answers": ("generation-row-by-row",),
     "judge-sees-one-order": ("generation-row-by-row",),
     "warmup-longer-than-run": ("setting-out-of-range",),
-    "epochs-against-rows": ("run-ended-after-few-steps",),
+    "epoch-length-differs-from-rows": ("run-ended-after-few-steps",),
     "memorised-not-learned": ("evaluation-rows-were-trained-on",),
     "parser-scores-shuffled-golds": ("parser-misses-gold-answers",),
-    "answer-stands-in-prompt": ("few-distinct-answers",),
+    "prompt-field-tells-the-answer": ("few-distinct-answers",),
     "answers-continue-the-dialogue": (
         "eos-not-appended-by-tokenizer",
         "plain-string-pair-skips-template",
     ),
     "answers-stripped-to-words": ("few-distinct-answers", "duplicate-rows"),
-    "siblings-on-both-sides": (
+    "sibling-rows-held-out-and-trained": (
         "eos-not-appended-by-tokenizer",
         "plain-string-pair-skips-template",
     ),
     "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
-    "same-questions-answered-in-two-languages": (
+    "answers-mix-languages-unasked": (
         "eos-not-appended-by-tokenizer",
         "plain-string-pair-skips-template",
     ),
@@ -94,18 +94,18 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "inner-turns-not-terminated": ("eos-not-appended-by-tokenizer",),
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
-    "kto-label-is-no-boolean": ("plain-string-pair-skips-template",),
+    "kto-labels-misread-as-booleans": ("plain-string-pair-skips-template",),
     "one-row-decides-memory": (
         "few-distinct-answers",
         "duplicate-rows",
         "answer-is-little-of-the-loss",
     ),
     "text-column-guessed": ("eos-not-appended-by-tokenizer",),
-    "sft-max-length-default-1024": ("whitespace-around-answers",),
+    "rows-longer-than-default-max-length": ("whitespace-around-answers",),
     "pair-truncated-on-one-side": ("whitespace-around-answers",),
     "pairs-lack-diversity": ("whitespace-around-answers",),
     "generation-config-distorts-answers": ("sampling-defaults-from-generation-config",),
-    "weights-wider-than-the-base": ("most-weights-never-moved",),
+    "float32-weights-of-16-bit-base": ("most-weights-never-moved",),
     "dora-slow-unmerged": ("rslora-or-alpha-scale-ignored",),
     "merge-into-quantized-base": ("four-bit-computed-in-float32",),
     "modelfile-context-left-to-default": ("modelfile-template-differs",),
@@ -151,9 +151,9 @@ def _finding(rule: str, rows: range, count: int | None = -1, severity: Any = "er
 @pytest.mark.parametrize(
     ("causes", "left"),
     [
-        ([("role-alias-dropped", range(10))], 0),
-        ([("role-alias-dropped", range(5)), ("malformed-rows", range(5, 10))], 0),
-        ([("role-alias-dropped", range(9))], 1),
+        ([("turn-roles-unknown-to-template", range(10))], 0),
+        ([("turn-roles-unknown-to-template", range(5)), ("malformed-rows", range(5, 10))], 0),
+        ([("turn-roles-unknown-to-template", range(9))], 1),
         ([("malformed-rows", range(20, 30))], 1),
         ([("duplicate-rows", range(10))], 1),
     ],
@@ -170,7 +170,7 @@ def test_rows_may_be_explained_by_several_findings(
 
 def test_a_finding_with_more_rows_than_it_keeps_is_not_moot() -> None:
     findings = (
-        _finding("role-alias-dropped", range(10)),
+        _finding("turn-roles-unknown-to-template", range(10)),
         _finding("no-supervised-token", range(10), 11),
     )
     assert len(merge_explained_findings_into_causes(Judgement(findings), all_rules()).findings) == 2

@@ -36,7 +36,7 @@ TOKENS = {
     "render-then-retokenize-double-bos": "<|endoftext|>",
     "plain-string-pair-skips-template": " It",
     "rewritten-turns-untrained": "T",
-    "wrong-field-mapped": "Is",
+    "answer-equals-prompt-or-holds-markers": "Is",
     "special-token-in-content": "<|im_end|>",
     "tool-arguments-double-encoded": ' "',
     "boundary-token-merge": " wait",
@@ -45,17 +45,17 @@ TOKENS = {
     "duplicate-eos": "<|im_end|>",
     "truncation-cuts-the-terminator": " nine",
     "truncation-leaves-no-label": "It",
-    "sft-max-length-default-1024": " one",
+    "rows-longer-than-default-max-length": " one",
     "ids-beyond-embedding": "user",
     "answer-not-terminated": ".",
     "preference-pairs-identical": "It",
     "preference-pairs-swapped": "Wh",
     "pair-truncated-on-one-side": " It",
     "pair-side-not-terminated": ".",
-    "bos-or-eos-inside-a-preference-pair": "<|im_end|>",
+    "special-token-inside-pair-answer": "<|im_end|>",
     "pair-prompt-not-shared": "It",
     "pairs-lack-diversity": " ",
-    "role-alias-dropped": "It",
+    "turn-roles-unknown-to-template": "It",
     "malformed-rows": "5",
     "special-token-in-structure": "<|im_end|>",
     "turn-terminator-is-not-eos": "<|im_end|>",
@@ -105,7 +105,7 @@ def said(content: Any) -> list[Any]:
 ASKED = [{"role": "user", "content": "Is it open?"}]
 SIDES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "rejected-side-empty": ({"prompt": ASKED, "chosen": said("It is."), "rejected": said(" ")}, {}, " "),
-    "bos-or-eos-inside-a-preference-pair": (
+    "special-token-inside-pair-answer": (
         {"prompt": ASKED, "chosen": said("It is."), "rejected": said("No<|im_end|> way.")}, {}, "<|im_end|>",
     ),
     "pair-side-not-terminated": (

@@ -12,7 +12,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.logs.run_log import Curve, RunLog
 
 STEPPED = Finding(
-    "lr-scheduler-stepped-per-process",
+    "prepared-schedule-length-divided-by-processes",
     "SRC014",
     "error",
     "the schedule is as long as the prepared loader",
@@ -56,8 +56,11 @@ DICTIONARY = Finding(
     "SRC010",
     "error",
     "apply_chat_template returns a dictionary",
-    "give return_dict=False",
-    evidence=("this stops with an error", "no file here says which release of transformers runs"),
+    "set return_dict=False in this call",
+    evidence=(
+        "this raises an exception",
+        "no file here says which release of transformers is used",
+    ),
     cases=(Case("head + tail", file="train.py", line=3),),
 )
 
@@ -98,7 +101,7 @@ def test_no_slots_are_advised_where_layers_are_on_the_cpu() -> None:
         (DICTIONARY, [], "error"),
         (DICTIONARY, [run(2)], "error"),
         (DICTIONARY, [run(490), run(80)], "error"),
-        (replace(DICTIONARY, evidence=("len() of it is 2",)), [run(490)], "error"),
+        (replace(DICTIONARY, evidence=("its len() is 2",)), [run(490)], "error"),
         (replace(DICTIONARY, cases=(Case("len(head)", file="t.py", line=3),)), [run(490)], "error"),
     ],
 )
@@ -197,7 +200,7 @@ def test_a_generation_without_its_cache_has_the_line_of_the_log() -> None:
 
 
 def test_what_a_log_of_pairs_proves_of_the_rows_and_of_the_reference() -> None:
-    dropped = "TRL 1.16.0 drops rows without a label, and says nothing"
+    dropped = "TRL 1.16.0 silently drops rows without a label"
     empty = Finding(
         "truncation-leaves-no-label", "LEN004", "warning", "48 of 48", "raise", (dropped, "kept")
     )

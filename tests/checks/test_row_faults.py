@@ -19,12 +19,14 @@ from tests import parts
 from truetune.demo import DATA
 from truetune.report.supervision_headline import supervision_verdict
 
-ROWS = "escape-sequences-as-text template-inside-template encoded-text answer-stands-in-prompt"
+ROWS = (
+    "escape-sequences-as-text template-inside-template encoded-text prompt-field-tells-the-answer"
+)
 RULES = (
     *ROWS.split(),
     "answers-of-other-rows",
     "shared-text-is-learned",
-    "kto-label-is-no-boolean",
+    "kto-labels-misread-as-booleans",
 )
 SETS = (
     "alpaca_en_demo.json",
@@ -310,12 +312,12 @@ def _tickets(form: str) -> list[Row]:
 @pytest.mark.parametrize("form", LEAKS)
 def test_labels_in_the_prompt(form: str, tmp_path: Path) -> None:
     rows = _tickets(LEAKS[form])
-    assert severities(rows, tmp_path, "answer-stands-in-prompt") == ["warning"]
+    assert severities(rows, tmp_path, "prompt-field-tells-the-answer") == ["warning"]
 
 
 @pytest.mark.parametrize("form", NO_LEAKS)
 def test_prompts_without_the_label(form: str, tmp_path: Path) -> None:
-    assert severities(_tickets(NO_LEAKS[form]), tmp_path, "answer-stands-in-prompt") == []
+    assert severities(_tickets(NO_LEAKS[form]), tmp_path, "prompt-field-tells-the-answer") == []
 
 
 @pytest.mark.parametrize("offset", [1, -1, 3])
@@ -447,7 +449,7 @@ def test_verdicts_in_words(good: str, bad: str, real: list[Row], tmp_path: Path)
         {"prompt": row["question"], "completion": row["answer"], "label": bad if i % 2 else good}
         for i, row in enumerate(real[:40])
     ]
-    (finding,) = check(rows, tmp_path, "kto-label-is-no-boolean").findings
+    (finding,) = check(rows, tmp_path, "kto-labels-misread-as-booleans").findings
     assert (finding.count, finding.total) == (40, 40)
 
 
@@ -455,7 +457,7 @@ def test_classes_are_no_verdicts(tmp_path: Path) -> None:
     rows = [
         {"prompt": f"Review {i}", "completion": "positive", "label": "positive"} for i in range(9)
     ]
-    report = check(rows, tmp_path, "kto-label-is-no-boolean")
+    report = check(rows, tmp_path, "kto-labels-misread-as-booleans")
     assert report.formats == {"prompt-completion": 9}
 
 
@@ -498,7 +500,7 @@ def _of_limit(rows: list[Row], folder: Path, **settings: Any) -> Any:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     rules = [
-        "sft-max-length-default-1024",
+        "rows-longer-than-default-max-length",
         "truncation-cuts-the-terminator",
         "shared-text-is-learned",
     ]
@@ -517,7 +519,7 @@ def test_answers_behind_the_cut_are_one_error(
     (found,) = report.findings
     assert found.severity == "error"
     assert f"{len(rows)} of {len(rows)}" in found.message
-    assert "lose the whole answer: it is past the cut at 1,024" in found.message
+    assert "lose their whole answer: it is after the cut at 1,024" in found.message
     headline = supervision_verdict(report).plain
     assert "cut at 1,024" in headline
     assert "no answer is left" in headline
@@ -533,4 +535,4 @@ def test_shared_text_is_counted_before_the_cut_and_chats_are_told_of_their_setti
     texts = [one for one in report.findings if one.rule == "shared-text-is-learned"]
     assert len(texts) == 1
     assert "assistant_only_loss" in texts[0].remedy
-    assert "in place of text" not in texts[0].remedy
+    assert "instead of text" not in texts[0].remedy

@@ -105,4 +105,4 @@ def test_a_job_beside_a_runs_state_is_read(
         ]
         state = {"global_step": 390, "max_steps": 390, "log_history": records}
         (tmp_path / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
-    assert "checkpoints-share-one-cache" in rules(checked(tmp_path, monkeypatch))
+    assert "checkpoints-evaluated-from-one-cache" in rules(checked(tmp_path, monkeypatch))

@@ -56,7 +56,7 @@ def test_the_limit_of_a_command_cuts_the_rows_beside_it(
     limit: int, is_cut: bool, tmp_path: Path
 ) -> None:
     rules = _rules(tmp_path, LONG, SFT.format(limit))
-    assert "sft-max-length-default-1024" not in rules
+    assert "rows-longer-than-default-max-length" not in rules
     assert ("truncation-cuts-the-terminator" in rules) is is_cut
 
 

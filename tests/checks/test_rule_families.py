@@ -18,6 +18,7 @@ from truetune.checks.rule_families import (
     code_sort_key,
     current_codes_of_former,
     former_code,
+    former_names,
     is_rule_code,
 )
 from truetune.cli import truetune_group
@@ -28,6 +29,13 @@ from transformers import AutoModelForCausalLM, Trainer
 
 model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("base"), "adapter")
 Trainer(model=model, train_dataset=rows).train()
+"""
+STATE_DICT_REPLACED = """\
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("base"), LoraConfig())
+model.state_dict = lambda: get_peft_model_state_dict(model)
 """
 
 
@@ -111,6 +119,38 @@ def test_a_baseline_of_before_still_holds(tmp_path: Path) -> None:
     assert accept_known_findings(report, known).findings == ()
     other = {hashlib.sha256(one.encode()).hexdigest()[:16] for one in known}
     assert accept_known_findings(report, other).findings == report.findings
+
+
+def test_a_former_name_is_accepted_with_a_note() -> None:
+    for command in ("rules", "explain"):
+        shown = CliRunner().invoke(
+            truetune_group, [command, "lora-too-small"], standalone_mode=False
+        )
+        assert shown.return_value == 0
+        assert "note: lora-too-small is lora-rank-1-on-one-projection now" in shown.stderr
+    today = CliRunner().invoke(
+        truetune_group, ["rules", "lora-rank-1-on-one-projection"], standalone_mode=False
+    )
+    assert "note" not in today.stderr
+
+
+def test_a_rule_that_was_renamed_twice_has_both_former_names() -> None:
+    assert former_names("answers-mix-languages-unasked") == (
+        "answers-in-two-languages",
+        "same-questions-answered-in-two-languages",
+    )
+    assert former_names("pad-is-stop-token") == ()
+
+
+def test_a_comment_may_name_a_former_name(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(STATE_DICT_REPLACED, encoding="utf-8")
+    assert [finding.rule for finding in lint([path]).findings] == ["state-dict-method-replaced"]
+    ignored = STATE_DICT_REPLACED.replace(
+        "_dict(model)", "_dict(model)  # truetune: ignore[state-dict-overwritten]"
+    )
+    path.write_text(ignored, encoding="utf-8")
+    assert lint([path]).findings == ()
 
 
 def test_former_names_still_mean_their_rules() -> None:

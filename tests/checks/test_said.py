@@ -25,7 +25,7 @@ from truetune.settings.stacks.read_config_of_any_stack import read_config
 def test_a_report_is_short_as_a_value_and_whole_in_print() -> None:
     report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER))
     assert repr(report) == f"<DataReport of {DATA}: no findings>"
-    assert str(report).startswith("an ideal mask learns ")
+    assert str(report).startswith("with an ideal mask, the loss is on ")
     fine = len(report.examined)
     unjudged = sum(part.asked or bool(part.unlock) for part in report.not_judged)
     others = len(report.not_judged) - unjudged

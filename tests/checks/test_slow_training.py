@@ -314,7 +314,7 @@ IN_TURNS = [tuple(97 if gpu == n % 4 else 3 for gpu in range(4)) for n in range(
     [
         (IN_TURNS, "16 of 16 readings"),
         ([(0, 0, 0, 0)] * 3 + IN_TURNS, "16 of 16 readings"),
-        ([(96, 4), (2, 91)] * 8, "the 2 GPUs compute one after another"),
+        ([(96, 4), (2, 91)] * 8, "the 2 GPUs work one after another"),
         ([*IN_TURNS, (80, 80, 4, 4), (60, 4, 70, 4)], "16 of 18 readings"),
     ],
 )

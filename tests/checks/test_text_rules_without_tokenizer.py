@@ -65,10 +65,14 @@ def prompt(i: int, *, field: str, value: str) -> dict[str, Any]:
             "template-inside-template",
             False,
         ),
-        (lambda i: prompt(i, field="Answer", value="{answer}"), "answer-stands-in-prompt", True),
+        (
+            lambda i: prompt(i, field="Answer", value="{answer}"),
+            "prompt-field-tells-the-answer",
+            True,
+        ),
         (
             lambda i: prompt(i, field="Notes", value="The mayor is ill."),
-            "answer-stands-in-prompt",
+            "prompt-field-tells-the-answer",
             False,
         ),
     ],

@@ -137,7 +137,7 @@ def test_results_in_another_order_than_their_calls(tmp_path: Path) -> None:
 
 def test_a_result_of_no_call(tmp_path: Path) -> None:
     found = _codes(tmp_path, [_chat(_call(GOOD), results=("zz",))] * 3)["ROW073"]
-    assert "the id of no call" in found.message
+    assert "an id that no call has" in found.message
 
 
 def test_results_without_ids_are_not_compared(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_broken_training_comes_before_its_answers(tmp_path: Path) -> None:
     found = {one.rule: one for one in truetune.check(str(tmp_path)).findings}
     order = list(found)
     assert found["dpo-chosen-falls"].severity == "error"
-    bad = [name for name in ("answers-loop", "answers-are-garbage") if name in found]
+    bad = [name for name in ("answers-loop", "answers-are-gibberish") if name in found]
     assert bad
     for name in bad:
         assert order.index("dpo-chosen-falls") < order.index(name)

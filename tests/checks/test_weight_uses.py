@@ -170,7 +170,9 @@ def test_the_adapter_is_put_on_another_model(base: str, count: int, tmp_path: Pa
     chat = CHAT.format(adapter="saves/faq", template="qwen").replace("some/model", base)
     serve = f"vllm serve {base} --enable-lora --lora-modules faq=saves/faq/checkpoint-9\n"
     for name, text in (("chat__yaml", chat), ("serve__sh", serve)):
-        found = messages(tmp_path, "settings-name-another-base", run__yaml=run, **{name: text})
+        found = messages(
+            tmp_path, "settings-put-adapter-on-another-base", run__yaml=run, **{name: text}
+        )
         assert len(found) == count, name
 
 
@@ -236,7 +238,7 @@ def test_an_adapter_file_beside_the_server_under_another_name(
 def test_a_training_on_merged_weights_is_served_on_the_base_from_the_hub(tmp_path: Path) -> None:
     run = training("saves/dpo").replace("some/model", "./saves/sft-merged")
     serve = "vllm serve Qwen/Qwen2.5-7B --enable-lora --lora-modules dpo=saves/dpo\n"
-    rule = "settings-name-another-base"
+    rule = "settings-put-adapter-on-another-base"
     assert len(messages(tmp_path, rule, run__yaml=run, serve__sh=serve)) == 1
     healthy = serve.replace("Qwen/Qwen2.5-7B", "./saves/sft-merged")
     assert not messages(tmp_path, rule, run__yaml=run, serve__sh=healthy)
@@ -319,7 +321,7 @@ def test_stages_of_shell_scripts_in_one_folder(start: str, count: int, tmp_path:
     (tmp_path / "sft.sh").write_text(SFT_BY_COMMAND.format(base="some/base"), encoding="utf-8")
     (tmp_path / "dpo.sh").write_text(DPO_BY_COMMAND.format(start=start), encoding="utf-8")
     found = truetune.check([str(tmp_path)]).findings
-    assert [one.rule for one in found].count("stage-starts-from-the-base") == count
+    assert [one.rule for one in found].count("preference-run-ignores-sft-beside-it") == count
 
 
 COMMON = "from pathlib import Path\nBASE = 'some/base'\nRUNS = Path('runs')\nSFT = RUNS / 'sft'\nDPO = RUNS / 'dpo'\n"
@@ -340,7 +342,7 @@ def test_stages_that_share_a_module_of_names(start: str, count: int, tmp_path: P
     dpo = STAGE.format(kind="DPO", start=start, out="DPO")
     (tmp_path / "two.py").write_text(dpo, encoding="utf-8")
     found = truetune.check([str(tmp_path)]).findings
-    assert [one.rule for one in found].count("stage-starts-from-the-base") == count
+    assert [one.rule for one in found].count("preference-run-ignores-sft-beside-it") == count
 
 
 MERGE_BY_OPTIONS = """
@@ -366,7 +368,7 @@ def test_a_merge_whose_names_a_command_gives(more: str, count: int, tmp_path: Pa
     (tmp_path / "dpo.sh").write_text(train + command, encoding="utf-8")
     (tmp_path / "merge.py").write_text(MERGE_BY_OPTIONS, encoding="utf-8")
     found = truetune.check([str(tmp_path)]).findings
-    assert [one.rule for one in found].count("settings-name-another-base") == count
+    assert [one.rule for one in found].count("settings-put-adapter-on-another-base") == count
 
 
 @pytest.mark.parametrize(

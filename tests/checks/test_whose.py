@@ -324,5 +324,5 @@ def test_pairs_that_lose_all_answers_are_an_error_of_the_package(long: int, tmp_
     (found,) = check(spec).findings
     assert found.severity == ("error" if long == 40 else "warning")
     pairs, fate = found.evidence
-    assert pairs.endswith("where it is kept, its DPO loss stays at 0.693")
-    assert fate == f"TRL {TRAINERS['trl'].release} drops rows without a label, and says nothing"
+    assert pairs.endswith("if it is kept, its DPO loss stays at 0.693")
+    assert fate == f"TRL {TRAINERS['trl'].release} silently drops rows without a label"

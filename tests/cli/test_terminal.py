@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import truetune
+from tests.preloaded import commands_python
 from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 
@@ -23,7 +23,7 @@ RED = "\x1b[1;31m"
 
 def command(*arguments: object, **environment: str) -> tuple[list[str], dict[str, str]]:
     clean = {name: value for name, value in os.environ.items() if name not in COLOURS}
-    line = [sys.executable, "-m", "truetune", *map(str, arguments)]
+    line = [commands_python(), "-m", "truetune", *map(str, arguments)]
     return line, {**clean, "PYTHONPATH": SOURCES, "TERM": "xterm-256color", **environment}
 
 

@@ -49,7 +49,9 @@ def test_each_fault_of_the_tokenizer_is_found(spoiled: truetune.Report, rule: st
 def test_nothing_else_is_found(spoiled: truetune.Report) -> None:
     planted = {fault.rule for fault in FAULTS} | set(TOKENIZER_FAULTS)
     assert {finding.rule for finding in spoiled.findings} == planted
-    (roles,) = (finding for finding in spoiled.findings if finding.rule == "role-alias-dropped")
+    (roles,) = (
+        finding for finding in spoiled.findings if finding.rule == "turn-roles-unknown-to-template"
+    )
     assert any("no-supervised-token" in line for line in roles.evidence), (
         "what follows is told with its cause"
     )

@@ -18,7 +18,7 @@ def test_lines_are_named_without_the_folder_of_the_package(tmp_path: Path) -> No
         BROKEN, write_faulty_tokenizer_copy(tmp_path / "tokenizer"), console
     ).failed()
     said = console.export_text()
-    assert "role-alias-dropped: 6 of 212 rows" in said
+    assert "turn-roles-unknown-to-template: 6 of 212 rows" in said
     assert len(said.splitlines()) < 24, "it fits a screen"
     assert str(BROKEN.parent) not in said
     assert Path.cwd() == here

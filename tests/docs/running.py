@@ -20,12 +20,23 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from tests.preloaded import (
+    LIGHT_LIBRARIES,
+    commands_python,
+    libraries_python,
+    modules_of_truetune,
+)
+
 ROOT = Path(__file__).parents[2]
 LIMIT = 300.0
 """Seconds that one may take"""
 GLOO = "terminate called without an active exception"
 """Gloo's threads meet the end of Python while they let go of tensors: pytorch/pytorch#190489"""
-HEAVY = ("torch", "transformers", "peft", "datasets", "trl", "truetune.cli", "truetune.callback")
+HEAVY = (
+    "torch", "transformers", "peft", "datasets", "trl", "torch._dynamo", "transformers.trainer", "wandb",
+    "transformers.models.auto.modeling_auto", "transformers.models.llama.modeling_llama", "trl.trainer.sft_trainer",
+)  # fmt: skip
+"""With the modules that transformers and trl import only when they are used"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +110,14 @@ def environment(folder: Path) -> dict[str, str]:
     """Of all that runs: no network, no GPU, this Python and this truetune first, caches of its own."""
     tools = folder.parent / "bin"
     tools.mkdir(exist_ok=True)
-    for name, module in {"truetune": "-m truetune", "python": ""}.items():
+    programs = (
+        ("truetune", commands_python(), "-m truetune"),
+        ("python", libraries_python(), ""),
+    )
+    for name, python, module in programs:
         tool = tools / name
         if not tool.exists():
-            tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+            tool.write_text(f'#!/bin/sh\nexec "{python}" {module} "$@"\n')
             tool.chmod(0o755)
     path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
     return {
@@ -148,7 +163,8 @@ def _forked(target: Any, arguments: tuple[Any, ...], folder: Path) -> Ran:
 def _server() -> Any:
     context = multiprocessing.get_context("forkserver")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    context.set_forkserver_preload(["tests.docs.running", *HEAVY])
+    modules = [*HEAVY, *LIGHT_LIBRARIES, *modules_of_truetune(), "tests.preloaded.freeze"]
+    context.set_forkserver_preload(["tests.docs.running", *modules])
     return context
 
 

@@ -18,6 +18,7 @@ from playwright.sync_api import Page
 
 from tests import parts
 from tests.browser import chromium, opened, violations
+from tests.preloaded import commands_python
 
 BUILDER = Path(__file__).parents[2] / "docs" / "browser_check"
 # BPE of bytes, SentencePiece, and a template that rewrites earlier turns.
@@ -114,7 +115,7 @@ def tokens_of_command(
     folder: Path, rows: Path, *options: str
 ) -> list[list[tuple[int, str, str, bool]]]:
     """The same, of `truetune show`."""
-    command = [sys.executable, "-m", "truetune", "show", str(rows), "-t", str(folder), "--json"]
+    command = [commands_python(), "-m", "truetune", "show", str(rows), "-t", str(folder), "--json"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     return [
         [(one["id"], one["text"], one["source"], one["supervised"]) for one in example["tokens"]]
@@ -133,7 +134,7 @@ def findings_in_page(page: Page) -> list[tuple[str, str, str]]:
 
 def findings_of_command(folder: Path, rows: Path) -> list[tuple[str, str, str]]:
     """The same, of `truetune check` with the rules that the page has."""
-    command = [sys.executable, "-m", "truetune", "check", str(rows), "-t", str(folder), "--json"]
+    command = [commands_python(), "-m", "truetune", "check", str(rows), "-t", str(folder), "--json"]
     chosen = [option for letters in ("TOK", "TPL", "ROW") for option in ("--select", letters)]
     done = subprocess.run([*command, *chosen], capture_output=True, text=True)
     return [

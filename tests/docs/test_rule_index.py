@@ -125,10 +125,10 @@ def test_severity_is_that_under_the_trainer(index: Path, browser: Browser) -> No
         rule = page.locator("li", has=page.get_by_text("pad-is-stop-token", exact=True))
         assert rule.locator(".rule-severity").inner_text() == "info"
         # TRL pads on the right whatever the tokenizer says.
-        assert "padding-side" not in shown_names(page)
+        assert "tokenizer-pads-on-the-left" not in shown_names(page)
         page.locator("#rule-trainer").select_option("")
         assert rule.locator(".rule-severity").inner_text() == "error"
-        assert "padding-side" in shown_names(page)
+        assert "tokenizer-pads-on-the-left" in shown_names(page)
 
 
 def test_words_that_no_rule_has(index: Path, browser: Browser) -> None:

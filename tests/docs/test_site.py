@@ -14,6 +14,7 @@ from tests.browser import PHONE, chromium, violations
 from tests.docs import site
 from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_catalogue import rule_page as source
+from truetune.checks.rule_families import former_names
 from truetune.cli import truetune_group
 
 pytest.importorskip("furo")
@@ -52,7 +53,8 @@ def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
         assert f'href="{rule.name()}.html"' in index
         for thread, number in re.findall(r"([\w.-]+/[\w.-]+)#(\d+)", source(rule)):
             assert f'href="https://github.com/{thread}/issues/{number}"' in page.text, page.path
-        assert f"url={rule.name()}.html" in pages[root / "rules" / f"{rule.code}.html"].text
+        for word in (rule.code, *former_names(rule.name())):
+            assert f"url={rule.name()}.html" in pages[root / "rules" / f"{word}.html"].text
 
 
 def names_are_documented(root: Path, pages: dict[Path, site.Page]) -> None:
@@ -82,7 +84,7 @@ def a_browser_is_content(root: Path) -> None:
             "index",
             "rules/index",
             "rules/pad-is-stop-token",
-            "rules/role-alias-dropped",
+            "rules/turn-roles-unknown-to-template",
             "reference/reports",
         ):
             page.goto((root / f"{name}.html").as_uri())

@@ -28,7 +28,7 @@ SYMPTOMS = (
 )
 FORM = (
     "What you see", "One command, and what it prints", "Causes, most likely first", "The fix",
-    "How you know that it is fixed", "Never again",
+    "Check that it is fixed", "How to prevent it",
 )  # fmt: skip
 GUIDE = {guide.name: guide for guide in GUIDES}
 
@@ -40,7 +40,7 @@ def test_a_symptom_has_the_form_of_all(name: str) -> None:
     assert tuple(re.findall(r"^## (.*)$", text, re.M)) == FORM
     sections = dict(zip(FORM, re.split(r"^## .*$", text, flags=re.M)[1:], strict=True))
     assert "$ truetune" in sections["One command, and what it prints"]
-    assert "$ truetune" in sections["How you know that it is fixed"]
+    assert "$ truetune" in sections["Check that it is fixed"]
     assert sections["Causes, most likely first"].count("\n| ") >= 5
     assert any(block.page == page and block.language == "console" for block in blocks())
 

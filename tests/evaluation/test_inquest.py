@@ -37,7 +37,7 @@ from truetune.settings.run_spec import RunSpec
 
 ROWS = tiny.chats(8)
 TARGETS = ["q_proj", "v_proj", "up_proj", "down_proj", "lm_head"]
-SPEC = RunSpec(ignore=("generation-slows-down",))
+SPEC = RunSpec(ignore=("settings-make-generation-slow",))
 """The time of a token says nothing here: other tests run beside this one."""
 
 
@@ -147,7 +147,7 @@ def test_stopping_never_learned(home: Path) -> None:
     causes = named(found)
     assert list(causes) == ["stopping-never-learned"]
     assert causes["stopping-never-learned"].severity == "error"
-    assert "under the base it is" in causes["stopping-never-learned"].evidence[1]
+    assert "under the base model it is" in causes["stopping-never-learned"].evidence[1]
     assert "ANS001" in {finding.code for finding in findings_on_sampled_answers(found.watched)}
 
 
@@ -157,7 +157,7 @@ def test_a_trained_stop_that_is_not_served(home: Path, right: Path) -> None:
     assert (
         {"trained-stop-not-served"}
         <= set(named(found))
-        <= {"trained-stop-not-served", "special-ids-rewritten-by-trainer"}
+        <= {"trained-stop-not-served", "special-token-ids-differ-from-base"}
     )
     assert found.stopping is not None
     assert found.stopping.probability > 0.9

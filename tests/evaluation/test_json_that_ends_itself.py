@@ -26,14 +26,14 @@ def notes(folder: Path, ends: dict[str, object]) -> str:
     ]
     path = folder / "preds.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = score(str(path), select=("answers-leave-the-form-of-references",)).findings
+    found = score(str(path), select=("answers-invalid-json-unlike-references",)).findings
     return "; ".join(f"{' '.join(one.evidence)} {one.remedy}" for one in found)
 
 
 @pytest.mark.parametrize("ends", [{"finish_reason": "stop"}, {"stopped": True}])
 def test_what_stopped_is_not_called_cut_off(tmp_path: Path, ends: dict[str, object]) -> None:
     text = notes(tmp_path, ends)
-    assert "10 end by themselves inside of it" in text
+    assert "10 stop by themselves before its end" in text
     assert "cut off" not in text
     assert "max_new_tokens" not in text
 

@@ -21,7 +21,7 @@ from truetune.evaluation.held_out_token_losses import (
     sum_row_losses,
 )
 from truetune.generation import log_probabilities_of_given_ids
-from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN
+from truetune.generation.evaluation_loss_and_score_types import ALL_TOKENS, FIRST_TOKEN
 from truetune.render.rendering import Source
 from truetune.training.watch.losses_by_source import LOSS_NAMES
 

@@ -18,7 +18,7 @@ from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_catalogue import select_rules
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import make_parser
-from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 from truetune.generation.final_answers import find_final_answer, holds_final_answer
 from truetune.generation.parser_selftest_results import ParserSelftest
 
@@ -102,13 +102,13 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
     ("a default", zero_by_default, SPOKEN, PARSER_RULES, "0 of 40"),
     (r"regex:([A-D]?)", None, [f"The answer: {letter}" for letter in LETTERS], PARSER_RULES, "0 of 40"),
     # the first where the last is meant: lm-eval#2237
-    (r"regex:(\d+)", None, SUMS, {"EVAL005"}, "with the gold answers themselves"),
-    (r"regex:\(([A-D])\)", None, REASONED, {"EVAL005", "EVAL006"}, "with the gold answers themselves"),
+    (r"regex:(\d+)", None, SUMS, {"EVAL005"}, "on the gold answers themselves"),
+    (r"regex:\(([A-D])\)", None, REASONED, {"EVAL005", "EVAL006"}, "on the gold answers themselves"),
     # the last where the named one is meant
     ("the last letter", last_letter, [f"The answer is {x} because A is wet." for x in LETTERS],
-     {"EVAL005", "EVAL006", "EVAL007"}, "with the gold answers themselves"),
+     {"EVAL005", "EVAL006", "EVAL007"}, "on the gold answers themselves"),
     # grouped digits: lm-eval's GSM8K
-    (r"regex:#### (\d+)", None, PRICES, {"EVAL005", "EVAL006"}, "with the gold answers themselves"),
+    (r"regex:#### (\d+)", None, PRICES, {"EVAL005", "EVAL006"}, "on the gold answers themselves"),
     # a dot or a comma goes with the number: it is compared as text
     (r"regex:answer is ([\d.,]+)", None, [gold[:-1] for gold in SPOKEN], {"EVAL005"}, "other forms"),
     # the A of Answer and of an article is choice A: lm-eval#2238
@@ -116,9 +116,9 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
     # blind: any text is true
     ("is there one", bool, VERDICTS, {"EVAL006", "EVAL007"}, "1.00 with shuffled gold answers; 0.5"),
     # "".index is 0: an empty answer is choice A
-    ("an index", "ABCD".index, LETTERS, {"EVAL005", "EVAL007"}, "with the gold answers themselves"),
+    ("an index", "ABCD".index, LETTERS, {"EVAL005", "EVAL007"}, "on the gold answers themselves"),
     # part of the value
-    (r"regex:(\d)", None, [str(count) for count in COUNTS], {"EVAL005", "EVAL006"}, "with the gold answers themselves"),
+    (r"regex:(\d)", None, [str(count) for count in COUNTS], {"EVAL005", "EVAL006"}, "on the gold answers themselves"),
     # JSON compared as text
     ("the JSON's text", str.strip, CALLS, {"EVAL005"}, "other forms"),
     # the reasoning is cut off before, and once more by the parser

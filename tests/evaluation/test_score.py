@@ -91,7 +91,7 @@ def test_one_answer_to_all_that_is_nearly_always_right(
     prompts = [f"Is ticket {number} late?" for number in range(len(references))]
     report = truetune.score(["no"] * len(references), prompts, references)
     (found,) = [one for one in report.findings if one.rule == "one-answer-to-all"]
-    assert ("as many rows of each class" in found.remedy) is is_class
+    assert ("equally many rows of each class" in found.remedy) is is_class
 
 
 def test_a_trend_over_steps() -> None:
@@ -354,7 +354,7 @@ def test_right_answers_in_another_form_are_a_note(
     (note,) = [finding for finding in scored(answers, references).findings if finding.rule == FORM]
     assert note.severity == "info"
     assert named in note.message
-    assert f"0 of {len(answers)} are their reference word for word" in note.message
+    assert f"0 of {len(answers)} equal their reference word for word" in note.message
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ def test_answers_that_run_on_within_their_turn() -> None:
     long = "\n".join(f"### Answer:\nStep {number} of it." for number in range(60))
     report = truetune.score(["Yes.\n" + long] * 10, prompts, [STORE] * 10, stopped=[False] * 10)
     told = next(one for one in report.findings if one.rule == "answers-never-stop")
-    assert told.remedy.startswith("see first that it is asked as it was trained")
+    assert told.remedy.startswith("first check that the prompt is the one of training")
     headed = [f"Summary: {thing}\nAnswer:" for thing in THINGS]
     long = "It is red.\nSummary: so it is.\n" + " ".join(f"word{number}" for number in range(300))
     references = ["It is red.\nSummary: so it is."] * 10

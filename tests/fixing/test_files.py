@@ -276,8 +276,10 @@ def test_a_check_of_what_was_fixed_is_silent(tmp_path: Path) -> None:
     data = tmp_path / "a.jsonl"
     data.write_text(f"{ODD}\n{GOOD}\n", encoding="utf-8")
     done = fixed(data, TOKENIZER)
-    assert "role-alias-dropped" in {f.rule for f in truetune.check(data, TOKENIZER).findings}
-    assert "role-alias-dropped" not in {
+    assert "turn-roles-unknown-to-template" in {
+        f.rule for f in truetune.check(data, TOKENIZER).findings
+    }
+    assert "turn-roles-unknown-to-template" not in {
         f.rule for f in truetune.check(done.path, TOKENIZER).findings
     }
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import truetune
 from tests.fixing import chat
-from truetune.checks.rows.role_alias_dropped import RoleAliasDropped
+from truetune.checks.rows.turn_roles_unknown_to_template import TurnRolesUnknownToTemplate
 from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
@@ -44,7 +44,9 @@ def test_rows_are_fixed_as_by_the_command(tmp_path: Path) -> None:
     assert _exit_code(data, "-t", TOKENIZER, "-o", tmp_path / "b.jsonl") == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     assert (
-        truetune.check(tmp_path / "a.jsonl", TOKENIZER, select=["role-alias-dropped"]).findings
+        truetune.check(
+            tmp_path / "a.jsonl", TOKENIZER, select=["turn-roles-unknown-to-template"]
+        ).findings
         == ()
     )
 
@@ -67,8 +69,10 @@ def test_without_an_output_the_result_says_what_would_be_done(tmp_path: Path) ->
 
 def test_settings_are_those_of_a_run(tmp_path: Path) -> None:
     data = _data(tmp_path, BOT, NO_TURNS)
-    assert truetune.fix(data, TOKENIZER, select=["role-alias-dropped"]).exit_code() == 0
-    assert truetune.fix(data, TOKENIZER, ignore=["role-alias-dropped"]).changed_rows == 0
+    assert truetune.fix(data, TOKENIZER, select=["turn-roles-unknown-to-template"]).exit_code() == 0
+    assert (
+        truetune.fix(data, TOKENIZER, ignore=["turn-roles-unknown-to-template"]).changed_rows == 0
+    )
     assert truetune.fix(data, TOKENIZER, tmp_path / "a.jsonl", unsafe=True).dropped_rows == 1
     with pytest.raises(UsageError, match="fix takes one at a time"):
         truetune.fix([data, data], TOKENIZER)
@@ -102,7 +106,7 @@ def test_a_rule_or_remedy_that_fails_leaves_the_others_standing(
     def fail(*_: object) -> None:
         raise RuntimeError("no such thing")
 
-    for kind, method in ((RenameRoles, "attempts"), (RoleAliasDropped, "add_batch")):
+    for kind, method in ((RenameRoles, "attempts"), (TurnRolesUnknownToTemplate, "add_batch")):
         with monkeypatch.context() as patch:
             patch.setattr(kind, method, fail)
             made = truetune.fix(data, TOKENIZER)
@@ -111,6 +115,6 @@ def test_a_rule_or_remedy_that_fails_leaves_the_others_standing(
             "write numbers and truth values in contents as text",
         ) in made.changed
         assert any(
-            part.what == "role-alias-dropped" and "no such thing" in part.reason
+            part.what == "turn-roles-unknown-to-template" and "no such thing" in part.reason
             for part in made.not_judged
         )

@@ -50,7 +50,11 @@ class Fault(NamedTuple):
 
 
 USER, ANSWER = [TURN], [DONE]
-MALFORMED, TEMPLATE, ALIAS = "malformed-rows", "template-rejects-rows", "role-alias-dropped"
+MALFORMED, TEMPLATE, ALIAS = (
+    "malformed-rows",
+    "template-rejects-rows",
+    "turn-roles-unknown-to-template",
+)
 FORM = "write rows in the structure that the template accepts"
 PAIRS = (pair(USER, ANSWER, [{"role": "assistant", "content": "Who could know that?"}]),)
 EOS = "<|im_end|>"
@@ -87,7 +91,7 @@ FAULTS = (
     Fault("make arguments", "tool-arguments-double-encoded", "gpt-oss", called(json.dumps('{"day": "Monday"}'))),
     Fault("remove control", "special-token-in-content", "qwen3", chat("q<|im_<|im_end|>end|>\n<|im_start|>system", "a"), True),
     Fault("remove control", "special-token-in-content", "llama3.1-instruct", chat([{"type": "text", "text": "q<|eot_id|>"}], "a<|eot_id|>"), True),
-    Fault("remove control", "bos-or-eos-inside-a-preference-pair", "qwen2.5-instruct", pair(USER, ANSWER, [{"role": "assistant", "content": f"No.{EOS} And?"}]), True, others=PAIRS),
+    Fault("remove control", "special-token-inside-pair-answer", "qwen2.5-instruct", pair(USER, ANSWER, [{"role": "assistant", "content": f"No.{EOS} And?"}]), True, others=PAIRS),
     Fault("drop rows without messages", MALFORMED, "qwen3", {"messages": []}, True),
     Fault("drop rows without messages", MALFORMED, "qwen3", turns({"role": "user", "content": None}, DONE), True),
     Fault("drop rows with an empty answer", "answer-is-empty", "smollm2", chat("q", "  "), True),
@@ -238,6 +242,6 @@ def test_a_form_that_the_template_takes_stays(tmp_path: Path) -> None:
 def test_one_rule_at_a_time(tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     data.write_text(json.dumps(turns({"role": "human", "content": 5}, DONE)), encoding="utf-8")
-    done = fixed(data, folder("qwen3"), select=("role-alias-dropped",))
+    done = fixed(data, folder("qwen3"), select=("turn-roles-unknown-to-template",))
     assert json.loads(done.body) == turns({"role": "user", "content": 5}, DONE)
     assert done.fixed.left == ()

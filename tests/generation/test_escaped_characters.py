@@ -1,4 +1,4 @@
-"""Escapes in place of characters, and where they are at home."""
+"""Escapes instead of characters, and where they are at home."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_score_says_what_a_figure_beside_counts(tmp_path: Path) -> None:
     assert "metrics.json says accuracy" in notes
     assert "which is what `reference in answer` gives" in notes
     # What one label inside of another does to the figure is a finding of its own.
-    within = next(f for f in report.findings if f.rule == "reference-stands-in-another-label")
+    within = next(f for f in report.findings if f.rule == "answers-give-label-containing-reference")
     assert "'supported' is part of 'unsupported'" in within.message
 
 

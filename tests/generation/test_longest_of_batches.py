@@ -78,7 +78,7 @@ def test_answers_in_another_order_tell_nothing() -> None:
     assert find_batch_size_where_only_longest_is_good(look.samples) is None
     report = truetune.score(answers, prompts, references)
     told = next(one for one in report.findings if one.rule == "answers-loop")
-    assert told.remedy.startswith("ask some of these prompts alone")
+    assert told.remedy.startswith("send some of these prompts one at a time")
 
 
 def test_loops_at_random_and_none_at_all() -> None:

@@ -129,7 +129,7 @@ def summed(rng: Rng, state: State, train: list[Record]) -> None:
 
 
 FAULTS: dict[str, tuple[Fault, str]] = {
-    "a tenth of the steps dead": (dead_steps, "nan-hidden-by-logging-filter"),
+    "a tenth of the steps dead": (dead_steps, "loss-or-gradient-exactly-zero"),
     "NaN from a step on": (not_a_number, "loss-not-finite"),
     "nothing trainable": (frozen, "grad-norm-zero"),
     "2 to 4 times the loss from a step on": (diverged, "loss-diverges"),
@@ -142,7 +142,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "resumed without scheduler": (resumed_without_scheduler, "resume-starts-fresh"),
     "resumed without weights": (resumed_without_weights, "resume-starts-fresh"),
     "worst checkpoint kept": (wrong_best, "best-checkpoint-is-worst"),
-    "loss summed": (summed, "loss-above-uniform"),
+    "loss summed": (summed, "first-loss-above-guessing"),
 }
 
 

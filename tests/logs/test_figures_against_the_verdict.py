@@ -66,15 +66,21 @@ def dpo(i: int) -> Record:
 @pytest.mark.parametrize(
     ("of", "rule"),
     [
-        (lambda i: sft(i) | {"mean_token_accuracy": 0.0}, "score-is-bad"),
-        (lambda i: sft(i) | ({"eval_f1": 0.0} if i % 20 == 0 else {}), "score-is-bad"),
-        (lambda i: sft(i) | {"mean_token_accuracy": math.nan}, "score-is-bad"),
+        (lambda i: sft(i) | {"mean_token_accuracy": 0.0}, "score-at-worst-falling-or-nan"),
+        (
+            lambda i: sft(i) | ({"eval_f1": 0.0} if i % 20 == 0 else {}),
+            "score-at-worst-falling-or-nan",
+        ),
+        (lambda i: sft(i) | {"mean_token_accuracy": math.nan}, "score-at-worst-falling-or-nan"),
         (lambda i: sft(i) | {"grad_norm": math.nan}, "grad-norm-explodes"),
         (lambda i: grpo(i) | {"learning_rate": 0.0}, "learning-rate-ended-early"),
         (lambda i: dpo(i) | {"learning_rate": 0.0}, "learning-rate-ended-early"),
-        (lambda i: grpo(i) | {"reward": 0.8 - 0.8 * i / STEPS}, "score-is-bad"),
-        (lambda i: grpo(i) | {"reward": math.nan if i % 10 else 0.2}, "score-is-bad"),
-        (lambda i: dpo(i) | {"rewards/accuracies": 0.1}, "score-is-bad"),
+        (lambda i: grpo(i) | {"reward": 0.8 - 0.8 * i / STEPS}, "score-at-worst-falling-or-nan"),
+        (
+            lambda i: grpo(i) | {"reward": math.nan if i % 10 else 0.2},
+            "score-at-worst-falling-or-nan",
+        ),
+        (lambda i: dpo(i) | {"rewards/accuracies": 0.1}, "score-at-worst-falling-or-nan"),
         (
             lambda i: {"loss": 0.01, "reward": 0.3 + NOISE[i], "grad_norm": 0.0 if i % 6 else 0.1},
             "grad-norm-zero",
@@ -129,4 +135,4 @@ def test_a_loss_that_ends_at_guessing(planned: int, severity: str | None) -> Non
     found = {
         finding.rule: finding.severity for finding in run_rules(log, all_rules("log")).findings
     }
-    assert found.get("loss-above-uniform") == severity
+    assert found.get("first-loss-above-guessing") == severity

@@ -16,7 +16,7 @@ from truetune.logs.read_run_log import read_run
 ENDED, PEAK, NAN = (
     "learning-rate-ended-early",
     "learning-rate-never-peaked",
-    "nan-hidden-by-logging-filter",
+    "loss-or-gradient-exactly-zero",
 )
 
 
@@ -141,14 +141,14 @@ def test_one_nan_is_one_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "state", "says", "says_not"),
     [
-        ("fp16: true\n", {}, ("bf16=True", "float32", "go back to"), ("max_grad_norm",)),
-        ("bf16: true\n", {}, ("lower learning rate",), ("in bf16",)),
+        ("fp16: true\n", {}, ("bf16=True", "float32", "restart from"), ("max_grad_norm",)),
+        ("bf16: true\n", {}, ("lower learning_rate",), ("in bf16",)),
         ("max_grad_norm: 0.0\n", {}, ("max_grad_norm=1.0",), ()),
-        ("max_grad_norm: 1.0\n", {}, ("lower learning rate",), ("max_grad_norm",)),
-        ("", {"save_steps": 250}, ("saved at step 100",), ("go back",)),
-        ("", {"save_steps": 50}, ("saved at step 50",), ("go back",)),
-        ("", {"save_steps": 10}, ("go back to a checkpoint of before it",), ()),
-        ("", {}, ("go back to a checkpoint of before it",), ("saved at step",)),
+        ("max_grad_norm: 1.0\n", {}, ("lower learning_rate",), ("max_grad_norm",)),
+        ("", {"save_steps": 250}, ("saved at step 100",), ("restart from",)),
+        ("", {"save_steps": 50}, ("saved at step 50",), ("restart from",)),
+        ("", {"save_steps": 10}, ("restart from a checkpoint before that step",), ()),
+        ("", {}, ("restart from a checkpoint before that step",), ("saved at step",)),
     ],
 )
 def test_the_remedy_of_lost_weights_can_be_followed(
@@ -168,16 +168,16 @@ def test_a_checkpoint_is_named_where_there_is_one(tmp_path: Path) -> None:
     (folder / "checkpoint-10").mkdir()
     assert "go back to checkpoint-10" in found(read_run(folder))[NAN].remedy
     (folder / "checkpoint-10").rename(folder / "checkpoint-100")
-    assert "all checkpoints here are of after it" in found(read_run(folder))[NAN].remedy
+    assert "all checkpoints here are from after that step" in found(read_run(folder))[NAN].remedy
 
 
 @pytest.mark.parametrize(
     ("kept", "says"),
     [
-        ((), "take the checkpoint nearest to step 60"),
-        ((60, 300), "take checkpoint-60"),
-        ((40, 80, 300), "take checkpoint-40"),
-        ((300,), "no checkpoint of about step 60 is left"),
+        ((), "use the checkpoint nearest to step 60"),
+        ((60, 300), "use checkpoint-60"),
+        ((40, 80, 300), "use checkpoint-40"),
+        ((300,), "no checkpoint near step 60 is left"),
         ((200, 300), "(there is checkpoint-200, checkpoint-300)"),
     ],
 )

@@ -158,7 +158,7 @@ def changed_value(value: Any, rng: random.Random) -> Any:
 
 
 def changed_bytes(body: bytes, rng: random.Random) -> bytes:
-    """The bytes cut, repeated, with others between or in place of some."""
+    """The bytes cut, repeated, with others between or instead of some."""
     at = rng.randrange(len(body) + 1)
     upto = min(len(body), at + rng.randrange(1, 40))
     return rng.choice(

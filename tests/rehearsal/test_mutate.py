@@ -179,6 +179,6 @@ def test_what_logs_show() -> None:
         "",
         "loss",
         "loss is 0",
-        "loss is no number",
+        "loss is not a number",
         "accuracy",
     ]

@@ -9,13 +9,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import parts
+from tests.preloaded import commands_python
 from tests.render.conversations import CONVERSATIONS, TOOLS, Message, turns
 from truetune.checks.check_data import check, view_row_tokens
 from truetune.data.conversation import Conversation, Origin
@@ -223,7 +223,7 @@ def test_the_commands(folder: Path, rows: Path) -> None:
     def truetune(*arguments: object) -> subprocess.CompletedProcess[str]:
         settings = {"COLUMNS": "80", "NO_COLOR": "1"}
         return subprocess.run(
-            [sys.executable, "-m", "truetune", *map(str, arguments), "-t", folder.name],
+            [commands_python(), "-m", "truetune", *map(str, arguments), "-t", folder.name],
             capture_output=True, text=True, encoding="utf-8", cwd=folder.parent,
             env={**os.environ, **settings},
         )  # fmt: skip

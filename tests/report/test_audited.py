@@ -126,7 +126,7 @@ def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
     assert audit_verdict(report).startswith(
         f"the loss is on {report.ledger.supervised:,} of {report.ledger.total:,} tokens"
     )
-    assert "in 4 lines of 2 batches" in audit_verdict(report)
+    assert "in 4 sequences of 2 batches" in audit_verdict(report)
     found = ledger_rows(report)
     assert sum(row.supervised for row in found[:-1]) == report.ledger.supervised
     assert found[-1].key == "padding"

@@ -20,6 +20,7 @@ from truetune.report.rule_pages.rule_page_for_readers import (
     fenced,
     rule_page_for_readers,
     severity_under_trainer,
+    shown_heading,
 )
 from truetune.report.rule_pages.shorten_text import MAX_RECORDS, shorten_line, shorten_text
 from truetune.trainers import TRAINERS
@@ -47,7 +48,7 @@ def test_no_page_shows_the_block_of_its_test() -> None:
             is_described = sections(rule)[heading].startswith("```yaml")
             is_fact = len(written.splitlines()) == 1
             assert not (is_described and not is_fact and written in page), rule.name()
-            assert sections_of_page(page)[heading], rule.name()
+            assert sections_of_page(page)[shown_heading(rule, heading)], rule.name()
 
 
 def test_each_page_says_how_sure_the_rule_is() -> None:
@@ -58,11 +59,19 @@ def test_each_page_says_how_sure_the_rule_is() -> None:
 
 
 def test_the_fix_is_a_difference() -> None:
-    page = rule_page_for_readers(find_rule("role-alias-dropped"))
+    page = rule_page_for_readers(find_rule("turn-roles-unknown-to-template"))
     found = FENCE.search(sections_of_page(page)["Use instead"])
     assert found is not None
     assert found["language"] == "diff"
     assert [line[0] for line in found["text"].splitlines()] == ["-", "+", " "]
+
+
+def test_an_outcome_is_shown_whole_and_not_as_an_edit() -> None:
+    sections_of_outcome = sections_of_page(rule_page_for_readers(find_rule("loss-spikes")))
+    assert "Use instead" not in sections_of_outcome
+    found = FENCE.search(sections_of_outcome["The same without the fault"])
+    assert found is not None
+    assert found["language"] != "diff"
 
 
 def test_what_is_printed_stands_between_example_and_fix() -> None:
@@ -143,7 +152,7 @@ def test_facts_are_one_a_line() -> None:
 
 
 def test_explain_shows_the_files() -> None:
-    shown = CliRunner().invoke(truetune_group, ["explain", "role-alias-dropped"])
+    shown = CliRunner().invoke(truetune_group, ["explain", "turn-roles-unknown-to-template"])
     assert "data.jsonl" in shown.output
     assert "How sure it is" in shown.output
     as_json = CliRunner().invoke(truetune_group, ["explain", "TOK001", "--format", "json"])

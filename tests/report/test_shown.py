@@ -12,7 +12,11 @@ from rich.console import Console
 from truetune.checks.reports import DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.evaluation.evaluation_report import EvaluationReport
-from truetune.generation.evaluation_results import EvaluationResults, MeanLoss, ModelMeasurements
+from truetune.generation.evaluation_loss_and_score_types import (
+    EvaluationResults,
+    MeanLoss,
+    ModelMeasurements,
+)
 from truetune.generation.server_observations import (
     PromptComparison,
     ServerObservations,

@@ -70,7 +70,7 @@ SHORT = Finding(
 )
 EXAMINED = (
     Examined("pad-missing", "TOK002", "The tokenizer has no pad token."),
-    Examined("duplicate-rows", "ROW007", "The data holds duplicate rows.", "0 of 200 rows"),
+    Examined("duplicate-rows", "ROW007", "The data contains duplicate rows.", "0 of 200 rows"),
 )
 NOT_JUDGED = (
     NotJudged(
@@ -119,7 +119,7 @@ def test_the_whole_report_at_80_columns() -> None:
 
 
 WHOLE = """\
-learns 6,500 of 10,000 tokens (65.0 %) in 200 examples: assistant content
+trains on 6,500 of 10,000 tokens (65.0 %) in 200 examples: assistant content
 96.9 %, stop token 3.1 %
 
 error[TOK001] pad-is-stop-token: the pad token <|im_end|> (3) also ends turns,

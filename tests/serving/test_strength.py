@@ -103,7 +103,7 @@ def test_the_base_is_served(adapter: Path, base: Path) -> None:
 @pytest.mark.parametrize(
     ("scale", "named"),
     [
-        (0.25, "alpha/r in place of alpha/sqrt(r): use_rslora was not read"),
+        (0.25, "alpha/r instead of alpha/sqrt(r): use_rslora was not read"),
         (2.0, "twice the scaling"),
     ],
 )

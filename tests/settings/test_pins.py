@@ -329,7 +329,7 @@ def test_the_default_length_is_that_of_every_release(tmp_path: Path) -> None:
     text = 'from trl import SFTConfig\nargs = SFTConfig(output_dir="out")\n'
     for install, count in (("!pip install trl==1.2", 1), ("!pip install trl==0.9", 1)):
         path.write_text(notebook(install, text), encoding="utf-8")
-        assert len(lint([path], select=["length-left-to-default"]).findings) == count
+        assert len(lint([path], select=["max-length-left-to-trl-default"]).findings) == count
 
 
 @pytest.mark.parametrize(("release", "is_known"), [("1.2", True), ("0.12.2", True), ("0.9", False)])

@@ -167,7 +167,9 @@ def test_a_parser_that_is_given_trls_classes_says_who_reads_it(
     config = read_config(path)
     assert config.read_by.startswith("the parser in sft.py, line ")
     assert not set(more) & {place.key for place in config.unknown}
-    assert said(config, "length-left-to-default") == [("warning", "length-left-to-default")]
+    assert said(config, "max-length-left-to-trl-default") == [
+        ("warning", "max-length-left-to-trl-default")
+    ]
 
 
 def test_a_parser_of_common_words_alone_is_no_sign(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ SURE = {
     "eval_steps": 10,
     "learning_rate": 1e-4,
 }
-ABSENCES = ("lora-settings-without-lora", "length-left-to-default", "setting-overruled")
+ABSENCES = ("lora-settings-without-lora", "max-length-left-to-trl-default", "setting-overruled")
 
 
 def test_what_a_file_leaves_out_is_the_default_only_of_a_file_that_the_program_itself_reads(

@@ -184,7 +184,7 @@ def test_the_trainers_rule_is_said_where_nothing_says_what_is_learned(
     path = make.write(make.healthy(make.probes_of(family)), tmp_path / "rows.parquet", labels=False)
     (finding,) = report_on(path, family).findings
     assert (finding.code, finding.severity) == ("IDS006", "error")
-    assert "a trainer learns everything, prompts too" in finding.message
+    assert "a trainer computes the loss on all tokens, prompts included" in finding.message
     (of_trl,) = report_on(path, family, trained_by="trl").findings
     assert "SFTTrainer copies input_ids into labels" in of_trl.message
 
@@ -266,7 +266,7 @@ def test_a_row_whose_columns_do_not_fit_is_not_judged(tmp_path: Path) -> None:
 def test_ids_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"input_ids": [1, 2]}\n{"input_ids": [1, "2"]}\n')
-    with pytest.raises(DataError, match=r"rows.jsonl:2: input_ids is no list of whole numbers"):
+    with pytest.raises(DataError, match=r"rows.jsonl:2: input_ids is not a list of whole numbers"):
         report_on(file, "smollm2")
 
 

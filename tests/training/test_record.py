@@ -133,7 +133,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object]]] = {
         "run",
         edited("generation_config.json", eos_token_id=0),
     ),
-    "checkpoint-not-whole": ("run/checkpoint-12", appended("optimizer.pt", b"\0")),
+    "truetune-checkpoint-not-whole": ("run/checkpoint-12", appended("optimizer.pt", b"\0")),
 }
 
 
@@ -153,7 +153,7 @@ def test_another_base_is_found(root: Path, tmp_path: Path) -> None:
 
 def test_weights_of_a_run_that_has_not_ended(copy: Path) -> None:
     edit(copy / RUN_FILE, status="training")
-    assert found(copy) == {"checkpoint-not-whole": "error"}
+    assert found(copy) == {"truetune-checkpoint-not-whole": "error"}
 
 
 def test_a_broken_contract_is_no_crash(copy: Path) -> None:

@@ -16,7 +16,7 @@ FALLING = list(np.linspace(2.0, 0.6, 9))
 FLAT = [2.0, 1.98, 2.01, 1.99, 2.0, 2.02, 1.97, 2.0, 1.99]
 OF_A_FLAT_LOSS = (
     "the settings train no weight",
-    "the output says that no more than a norm or two of the model is trained",
+    "the output shows that hardly more than a norm or two of the model is trained",
 )
 
 

@@ -89,5 +89,5 @@ def test_advice_that_the_script_follows_is_withdrawn(
     write(tmp_path, script, header="assistant\n", more="is in the depot of Bern.")
     report = check_project([str(tmp_path)], RunSpec())
     (markers,) = [one for one in report.findings if one.rule == "role-markers-in-answers"]
-    assert ("where the model is asked" in markers.remedy) is is_advised
+    assert ("before generation" in markers.remedy) is is_advised
     assert ("predict.py:8" in markers.remedy) is not is_advised

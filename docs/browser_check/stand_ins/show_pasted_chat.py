@@ -46,7 +46,7 @@ def show_pasted_chat(chat: str, template: str, settings: str) -> str:
 
     Args:
         chat: a row of training data as JSON, or the messages alone.
-        template: Jinja, in place of the tokenizer's own; empty for that one.
+        template: Jinja, instead of the tokenizer's own; empty for that one.
         settings: JSON of fields of RunSpec, such as `learn`.
 
     Returns:

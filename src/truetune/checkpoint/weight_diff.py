@@ -54,7 +54,7 @@ class KeptChange(NamedTuple):
     """Those of them that must, because the change is smaller than the format can hold"""
     kept: float
     """Least-squares factor of the adapter's change in what is there: 1 where all is, 0 where nothing is, a / b where it
-    was merged with the scale a in place of b"""
+    was merged with the scale a instead of b"""
     best: float
     """What `kept` is where the merge is right, and only the format rounds"""
     error: float

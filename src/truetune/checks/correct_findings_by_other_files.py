@@ -42,22 +42,26 @@ from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_firs
 from truetune.checks.read_files_beside_log import CAP_NAMES
 from truetune.checks.server_concurrency_caps import HOW_TO_RAISE, find_smallest_cap_in_server_log
 from truetune.checks.source.apply_chat_template_returns_dict import ApplyChatTemplateReturnsDict
-from truetune.checks.source.cast_makes_column_constant import CastMakesColumnConstant
+from truetune.checks.source.cast_or_comparison_never_varies import CastOrComparisonNeverVaries
 from truetune.checks.source.custom_loss_breaks_gradient_accumulation import (
     CustomLossBreaksGradientAccumulation,
 )
-from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
 from truetune.checks.source.kv_cache_left_off import KvCacheLeftOff
-from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerSteppedPerProcess
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
+)
+from truetune.checks.source.prepared_schedule_length_divided_by_processes import (
+    PreparedScheduleLengthDividedByProcesses,
 )
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFixedLength
 from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
+from truetune.checks.source.vllm_engine_arguments_slow_generation import (
+    VllmEngineArgumentsSlowGeneration,
+)
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
 from truetune.logs.facts_in_files_beside_log import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
@@ -145,7 +149,7 @@ def _join_bool_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]
     the labels are its evidence.
     """
     casts = list(
-        filter(_is_about_bool_cast, _findings_of_rule(findings, CastMakesColumnConstant.name()))
+        filter(_is_about_bool_cast, _findings_of_rule(findings, CastOrComparisonNeverVaries.name()))
     )
     imbalances = _findings_of_rule(findings, KtoImbalance.name())
     labels = [one for one in imbalances if ALL_TRUE.match(one.message) is not None]
@@ -173,7 +177,9 @@ def _explain_early_ended_rate_by_script(findings: list[Finding]) -> list[Finding
 
     A schedule "over the optimizer steps" is the very fault of one that a process steps for all others.
     """
-    scripts = [one for one in findings if one.rule == LrSchedulerSteppedPerProcess.name()]
+    scripts = [
+        one for one in findings if one.rule == PreparedScheduleLengthDividedByProcesses.name()
+    ]
     if not scripts:
         return findings
     help_of_script = f"{scripts[0].remedy} ({_describe_place(scripts[0].cases[0])})"
@@ -522,7 +528,7 @@ def _describe_step_time(run: RunBeside) -> str:
 
 def _is_only_about_concurrency_limit(finding: Finding) -> bool:
     """Is a finding about a cap of requests and nothing else?"""
-    if finding.rule not in (ServerGeneratesSlowly.name(), EngineGeneratesSlowly.name()):
+    if finding.rule not in (ServerGeneratesSlowly.name(), VllmEngineArgumentsSlowGeneration.name()):
         return False
     return all(CAP_TEXT.search(case.text) for case in finding.cases)
 

@@ -26,7 +26,7 @@ def demote_findings_of_exchanged_sides(findings: Sequence[Finding]) -> list[Find
     proofs = [one for one in findings if one.rule in PROOFS and one.severity == "error"]
     if not proofs:
         return list(findings)
-    remedy = f"exchange the sides first: see {proofs[0].rule}"
+    remedy = f"swap the sides first: see {proofs[0].rule}"
     return [
         replace(one, severity="info", remedy=remedy) if _follows_from_exchanged_sides(one) else one
         for one in findings

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.read_training_script_with_imports import (
+from truetune.checks.read_training_script_for_its_settings import (
     find_only_config,
     makes_trainer_arguments,
     read_training_module,

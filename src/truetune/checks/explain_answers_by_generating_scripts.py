@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.answers.answers_are_empty import AnswersAreEmpty
-from truetune.checks.answers.answers_are_garbage import AnswersAreGarbage
+from truetune.checks.answers.answers_are_gibberish import AnswersAreGibberish
 from truetune.checks.answers.answers_echo_the_prompt import AnswersEchoThePrompt
 from truetune.checks.answers.answers_have_faults import AnswersHaveFaults
 from truetune.checks.answers.answers_loop import AnswersLoop
@@ -32,7 +32,7 @@ SYMPTOMS = frozenset(
     rule.name()
     for rule in (
         AnswersAreEmpty,
-        AnswersAreGarbage,
+        AnswersAreGibberish,
         AnswersEchoThePrompt,
         AnswersHaveFaults,
         AnswersLoop,
@@ -57,13 +57,13 @@ FAULTS_OF_ASKING = frozenset(
         "prompts-end-in-eos",
         "prompts-lose-their-end",
         "right-padding-at-generation",
-        "script-loads-another-base",
+        "script-puts-adapter-on-another-base",
         "server-applies-the-adapter-twice",
         "server-casts-to-float16",
         "server-loads-no-weights",
         "server-puts-adapter-on-another-base",
         "server-template-of-another-family",
-        "state-dict-overwritten",
+        "state-dict-method-replaced",
         "tokenizer-of-another-family",
         "tokens-added-at-training-only",
         "tokens-decoded-one-by-one",
@@ -75,7 +75,7 @@ MASK_RULE, MASK_MESSAGE = "generation-without-attention-mask", "no attention mas
 CAST_RULE = "server-casts-to-float16"
 CHAT_REQUEST = ".chat.completions.create"
 """The call of a client whose server puts the messages into the chat template"""
-PROMPT_ADVICE = "add_generation_prompt=True where the model is asked"
+PROMPT_ADVICE = "add_generation_prompt=True before generation"
 STOP_AT_THE_TURN = (
     "it is asked by the chat template ({place}): see that the labels hold the stop token of each answer (truetune run"
     " -- COMMAND shows them), that no limit cuts it off, and that generation stops at the token that ends a turn"

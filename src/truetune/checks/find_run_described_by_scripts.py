@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from truetune.checks.read_training_script_with_imports import find_only_config, read_training_module
+from truetune.checks.read_training_script_for_its_settings import (
+    find_only_config,
+    read_training_module,
+)
 from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
     local_row_files_of_only_trainer,
 )

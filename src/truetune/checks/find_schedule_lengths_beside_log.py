@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.make_setting_beside_log_from_code import setting_at_code_place
-from truetune.checks.read_training_script_with_imports import read_training_module
+from truetune.checks.read_training_script_for_its_settings import read_training_module
 from truetune.checks.source.evidence.possible_values_of_expressions import possible_numbers
 from truetune.errors import TruetuneError
 from truetune.logs.facts_in_files_beside_log import SCHEDULE_STEPS, SettingBeside

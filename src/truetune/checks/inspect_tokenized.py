@@ -87,9 +87,7 @@ def inspect_tokenized(
     sentence = describe_supervised_sources(data)
     return TokenizedReport(
         spec=spec,
-        subjects=(
-            Subject(TOKENIZED_KIND, cache.path, (("learns", sentence), *_tokenized_facts(data))),
-        ),
+        subjects=(Subject(TOKENIZED_KIND, cache.path, tuple(_tokenized_facts(data))),),
         findings=judgement.findings,
         examined=judgement.examined,
         not_judged=(*_rows_and_caches_left_out(cache, summary), *judgement.not_judged),
@@ -141,22 +139,35 @@ def find_folder_of_tokenized_rows(config: Config) -> tuple[str, ...]:
 
 def describe_supervised_sources(data: TokenizedData) -> str:
     """Which sources of tokens are in the loss, with their counts, in one sentence."""
-    summary, counts = data.summary, data.summary.ledger()
+    summary = data.summary
     if not summary.rows:
         return "no row with token ids was read"
-    rows = f"{summary.rows:,} row{'s' * (summary.rows != 1)}"
     if not summary.do_rows_say_which_tokens_are_learned:
-        return f"{rows}, {summary.tokens:,} tokens, and neither labels nor a mask"
-    learned = f"{counts.supervised:,} of {summary.tokens:,} tokens of {rows} are in the loss"
-    parts = [
+        return f"{_name_rows(summary)}, {summary.tokens:,} tokens, and neither labels nor a mask"
+    return f"the loss is on {_count_supervised_tokens_by_source(summary)}"
+
+
+def _count_supervised_tokens_by_source(summary: TokenizedSummary) -> str:
+    """How many tokens are in the loss, and of which sources: `3 of 9 tokens of 1 row: stop token 3`."""
+    counts = summary.ledger()
+    total = f"{counts.supervised:,} of {summary.tokens:,} tokens of {_name_rows(summary)}"
+    sources = ", ".join(
         f"{source.label} {supervised:,}" for source, supervised, _ in counts.rows() if supervised
-    ]
-    return f"{learned}: {', '.join(parts)}" if parts else learned
+    )
+    return f"{total}: {sources}" if sources else total
+
+
+def _name_rows(summary: TokenizedSummary) -> str:
+    return f"{summary.rows:,} row{'s' * (summary.rows != 1)}"
 
 
 def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
     """Short facts on tokenized rows, by name."""
     summary, answers = data.summary, data.summary.answers
+    if not summary.do_rows_say_which_tokens_are_learned:
+        yield "rows", f"{summary.rows:,} of {summary.tokens:,} tokens, neither labels nor a mask"
+    elif summary.rows:
+        yield "in the loss", _count_supervised_tokens_by_source(summary)
     yield (
         "labels or masks",
         ", ".join([*(["labels"] if summary.labels else []), *sorted(summary.masks)]) or "nothing",

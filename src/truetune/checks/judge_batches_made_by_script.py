@@ -33,7 +33,9 @@ from truetune.checks.batch.header_or_role_tokens_supervised import HeaderOrRoleT
 from truetune.checks.batch.labels_overwritten_by_collator import LabelsOverwrittenByCollator
 from truetune.checks.batch.line_without_label import LineWithoutLabel
 from truetune.checks.batch.loss_mask_dropped import LossMaskDropped
-from truetune.checks.batch.only_last_or_wrong_turn_supervised import OnlyLastOrWrongTurnSupervised
+from truetune.checks.batch.only_some_assistant_turns_supervised import (
+    OnlySomeAssistantTurnsSupervised,
+)
 from truetune.checks.batch.padding_inside_text import PaddingInsideText
 from truetune.checks.batch.padding_supervised import PaddingSupervised
 from truetune.checks.batch.prompt_supervised import PromptSupervised
@@ -82,7 +84,7 @@ RULES: tuple[type[BatchRule], ...] = (
     LabelsOverwrittenByCollator,
     LineWithoutLabel,
     LossMaskDropped,
-    OnlyLastOrWrongTurnSupervised,
+    OnlySomeAssistantTurnsSupervised,
     PaddingInsideText,
     PaddingSupervised,
     PromptSupervised,

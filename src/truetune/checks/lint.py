@@ -23,7 +23,7 @@ from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
-from truetune.checks.rule_families import former_code, former_name
+from truetune.checks.rule_families import former_code, former_names
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
     local_row_files_of_only_trainer,
@@ -446,9 +446,14 @@ def _with_path_in_failures(judgement: Judgement, path: str) -> Judgement:
 
 
 def _is_ignored_by_comment(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
-    # Old codes too: a comment in a file outlives the renaming of a rule.
-    """Does an ignore comment silence a finding, by its name or by its code of today or before?"""
-    names = (finding.rule, finding.code, former_name(finding.rule), former_code(finding.code))
+    """Does an ignore comment silence a finding, by its name or its code, of today or before?"""
+    # Former ones too: a comment in a file outlives the renaming of a rule.
+    names = (
+        finding.rule,
+        finding.code,
+        *former_names(finding.rule),
+        former_code(finding.code),
+    )
     return comment.suppresses_rule_at_offset(_finding_offset(module, finding), *names)
 
 

@@ -17,7 +17,7 @@ from truetune.checks.do_packing_or_padding_fill_rows_to_limit import (
 )
 from truetune.checks.find_how_launch_distributes_training import find_only_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
-from truetune.checks.read_training_script_with_imports import read_training_module
+from truetune.checks.read_training_script_for_its_settings import read_training_module
 from truetune.checks.source.evidence.config_objects_given_to_nothing import (
     settings_given_to_nothing,
 )

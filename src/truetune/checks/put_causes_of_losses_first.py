@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from truetune.checks.effect_of_batches_without_label import IS_NAN
 from truetune.checks.findings import Finding
+from truetune.checks.log.deepspeed_trains_at_another_rate import DeepspeedTrainsAtAnotherRate
 from truetune.checks.log.flat_loss import RAISE_THE_RATE, FlatLoss
 from truetune.checks.log.grad_norm_explodes import GradNormExplodes
 from truetune.checks.log.loss_diverges import LossDiverges
 from truetune.checks.log.loss_not_finite import LossNotFinite
-from truetune.checks.log.rate_in_force_is_another import RateInForceIsAnother
-from truetune.checks.source.engine_takes_the_rate_of_its_settings import (
-    EngineTakesTheRateOfItsSettings,
+from truetune.checks.source.deepspeed_ignores_the_scripts_rate import (
+    DeepspeedIgnoresTheScriptsRate,
 )
 from truetune.checks.source.prompts_fill_the_limit import PromptsFillTheLimit
 from truetune.checks.source.scheduler_length_miscounted import SchedulerLengthMiscounted
@@ -82,8 +82,8 @@ def _join_rate_findings_of_log_and_script(findings: list[Finding]) -> list[Findi
     """Joins two findings of a rate that DeepSpeed takes from its settings: the script shows it, and
     the log proves it.
     """
-    scripts = [one for one in findings if one.rule == EngineTakesTheRateOfItsSettings.name()]
-    logs = [one for one in findings if one.rule == RateInForceIsAnother.name()]
+    scripts = [one for one in findings if one.rule == DeepspeedIgnoresTheScriptsRate.name()]
+    logs = [one for one in findings if one.rule == DeepspeedTrainsAtAnotherRate.name()]
     if len(scripts) != 1:
         return findings
     proof = tuple(f"the log shows it: {one.message.partition(':')[0]}" for one in logs)

@@ -15,12 +15,14 @@ from truetune.checks.answers.stop_token_not_learned import StopTokenNotLearned
 from truetune.checks.config.rows_surely_cut import RowsSurelyCut
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
-from truetune.checks.tokens.sft_max_length_default_1024 import SftMaxLengthDefault1024
+from truetune.checks.tokens.rows_longer_than_default_max_length import (
+    RowsLongerThanDefaultMaxLength,
+)
 from truetune.checks.tokens.truncation_cuts_the_terminator import TruncationCutsTheTerminator
 
 CUTS = (
     TruncationCutsTheTerminator.name(),
-    SftMaxLengthDefault1024.name(),
+    RowsLongerThanDefaultMaxLength.name(),
     RowsSurelyCut.name(),
 )
 """Findings on rows that lose their end; those that count tokens before the one that counts characters"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from truetune.checks.answers.answers_are_garbage import AnswersAreGarbage
+from truetune.checks.answers.answers_are_gibberish import AnswersAreGibberish
 from truetune.checks.answers.answers_are_too_long import AnswersAreTooLong
 from truetune.checks.answers.answers_change_language import AnswersChangeLanguage
 from truetune.checks.answers.answers_loop import AnswersLoop
@@ -29,7 +29,7 @@ PROOFS = (
     LossDiverges.name(),
 )
 """Findings of a log by which the training itself has broken the model, the most telling first"""
-BROKEN = (AnswersAreGarbage.name(), AnswersLoop.name())
+BROKEN = (AnswersAreGibberish.name(), AnswersLoop.name())
 """Answers that are of no use at all"""
 CONSEQUENCES = (
     *BROKEN,

@@ -41,7 +41,7 @@ from truetune.checks.minimum_host_memory_of_run import (
     optimizer_states_of_config,
     optimizer_states_of_script,
 )
-from truetune.checks.read_training_script_with_imports import read_training_module
+from truetune.checks.read_training_script_for_its_settings import read_training_module
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
@@ -51,7 +51,7 @@ from truetune.checks.source.evidence.picture_token_counts import (
     find_picture_sizes,
     processors_without_size_limit,
 )
-from truetune.checks.source.labels_cut_at_the_pads import LabelsCutAtThePads
+from truetune.checks.source.labels_counted_from_padded_side import LabelsCountedFromPaddedSide
 from truetune.checks.source.model_loaded_beside_another import ModelLoadedBesideAnother
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
@@ -604,7 +604,7 @@ def _tensors_kept_on_gpu_by_evaluation(module: Module) -> Iterator[SettingBeside
 
 def _labels_counted_from_padding_side(module: Module) -> Iterator[SettingBeside]:
     """Labels of the script that are counted from the side of the pads."""
-    for finding in LabelsCutAtThePads(module).findings():
+    for finding in LabelsCountedFromPaddedSide(module).findings():
         case = finding.cases[0]
         yield SettingBeside(
             LABELS_OF_PADS, finding.message, case.file or module.path, case.line or 0, case.text

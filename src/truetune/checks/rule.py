@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from truetune.checks.examined_code_places import CodePlaces
     from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
     from truetune.generation.answer_samples import SampledRun  # noqa: F401 - named in quotes below
-    from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401 - named in quotes below
+    from truetune.generation.evaluation_loss_and_score_types import EvaluationResults  # noqa: F401 - named in quotes below
     from truetune.generation.evidence_on_causes_of_answers import ModelEvidence  # noqa: F401 - named in quotes below
     from truetune.generation.parser_selftest_results import ParserSelftest
     from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below

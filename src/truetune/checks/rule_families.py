@@ -66,10 +66,9 @@ def former_code(code: str) -> str:
     return _FORMER_BY_CODE.get(code, code)
 
 
-def former_name(name: str) -> str:
-    """The name that a rule had before; the name itself where it has had none."""
-    return _FORMER_BY_NAME.get(name, name)
+def former_names(name: str) -> tuple[str, ...]:
+    """The names that a rule had before; a rule may have been renamed twice."""
+    return tuple(old for old, new in FORMER_NAMES.items() if new == name)
 
 
-_FORMER_BY_NAME = {new: old for old, new in FORMER_NAMES.items()}
 _FORMER_BY_CODE = {new: old for old, new in FORMER_CODES.items()}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_place
 from truetune.checks.find_schedule_lengths_beside_log import schedule_lengths_of_file
 from truetune.checks.hyperparameter_limits import parse_setting_number
-from truetune.checks.read_training_script_with_imports import read_training_module
+from truetune.checks.read_training_script_for_its_settings import read_training_module
 from truetune.checks.source.evidence.hyperparameter_arguments_out_of_range import (
     training_hyperparameter_calls,
 )

@@ -9,9 +9,9 @@ from truetune.checks.batch.ids_beyond_the_model import IdsBeyondTheModel
 from truetune.checks.findings import Finding
 from truetune.checks.tokenizer.pad_is_stop_token import PadIsStopToken
 from truetune.checks.tokenizer.pad_missing import PadMissing
-from truetune.checks.tokenizer.padding_side import PaddingSide
 from truetune.checks.tokenizer.stop_ids_incomplete import StopIdsIncomplete
 from truetune.checks.tokenizer.token_id_outside_embedding import TokenIdOutsideEmbedding
+from truetune.checks.tokenizer.tokenizer_pads_on_the_left import TokenizerPadsOnTheLeft
 from truetune.render.choose_pad_token import choose_pad_token
 from truetune.render.template_probes import Probes
 
@@ -52,7 +52,7 @@ def _line_that_sets_stop_tokens(probes: Probes) -> str:
 LINE_WRITERS: dict[str, Callable[[Probes], str | None]] = {
     PadIsStopToken.name(): _line_that_sets_pad,
     PadMissing.name(): _line_that_sets_pad,
-    PaddingSide.name(): _line_that_sets_padding_side,
+    TokenizerPadsOnTheLeft.name(): _line_that_sets_padding_side,
     TokenIdOutsideEmbedding.name(): _line_that_resizes_embedding,
     IdsBeyondTheModel.name(): _line_that_resizes_embedding,
     StopIdsIncomplete.name(): _line_that_sets_stop_tokens,

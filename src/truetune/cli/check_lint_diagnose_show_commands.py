@@ -19,7 +19,7 @@ from truetune.cli.result_output import (
     add_report_options,
     make_console,
     print_json,
-    print_renamed_codes,
+    print_renamed_rules,
     progress_option,
 )
 from truetune.cli.shared_options import (
@@ -45,7 +45,7 @@ trainer_option = click.option(
     "trained_by",
     type=click.Choice(TRAINER_NAMES),
     help=(
-        "Whose trainer will read the rows; else that of the settings or the script among the paths."
+        "The trainer that will read the rows (default: the one of the settings or script among the paths)."
     ),
 )
 
@@ -74,10 +74,10 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     Python scripts, notebooks, shell scripts and job files, folders of them
     a run's folder or log; an adapter or a saved model
 
-    What is learned, and how bad a finding is, depends on the trainer: the first line names it, and says so where it is
-    not known. docs/trainers-facts.md lists what is known of each.
+    Which tokens the loss is on, and how bad a finding is, depends on the trainer. The first line names it, or says that
+    it is unknown. docs/trainers-facts.md lists what is known of each.
 
-    The exit code is 1 where a finding is at or above --fail-on.
+    The exit code is 1 if a finding is at or above --fail-on.
 
     \b
     Examples:
@@ -166,7 +166,7 @@ def _input_kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[In
 @click.option(
     "--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere."
 )
-@click.option("--unsafe-fixes", is_flag=True, help="Fix also where the change may need a review.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also make changes that may need a review.")
 @click.option(
     "--diff",
     is_flag=True,
@@ -185,7 +185,7 @@ def lint(
     """Check Python files, notebooks and shell scripts (PATH: files, or folders of them; default: here) for code and
     commands that spoil training or serving.
 
-    The exit code is 1 where a finding that is left is at or above --fail-on. `# truetune: ignore[RULE]` on a line keeps
+    The exit code is 1 if a finding that is left is at or above --fail-on. `# truetune: ignore[RULE]` on a line keeps
     a finding there quiet.
 
     \b
@@ -199,7 +199,7 @@ def lint(
 
     deliver = Delivery.of(options)
     settings = drop_options_not_given(options)
-    print_renamed_codes((*options["select"], *options["ignore"]))
+    print_renamed_rules((*options["select"], *options["ignore"]))
     with linting_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings
@@ -248,7 +248,7 @@ def diagnose(run: str, **options: Any) -> int:
     """Look at the log of RUN: a run's folder or checkpoint (trainer_state.json), TensorBoard files, JSONL, CSV, W&B; or
     what it printed (run.log, nohup.out, slurm-1.out, a notebook), which says how it ended too.
 
-    The exit code is 1 where a finding is at or above --fail-on.
+    The exit code is 1 if a finding is at or above --fail-on.
 
     \b
     Examples:

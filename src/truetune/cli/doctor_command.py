@@ -15,23 +15,23 @@ from truetune.cli.shared_options import spec_of_options
 @click.option(
     "--python",
     metavar="PATH",
-    help="The interpreter of another environment; else the one that runs this.",
+    help="Interpreter of another environment (default: the one that runs truetune).",
 )
-@click.option("--no-imports", is_flag=True, help="Read versions alone, and import nothing.")
+@click.option("--no-imports", is_flag=True, help="Only read versions; import nothing.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="For one import.",
+    help="Limit for one import.",
 )
 @add_report_options
 def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any) -> int:
     """Examine the environment that trains: versions that are known to misbehave together, packages that can't be
     imported, GPUs that torch can't use, bf16, flash attention, the cache, limits and variables.
 
-    Imports happen in processes of their own, so that a broken torch is a finding and no crash. The exit code is 1 where
+    Imports happen in separate processes, so a broken torch is a finding and not a crash. The exit code is 1 if
     a finding is an error.
 
     \b

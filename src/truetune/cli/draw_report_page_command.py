@@ -41,21 +41,21 @@ MAX_RUNS = 2
     "--json",
     "as_json",
     is_flag=True,
-    help="The same as JSON, printed where no file is named with -o.",
+    help="Write JSON instead of a page; printed if -o names no file.",
 )
 @click.option(
     "--select",
     multiple=True,
     metavar="RULE",
     shell_complete=complete_rule_names,
-    help="Of rules on runs only these, by name, code or beginning of a code. Repeatable.",
+    help="Only these rules on runs, by name, code or beginning of a code. Repeatable.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
     shell_complete=complete_rule_names,
-    help="Of rules on runs not these. Repeatable.",
+    help="Not these rules on runs. Repeatable.",
 )
 @click.option(
     "--fail-on",
@@ -67,7 +67,7 @@ MAX_RUNS = 2
 @click.option(
     "--allow-unjudged",
     is_flag=True,
-    help="Exit with 0, not 3, where something could not be judged.",
+    help="Exit with 0, not 3, if something could not be judged.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def report(

@@ -93,7 +93,7 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     "--record-root",
     is_flag=True,
     default=None,
-    help="Write the folder of the data into manifest.json; else no absolute path is written.",
+    help="Write the folder of the data into manifest.json (default: no absolute path).",
 )
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."
@@ -137,7 +137,7 @@ def encode(
 ) -> int:
     """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
 
-    With --verify the exit code is 1 where the cache holds other ids or labels than the data encode to.
+    With --verify the exit code is 1 if the cache holds other ids or labels than the data encode to.
 
     \b
     Examples:

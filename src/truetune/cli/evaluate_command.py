@@ -18,12 +18,12 @@ from truetune.cli.shared_options import add_row_options, take_row_settings
     "--data",
     multiple=True,
     metavar="PATH",
-    help="Rows to measure on; else those that the model's run held out. Repeatable.",
+    help="Rows to measure on (default: those that the model's run held out). Repeatable.",
 )
 @click.option(
     "--against",
     metavar="OTHER",
-    help="Measure another model on the same rows, in pairs; base: that of an adapter.",
+    help="Compare with another model on the same rows, pair by pair; base: the adapter's base.",
 )
 @click.option(
     "--answers",
@@ -31,7 +31,7 @@ from truetune.cli.shared_options import add_row_options, take_row_settings
     default=0,
     show_default=True,
     metavar="N",
-    help="Rows to ask, for metrics of answers.",
+    help="Number of answers to generate, for metrics of answers.",
 )
 @click.option(
     "--parser",
@@ -53,13 +53,13 @@ from truetune.cli.shared_options import add_row_options, take_row_settings
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Rows at most, drawn by --seed; of a task too.",
+    help="Largest number of rows, chosen by --seed; also for tasks.",
 )
 @click.option(
     "--trained-on",
     multiple=True,
     metavar="PATH",
-    help="Rows that the model was trained on, where its run does not tell. Repeatable.",
+    help="Rows that the model was trained on, if its run does not say. Repeatable.",
 )
 @click.option(
     "--tasks", metavar="NAMES", help="Tasks of lm-eval, with commas between: arc_easy,gsm8k."
@@ -77,7 +77,7 @@ from truetune.cli.shared_options import add_row_options, take_row_settings
     default=0.95,
     show_default=True,
     metavar="SHARE",
-    help="Of intervals.",
+    help="Confidence of intervals.",
 )
 @click.option(
     "--seed",
@@ -85,13 +85,13 @@ from truetune.cli.shared_options import add_row_options, take_row_settings
     default=0,
     show_default=True,
     metavar="N",
-    help="Of the choice of rows, and of the bootstrap.",
+    help="Seed for choosing rows and for the bootstrap.",
 )
 @click.option(
     "--max-length",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="Longest example; else that of the run, and what the model has places for.",
+    help="Longest example (default: the run's, and at most what the model has positions for).",
 )
 @add_row_options
 @add_model_options
@@ -104,7 +104,7 @@ def evaluate(
     interval, whether the model knows where answers end, and with --answers what its answers are worth.
 
     MODEL is the folder of a model or an adapter, a .gguf file, or the URL of a server. Rows that it was trained on are
-    measured apart. The exit code is 1 where a finding is an error.
+    measured apart. The exit code is 1 if a finding is an error.
 
     \b
     Examples:

@@ -63,7 +63,7 @@ from truetune.errors import UsageError
     "--allow-unjudged",
     is_flag=True,
     default=None,
-    help="Exit with 0, not 3, where something could not be judged.",
+    help="Exit with 0, not 3, if something could not be judged.",
 )
 @quiet_option
 @progress_option
@@ -81,7 +81,7 @@ def fix(
     Each edit is tried on its row and kept only if the rule then finds less in it and nothing else breaks. What needs no
     fix is copied byte for byte. Without -t only what needs no chat template is fixed.
 
-    The exit code is 1 where something is left for a person, and with --diff also where something would change; 3 where
+    The exit code is 1 if something is left for a person, and with --diff also where something would change; 3 if
     something that was asked for could not be judged.
 
     \b

@@ -38,13 +38,13 @@ RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
 @click.option(
     "--recipe",
     type=click.Choice(RECIPES),
-    help="What is trained, and how; else what the rows are for.",
+    help="What is trained, and how (default: what the rows are for).",
 )
 @click.option(
     "--model", metavar="DIR", help="Folder of the model, or its name in the local hub cache."
 )
 @click.option(
-    "-t", "--tokenizer", metavar="DIR", help="Folder of the tokenizer, where it is not the model's."
+    "-t", "--tokenizer", metavar="DIR", help="Folder of the tokenizer (default: the model's)."
 )
 @click.option(
     "--data",

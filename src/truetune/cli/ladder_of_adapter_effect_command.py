@@ -36,7 +36,7 @@ from truetune.cli.result_output import (
     "--data",
     multiple=True,
     metavar="PATH",
-    help="Take the prompts from these rows; else from built-in questions. Repeatable.",
+    help="Take the prompts from these rows (default: built-in questions). Repeatable.",
 )
 @click.option(
     "-n",
@@ -59,11 +59,11 @@ def ladder(
     tokenizer: str | None,
     **options: Any,
 ) -> int:
-    """Score the same answers on every stage that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
-    as far as they are named, merged on the disk, exported, served.
+    """Score the same answers at every stage of ADAPTER: on its base, saved and reloaded, merged in memory, and, if you
+    name them, merged on the disk, exported, served.
 
-    What the adapter does to their log-probabilities must be the same everywhere, in size and direction. The first stage
-    where it is not names what lost it, and the exit code is 1; so it is where a stage can't be measured.
+    The adapter must change their log-probabilities alike at every stage, in size and direction. The first stage that
+    differs is where its effect is lost; the exit code is then 1, also if a stage can't be measured.
 
     \b
     Examples:

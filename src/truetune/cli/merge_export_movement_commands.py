@@ -15,7 +15,7 @@ from truetune.cli.result_output import (
     html_option,
     make_console,
     print_json,
-    print_renamed_codes,
+    print_renamed_rules,
     progress_option,
     status_printer,
     write_html_page,
@@ -27,17 +27,17 @@ from truetune.errors import UsageError
 def add_proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the proof to a command."""
     options: list[Callable[..., Any]] = [
-        click.option("--no-proof", is_flag=True, help="Do not ask the models anything."),
+        click.option("--no-proof", is_flag=True, help="Skip the comparison of logits and answers."),
         click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N",
                      help="Prompts of the proof."),
         click.option("--data", multiple=True, metavar="PATH",
-                     help="Take the prompts from these rows; else from built-in questions. Repeatable."),
+                     help="Take the prompts from these rows (default: built-in questions). Repeatable."),
         click.option("--device", metavar="NAME", default="cpu", show_default=True,
                      help="Where the models answer: cpu, cuda, mps."),
         click.option("--shard", default="5GB", show_default=True, metavar="SIZE", help="Largest safetensors file."),
         add_format_options(),
         html_option,
-        click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone."),
+        click.option("-q", "--quiet", is_flag=True, help="Print only the outcome."),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -47,15 +47,19 @@ def add_proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=Command, short_help="Merge an adapter into its base, measured and proved.")
 @click.argument("adapter", metavar="ADAPTER")
 @click.option(
-    "--base", metavar="DIR", help="The base model; else the one that adapter_config.json names."
+    "--base", metavar="DIR", help="The base model (default: the one in adapter_config.json)."
 )
 @click.option(
-    "-o", "--output", "out", metavar="DIR", help="Folder of the merged model; else ADAPTER-merged."
+    "-o",
+    "--output",
+    "out",
+    metavar="DIR",
+    help="Folder for the merged model (default: ADAPTER-merged).",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["bfloat16", "float16", "float32"]),
-    help="How the sum is stored; else as the base.",
+    help="Data type of the merged weights (default: the base's).",
 )
 @add_proof_options
 def merge(
@@ -110,19 +114,19 @@ def merge(
 @click.option(
     "--dtype",
     type=click.Choice(["bfloat16", "float16", "float32"]),
-    help="Of safetensors; else the model's.",
+    help="Data type of safetensors (default: the model's).",
 )
 @click.option(
     "--outtype",
     type=click.Choice(["auto", "f32", "f16", "bf16", "q8_0"]),
     default="auto",
     show_default=True,
-    help="Of GGUF, as llama.cpp's converter names them.",
+    help="GGUF type, as llama.cpp's converter calls it.",
 )
 @click.option(
     "--converter",
     metavar="PATH",
-    help="llama.cpp's convert_hf_to_gguf.py; else the one on the PATH.",
+    help="llama.cpp's convert_hf_to_gguf.py (default: the one on the PATH).",
 )
 @click.option(
     "--base",
@@ -210,7 +214,7 @@ def movement(
 
     before, after = _weights_folders_before_and_after(folders, base)
     deliver = Delivery.of(options)
-    print_renamed_codes((*options["select"], *options["ignore"]))
+    print_renamed_rules((*options["select"], *options["ignore"]))
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,

@@ -38,21 +38,21 @@ def _backend_names() -> Iterable[str]:
 def add_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of how the model is opened; `take_model_options` takes them."""
     options = [
-        click.option("--base", metavar="DIR", help="An adapter's base; else what its config names."),
-        click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, where it is not the model's."),
+        click.option("--base", metavar="DIR", help="Base model of an adapter (default: the one in its config)."),
+        click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder (default: the model's)."),
         click.option("--backend", type=LateChoice("backend", _backend_names), metavar="NAME",
                      help="Who answers: transformers, server, vllm, llama.cpp, or one of a plug-in; else by the kind "
                      "of MODEL."),
-        click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps; else a GPU where there is one."),
+        click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 or mps (default: a GPU if there is one)."),
         click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
-                     help="Of the weights; else as stored, float32 on a CPU."),
-        click.option("--served-model", metavar="NAME", help="What a server calls the model, where it has several."),
+                     help="Data type of the weights (default: as stored; float32 on a CPU)."),
+        click.option("--served-model", metavar="NAME", help="The server's name for the model, if it has several."),
         click.option("--route", type=click.Choice(["chat", "completions"]), default="chat", show_default=True,
-                     help="Of a server: messages, or the prompt's own text."),
+                     help="For a server: send messages, or the prompt's text."),
         click.option("--concurrency", type=click.IntRange(1, 256), default=8, show_default=True, metavar="N",
                      help="Requests to a server at a time."),
         click.option("--timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, metavar="SECONDS",
-                     help="For one answer of a server."),
+                     help="Limit for one answer of a server."),
         click.option("--trust-remote-code", is_flag=True, help="Run the code in the model's folder."),
     ]  # fmt: skip
     for option in reversed(options):

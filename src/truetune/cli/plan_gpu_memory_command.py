@@ -23,7 +23,7 @@ from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_jso
 @click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")
 @click.argument("path", metavar="PATH")
 @click.option(
-    "--model", metavar="DIR", help="The model's folder or config.json, where PATH does not name it."
+    "--model", metavar="DIR", help="The model's folder or config.json, if PATH does not name it."
 )
 @click.option("--gpu", metavar="SIZE", help="Memory of one GPU: 24GB.")
 @click.option("--gpus", type=click.IntRange(min=1), metavar="N", help="GPUs, one process each.")
@@ -32,7 +32,7 @@ from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_jso
     "length",
     type=click.IntRange(min=1),
     metavar="TOKENS",
-    help="Longest row; else the run's max_length.",
+    help="Longest row (default: the run's max_length).",
 )
 @click.option(
     "--set",
@@ -59,7 +59,7 @@ def plan(
 ) -> int:
     """Estimate the peak GPU memory of the run that PATH describes: settings of any stack, a script, or a model folder.
 
-    With --gpu, the exit code is 1 where the run does not fit, and remedies are listed in order; -q prints the verdict
+    With --gpu, the exit code is 1 if the run does not fit, and remedies are listed in order; -q prints the verdict
     alone. A run that fits without the margin for fragments alone is a warning: exit code 0.
 
     \b

@@ -79,7 +79,7 @@ OFFLINE = (
     "--served-model",
     "serve_model",
     metavar="NAME",
-    help="What that server calls the model, where it can't tell.",
+    help="The server's name for the model, if it can't say.",
 )
 @click.option(
     "--guard",

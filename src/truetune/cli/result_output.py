@@ -104,7 +104,7 @@ def _format_by_file_name(context: click.Context) -> str | None:
     return ENDINGS.get(Path(name).suffix) if isinstance(name, str) else None
 
 
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the outcome.")
 progress_option = click.option("--no-progress", is_flag=True, help="No progress bar.")
 
 
@@ -161,7 +161,7 @@ def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--fail-on", type=click.Choice(SEVERITIES),
                      help="Lowest severity that makes the exit code 1 (error)."),
         click.option("--allow-unjudged", is_flag=True, default=None,
-                     help="Exit with 0, not 3, where something could not be judged."),
+                     help="Exit with 0, not 3, if something could not be judged."),
         add_format_options("sarif"),
         click.option("--brief", is_flag=True,
                      help="With --json: only verdict, counts, findings with first place and fix, for assistants."),
@@ -174,7 +174,7 @@ def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--baseline", metavar="FILE",
                      help="An earlier report (--json): only findings that it does not have fail."),
         click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors, and all facts."),
-        click.option("-q", "--quiet", is_flag=True, help="Print findings alone."),
+        click.option("-q", "--quiet", is_flag=True, help="Print only findings."),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -391,15 +391,19 @@ def make_console(*, err: bool = False) -> Console:
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
-def print_renamed_codes(names: Iterable[str]) -> None:
-    """Say on stderr how the codes are called now that a user or a settings file calls by their
-    former names.
-    """
+def print_renamed_rules(names: Iterable[str]) -> None:
+    """Say on stderr how the rules are called now that a user or a settings file calls by a former name or code."""
+    from truetune.checks.former_rule_codes import FORMER_NAMES
     from truetune.checks.rule_families import current_codes_of_former
 
     for name in names:
         codes = current_codes_of_former(name)
-        if len(codes) == 1:
+        if name.lower() in FORMER_NAMES:
+            current = FORMER_NAMES[name.lower()]
+            print_status(
+                f"note: {name} is {current} now; the former name is accepted for one release"
+            )
+        elif len(codes) == 1:
             print_status(
                 f"note: {name} is {codes[0]} now; the former code is accepted for one release"
             )

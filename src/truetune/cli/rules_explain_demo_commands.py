@@ -12,7 +12,7 @@ from truetune.cli.result_output import (
     add_format_options,
     make_console,
     print_json,
-    print_renamed_codes,
+    print_renamed_rules,
 )
 from truetune.cli.shell_completion import complete_rule_names, completion_script
 from truetune.cli.suggest_meant_words import (
@@ -44,7 +44,7 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     from truetune.checks.rule_catalogue import select_rules
     from truetune.report.rules_terminal import render_rules, rules_json
 
-    print_renamed_codes(names)
+    print_renamed_rules(names)
     chosen = select_rules(names, ())
     if output_format == "json":
         print_json("rules", {"rules": rules_json(chosen)})
@@ -98,7 +98,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             render_message_or_guide(topic, make_console())
         return 0
     if is_written_like_rule_name(question) and not question.startswith("-"):
-        print_renamed_codes([question])
+        print_renamed_rules([question])
         _print_rule_page(question, as_json=as_json)
         return 0
     group = context.parent.command if context.parent else None
@@ -158,7 +158,7 @@ def our_options_like_foreign_one(question: str, group: click.Command | None) -> 
 def demo() -> int:
     """Check a small data set with planted faults and a corrected copy, and prove by training what a pad token can do.
 
-    The proof needs truetune[train], and takes about a minute. The exit code is 1 where it does not show what it should.
+    The proof needs truetune[train], and takes about a minute. The exit code is 1 if it does not show what it should.
 
     \b
     Examples:

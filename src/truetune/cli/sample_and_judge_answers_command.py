@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from truetune.evaluation.sample_report import SampleReport
 
 
-@click.command(cls=Command, short_help="Ask a model some rows: does it answer, stop? If not, why?")
+@click.command(cls=Command, short_help="Generate answers to some rows: good? ended? If not, why?")
 @click.argument("model", required=False, metavar="[MODEL]")
 @click.option(
     "--data",
     multiple=True,
     metavar="PATH",
-    help="Rows to ask; else those that the model's run held out. Repeatable.",
+    help="Rows to generate answers for (default: those that the model's run held out). Repeatable.",
 )
 @click.option(
     "-n",
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     metavar="N",
     help="Prompts.",
 )
-@click.option("--all-rows", is_flag=True, help="Ask rows too that the model was trained on.")
+@click.option("--all-rows", is_flag=True, help="Include rows that the model was trained on.")
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=0,
     show_default=True,
     metavar="N",
-    help="Of the choice of rows.",
+    help="Seed for choosing rows.",
 )
 @click.option(
     "--max-new-tokens",
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     default=1.0,
     show_default=True,
     metavar="P",
-    help="Of the tokens that are drawn from.",
+    help="Nucleus sampling: share of probability to sample from.",
 )
 @click.option(
     "--min-p",
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="P",
     help=(
-        "Draw no token that is less likely than this share of the likeliest; needs a --temperature."
+        "Never sample a token less likely than this share of the likeliest; needs a --temperature."
     ),
 )
 @click.option(
@@ -100,15 +100,17 @@ if TYPE_CHECKING:
     "--against",
     "compare",
     metavar="OTHER",
-    help="Ask another model the same rows: the base, another checkpoint.",
+    help="Compare with another model on the same rows: the base, another checkpoint.",
 )
-@click.option("--watch", metavar="RUN", help="In place of MODEL: follow the checkpoints of a run.")
+@click.option("--watch", metavar="RUN", help="Instead of MODEL: follow the checkpoints of a run.")
 @click.option("--once", is_flag=True, help="With --watch: those that are there.")
 @click.option(
-    "--looks", metavar="DIR", help="With --watch: where answers are kept; else RUN-sampled."
+    "--looks", metavar="DIR", help="With --watch: folder for the answers (default: RUN-sampled)."
 )
 @click.option(
-    "--diagnose/--no-diagnose", default=None, help="Ask why; else only where an answer is not good."
+    "--diagnose/--no-diagnose",
+    default=None,
+    help="Always look for causes (default: only if an answer is bad).",
 )
 @click.option(
     "--min-success",
@@ -126,11 +128,11 @@ if TYPE_CHECKING:
 def sample(
     model: str | None, save: str | None, watch: str | None, no_progress: bool, **options: Any
 ) -> int:
-    """Ask MODEL some held-out rows as a server will, and judge each answer: does it stop by itself, loop, echo the
+    """Generate answers to held-out rows as a server would, and judge each: does it stop by itself, loop, echo the
     question, leak role markers? Where answers fail, findings name the cause.
 
-    MODEL is the folder of a model or an adapter, a .gguf file, or the URL of a server. The exit code is 1 where a
-    finding is an error, or where --min-success is missed.
+    MODEL is the folder of a model or an adapter, a .gguf file, or the URL of a server. The exit code is 1 if a
+    finding is an error, or if --min-success is missed.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ from truetune.errors import UsageError
     "--data",
     multiple=True,
     metavar="PATH",
-    help="Rows that the answers belong to: their prompts and references. Repeatable.",
+    help="The rows that were answered: their prompts and references. Repeatable.",
 )
 @click.option(
     "--map",
@@ -48,7 +48,7 @@ from truetune.errors import UsageError
     "--max-new-tokens",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="Where the answers were cut.",
+    help="Limit at which the answers were cut.",
 )
 @click.option(
     "--min-success",
@@ -69,7 +69,7 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
     PREDICTIONS is a JSONL, JSON, CSV or Parquet file with a column of answers, and with prompts (or messages),
     references,
     steps and what ended each answer (finish_reason, stopped) as far as they are known. No model is needed. The exit
-    code is 1 where a finding is an error, or where --min-success is missed.
+    code is 1 if a finding is an error, or if --min-success is missed.
 
     \b
     Examples:

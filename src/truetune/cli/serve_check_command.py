@@ -25,7 +25,7 @@ from truetune.errors import UsageError
     help="Print the start command, or Modelfile, that serves MODEL as it was trained.",
 )
 @click.option(
-    "--data", multiple=True, metavar="PATH", help="Ask prompts of these rows as well. Repeatable."
+    "--data", multiple=True, metavar="PATH", help="Also send the prompts of these rows. Repeatable."
 )
 @click.option(
     "-n",
@@ -60,11 +60,11 @@ def serve_check(
     longest: int,
     **options: Any,
 ) -> int:
-    """Ask the server at --endpoint what it makes of MODEL, and compare with the training record.
+    """Send prompts to the server at --endpoint, and compare what it does with the training record of MODEL.
 
     Prompts over 1 to 4 turns, with and without a system message and tools, and of rows of --data; stop tokens, sampling
     defaults, repeatability of greedy answers, context length; and whether what training changed is there, at full
-    strength: MODEL and its base are loaded on this machine for that. The exit code is 1 where something is wrong.
+    strength: MODEL and its base are loaded on this machine for that. The exit code is 1 if something is wrong.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from truetune.cli.result_output import print_renamed_codes
+from truetune.cli.result_output import print_renamed_rules
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def add_spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", metavar="DIR",
-                     help="Folder of config.json and weights, where it is not the tokenizer's."),
+                     help="Folder of config.json and weights (default: the tokenizer's)."),
         click.option("--data-format", "format", metavar="FORMAT",
                      type=LateChoice("format", _format_names, _is_training_script_format), help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
@@ -106,7 +106,7 @@ def add_spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--no-reasoning", is_flag=True, help="Do not supervise reasoning."),
         click.option("--no-tool-calls", is_flag=True, help="Do not supervise tool calls."),
         click.option("--history", type=click.Choice(["as-served", "single"]),
-                     help="One example per turn where the template rewrites history (as-served, default), or one "
+                     help="One example per turn if the template rewrites history (as-served, default), or one "
                      "in all."),
         click.option("--mask-by", type=click.Choice(MASK_CHOICES), help="How the trainer finds the supervised tokens."),
         click.option("--response-marker", metavar="TEXT",
@@ -115,8 +115,8 @@ def add_spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="The trainer appends EOS to plain text (TRL does)."),
         click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
                      help="Longest example of the run, in tokens."),
-        click.option("--config", metavar="FILE", help="Settings file; else truetune.yaml here, else [tool.truetune] in "
-                     "pyproject.toml."),
+        click.option("--config", metavar="FILE", help="Settings file (default: truetune.yaml here, then "
+                     "[tool.truetune] in pyproject.toml)."),
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -151,7 +151,7 @@ def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
     from truetune.settings.read_truetune_settings import validate_settings
 
     spec = validate_settings(drop_options_not_given(options), "command line")
-    print_renamed_codes((*spec.select, *spec.ignore))
+    print_renamed_rules((*spec.select, *spec.ignore))
     return spec
 
 
@@ -218,7 +218,7 @@ def read_settings(
     spec = validate_settings(
         {**of_file, **drop_options_not_given({**merged, **options})}, "command line"
     )
-    print_renamed_codes((*spec.select, *spec.ignore))
+    print_renamed_rules((*spec.select, *spec.ignore))
     if source is not None and not quiet:
         overridden = set(drop_options_not_given(options))
         overridden |= {name for name in nested if inner[name].keys() <= nested[name].keys()}

@@ -43,7 +43,7 @@ LAUNCHER_GRACE_SECONDS = 3
     "--output",
     "out",
     metavar="DIR",
-    help="Folder of the run; else training.output_dir, else ./outputs.",
+    help="Folder of the run (default: training.output_dir, then ./outputs).",
 )
 @click.option(
     "--set",
@@ -57,7 +57,7 @@ LAUNCHER_GRACE_SECONDS = 3
 @click.option(
     "--stop-on",
     type=click.Choice(["error", "warning"]),
-    help="End the run early where its answers show a finding of this severity.",
+    help="End the run early if its answers show a finding of this severity.",
 )
 @click.option(
     "--fit",
@@ -65,7 +65,7 @@ LAUNCHER_GRACE_SECONDS = 3
     help="Change settings until the run goes into the GPU's memory, and say which.",
 )
 @click.option(
-    "--gpu", metavar="SIZE", help="Memory of one GPU, where it is not this machine's: 24GB."
+    "--gpu", metavar="SIZE", help="Memory of one GPU, such as 24GB (default: this machine's)."
 )
 @click.option(
     "--launch", type=click.IntRange(min=1), metavar="N", help="Train in N processes, one a GPU."
@@ -97,7 +97,7 @@ def train(
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
     Nothing is trained, and the exit code is 1, where a preflight check finds an error. It is 1 too where the
-    answers show an error while it trains: then the weights are there all the same.
+    answers show an error while it trains; the weights are still saved then.
 
     \b
     Examples:

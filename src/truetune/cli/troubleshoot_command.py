@@ -27,7 +27,7 @@ def troubleshoot(
     All checks are run. What proves a cause of this symptom is shown first, then what else was found, then the causes
     that nothing here proves, by how well they fit your words and files. -v lists all of them.
 
-    The exit code is 1 where a finding is at or above --fail-on.
+    The exit code is 1 if a finding is at or above --fail-on.
 
     \b
     Examples:

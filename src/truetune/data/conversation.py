@@ -68,7 +68,7 @@ class Conversation:
     label: bool | None = None
     """KTO's verdict."""
     label_value: Any = None
-    """What the row holds in place of KTO's true or false, where it is no boolean; `label` is what it means."""
+    """What the row holds instead of KTO's true or false, where it is no boolean; `label` is what it means."""
     scores: PairScores | None = None
     """What the row itself says that the chosen and the rejected side are worth, where it has columns for that."""
     group: str | None = None

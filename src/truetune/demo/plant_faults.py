@@ -91,9 +91,9 @@ def _add_one_word(row: Row) -> None:
 
 
 FAULTS = (
-    Fault("role-alias-dropped", 6, _rename_role_to_bot),
+    Fault("turn-roles-unknown-to-template", 6, _rename_role_to_bot),
     Fault("answer-is-empty", 5, _empty_the_answer),
-    Fault("wrong-field-mapped", 4, _answer_with_question),
+    Fault("answer-equals-prompt-or-holds-markers", 4, _answer_with_question),
     Fault("special-token-in-content", 4, _insert_control_tokens),
     Fault("tool-arguments-double-encoded", 5, _write_arguments_as_string, tools=True),
     Fault("truncation-cuts-the-terminator", 4, _lengthen_answer),

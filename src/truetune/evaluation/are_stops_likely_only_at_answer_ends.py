@@ -17,7 +17,7 @@ from truetune.encoding.make_documents_or_reject_rows import Document
 from truetune.evaluation.confidence_intervals_over_rows import bootstrap_mean
 from truetune.evaluation.held_out_token_losses import scored_positions_and_answer_starts
 from truetune.generation.backends.backend import ScoredIds
-from truetune.generation.evaluation_results import CalibrationBin, StopCalibration
+from truetune.generation.evaluation_loss_and_score_types import CalibrationBin, StopCalibration
 from truetune.render.rendering import Source
 
 # The usual count for an expected calibration error (Guo et al. 2017 use 15). With 5 the middle bin hides opposite

@@ -54,7 +54,7 @@ from truetune.generation.answer_samples import Sample
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import DEFAULT_BACKENDS, Options, open_backend
-from truetune.generation.evaluation_results import (
+from truetune.generation.evaluation_loss_and_score_types import (
     EvaluationResults,
     LossChange,
     MeanLoss,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from truetune.checks.reports import Report
 from truetune.evaluation.average_answer_metrics import AnswerMetrics
-from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 
 if TYPE_CHECKING:
     from truetune.evaluation.run_lm_eval_and_compare_prompts import LmEvalResult

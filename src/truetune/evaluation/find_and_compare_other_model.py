@@ -18,7 +18,7 @@ from truetune.evaluation.select_evaluation_rows import EvaluationRows
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answer_verdicts import is_good_answer
 from truetune.generation.backends.model_source import ModelSource, find_model_source
-from truetune.generation.evaluation_results import Agreement
+from truetune.generation.evaluation_loss_and_score_types import Agreement
 from truetune.render.template_probes import Probes
 from truetune.render.tokenizer import load_tokenizer
 

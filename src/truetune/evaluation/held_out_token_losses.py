@@ -21,7 +21,12 @@ from truetune.encoding.make_documents_or_reject_rows import Document
 from truetune.encoding.render_and_encode_in_two_threads import ROWS
 from truetune.evaluation.confidence_intervals_over_rows import bootstrap_mean, paired_difference
 from truetune.generation.backends.backend import ScoredIds
-from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN, LossChange, MeanLoss
+from truetune.generation.evaluation_loss_and_score_types import (
+    ALL_TOKENS,
+    FIRST_TOKEN,
+    LossChange,
+    MeanLoss,
+)
 from truetune.render.rendering import Source
 from truetune.render.template_probes import Probes
 

@@ -33,7 +33,7 @@ from truetune.data.tell_training_files_from_predictions import (
     SURE_PREDICTIONS,
 )
 from truetune.errors import DataError, TruetuneError
-from truetune.generation.evaluation_results import EqualAnswers, EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EqualAnswers, EvaluationResults
 from truetune.settings.run_spec import RunSpec
 
 SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".ndjson"))

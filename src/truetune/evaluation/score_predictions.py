@@ -57,7 +57,7 @@ from truetune.generation.answers_continued_by_dialogue_turns import (
     find_continued_dialogues,
     find_turns_behind_answer,
 )
-from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 from truetune.generation.find_answers_beside_wrong_rows import row_order_of
 from truetune.generation.find_answers_cut_at_one_length import excuse_length_where_limit_cut_answers
 from truetune.generation.find_lost_word_order import find_answers_with_lost_word_order
@@ -81,7 +81,7 @@ from truetune.settings.run_spec import RunSpec
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
-LABEL_INSIDE_ANOTHER_RULE = "reference-stands-in-another-label"
+LABEL_INSIDE_ANOTHER_RULE = "answers-give-label-containing-reference"
 EXACT_MATCH_RULE = "exact-match-measures-form"
 READ_AS_JSON = (
     "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"

@@ -286,7 +286,7 @@ def _space_after_separator(pattern: re.Pattern[str], text: str) -> str:
 
 
 def _replace_node_text(text: str, node: JsonNode, part: str) -> str:
-    """The text with other characters in place of a value."""
+    """The text with other characters instead of a value."""
     return text[: node.start] + part + text[node.end :]
 
 

@@ -123,7 +123,7 @@ class Scores:
     gives: bool | None = None
     """It gives its reference: the label, the number, the words; None where that can't be told of texts like these"""
     escapes: tuple[str, ...] = ()
-    """Escapes that stand in its text in place of characters: `\\n`, `&amp;`"""
+    """Escapes that stand in its text instead of characters: `\\n`, `&amp;`"""
 
 
 @dataclass(frozen=True, slots=True)

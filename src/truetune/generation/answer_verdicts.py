@@ -47,7 +47,7 @@ VERDICT_PHRASES: dict[Verdict, str] = {
     "garbage": "garbage",
     "echo": "repeats the question",
     "role markers": "leaks role markers",
-    "escapes": "escapes in place of characters",
+    "escapes": "escapes instead of characters",
     "loop": "loops",
     "language": "changes the language",
     "alike": "the same answer to all",

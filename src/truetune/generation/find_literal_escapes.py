@@ -55,7 +55,7 @@ _OTHERS = {
 
 
 def find_unwanted_escapes(text: str, question: str = "") -> tuple[str, ...]:
-    """The escapes that stand in an answer in place of characters, the most frequent first; () where they are few."""
+    """The escapes that stand in an answer instead of characters, the most frequent first; () where they are few."""
     conversation = f"{question}\n{text}"
     # JSON, HTML and XML are written with escapes; so are answers to "what does \\n mean?".
     if text.lstrip()[:1] in ("{", "[", "<") or _SPEAKS_OF_ESCAPES.search(conversation):

@@ -58,7 +58,7 @@ def are_answers_wrongly_identical(samples: Sequence[Sample]) -> bool:
 
 
 def normalise_spaces(text: str) -> str:
-    """A text with single spaces in place of all white space."""
+    """A text with single spaces instead of all white space."""
     return " ".join(text.split())
 
 

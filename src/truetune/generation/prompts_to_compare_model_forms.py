@@ -78,7 +78,7 @@ def prepare_proof_prompts(
         model: the folder with config.json.
         count: prompts at most.
         data: files with rows; built-in questions where there are none.
-        generation: stands in place of the model's generation_config.json.
+        generation: stands instead of the model's generation_config.json.
 
     Raises:
         UsageError: no row gives a prompt; and what the reading of the files raises.

@@ -67,7 +67,7 @@ def is_sample_file(path: Path) -> bool:
 
 
 def save_pass(sampling_pass: SamplingPass, limit: int, folder: Path) -> Path:
-    """Write a sampling pass, in place of an older one of its step.
+    """Write a sampling pass, instead of an older one of its step.
 
     Args:
         sampling_pass: the pass.

@@ -80,7 +80,7 @@ def _launches_that_resumed_nothing(log: RunLog) -> list[Restart]:
             continue
         text = (
             f"epoch {before:.4g} is followed by epoch {after:.4g}, and the loss goes from"
-            f" {loss.value[start - 1]:.4g} to {loss.value[start]:.4g} (it began at {loss.value[0]:.4g})"
+            f" {loss.value[start - 1]:.4g} to {loss.value[start]:.4g} (it started at {loss.value[0]:.4g})"
         )
         restarts.append(Restart(step, "everything", text))
     return restarts
@@ -118,8 +118,8 @@ def _learning_rate_restarts(rate: Curve) -> list[Restart]:
         is_same = _repeats_beginning(rate, start)
         top = None if is_same else _top_of_second_warmup(rate, place)
         if is_same or top is not None:
-            text = f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and " + (
-                "repeats its beginning" if top is None else f"warms up again to {top:.3g}"
+            text = f"the learning rate jumps from {value[place]:.3g} to {value[start]:.3g} and " + (
+                "repeats its start" if top is None else f"warms up again to {top:.3g}"
             )
             restarts.append(Restart(float(rate.step[start]), "schedule", text))
     return [] if _are_restarts_schedule_cycles(rate, restarts) else restarts
@@ -209,7 +209,7 @@ def _losses_back_at_beginning(log: RunLog) -> list[Restart]:
     ):
         return []
     text = (
-        f"the loss leaps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it began at"
+        f"the loss jumps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it started at"
         f" {loss.value[0]:.4g}"
     )
     return [Restart(float(loss.step[start]), "weights", text)]
@@ -245,7 +245,7 @@ def _second_trainings(log: RunLog) -> list[Restart]:
         ):
             rise = f"the loss from {low:.4g} to {high:.4g}"
             text = (
-                f"the learning rate leaps from its end to {rate.value[place + 1]:.3g}, and {rise}"
+                f"the learning rate jumps from its end to {rate.value[place + 1]:.3g}, and {rise}"
             )
             restarts.append(Restart(step, "run", text))
     return restarts

@@ -29,7 +29,7 @@ PROGRAM_OF_IMAGE = (
 
 
 def command_words_on_host(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a container's command with host paths in place of the container's, and with the
+    """The words of a container's command with host paths instead of the container's, and with the
     program that its image starts.
 
     A command that starts no container keeps its words.

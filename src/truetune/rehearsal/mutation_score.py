@@ -118,7 +118,7 @@ def find_sign_of_fault_in_logs(fault: Mapping[str, Any], clean: Mapping[str, Any
     """What would have caught the eye in the logs of a run with this fault, if one knew the clean run's; else empty."""
     last, good = fault["loss"][-1], clean["loss"][-1]
     if not math.isfinite(last):
-        return "loss is no number"
+        return "loss is not a number"
     # All labels masked: nobody overlooks a loss of exactly 0.
     if last == 0:
         return "loss is 0"

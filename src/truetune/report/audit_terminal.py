@@ -63,8 +63,9 @@ class MeasuredLaw(NamedTuple):
 
 def audit_verdict(report: AuditReport) -> str:
     """What the loss is on, in one sentence."""
-    ledger, lines = report.ledger, count_noun(len(report.samples), "line")
-    where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
+    ledger = report.ledger
+    sequences = count_noun(len(report.samples), "sequence")
+    where = f"{sequences} of {report.batches:,} batch{'es' * (report.batches != 1)}"
     # Four states in which nothing is learned or known are told apart: each has another cause
     # and another remedy.
     if not report.samples:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from truetune.evaluation.average_answer_metrics import AnswerMetrics
 from truetune.evaluation.evaluation_report import EvaluationReport
-from truetune.generation.evaluation_results import (
+from truetune.generation.evaluation_loss_and_score_types import (
     ALL_TOKENS,
     EvaluationResults,
     ModelMeasurements,

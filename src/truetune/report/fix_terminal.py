@@ -90,7 +90,7 @@ def _print_change_counts(console: Console, counts: Mapping[tuple[str, str], int]
 
 
 def _rule_with_code(rule: str) -> str:
-    """A rule's name with its code in front: `ROW003 role-alias-dropped`"""
+    """A rule's name with its code in front: `ROW003 turn-roles-unknown-to-template`"""
     return f"{find_rule(rule).code} {rule}"
 
 

@@ -330,7 +330,7 @@ def _tokenizer_facts_text(report: DataReport, width: int) -> Text:
 
 
 def _finding_heading(finding: Finding, width: int) -> Text:
-    """`error[ROW003] role-alias-dropped: message`, in lines of at most `width` cells."""
+    """`error[ROW003] turn-roles-unknown-to-template: message`, in lines of at most `width` cells."""
     head = f"{finding.severity}[{finding.code}]"
     text = Text(
         "\n".join(

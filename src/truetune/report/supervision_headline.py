@@ -1,9 +1,8 @@
-"""The first line of a report on data: which tokens this trainer learns, beside what an ideal mask
-would learn.
+"""The first line of a report on data: which tokens this trainer trains on, beside what it would be with an ideal mask.
 
-The sentence never promises more than is known. A trainer whose masking is read off its release "learns"; where the
-user's own code makes the labels it is the ideal mask that "would learn"; without a trainer it says so. Below, the
-words differ by one verb, which is all that a reader needs to see whether to trust the count.
+The sentence never promises more than is known. A trainer whose masking is read off its release
+"trains on" so many tokens; if the user's own code makes the labels, the loss "would be on" them with an ideal mask;
+without a trainer it says so.
 """
 
 from __future__ import annotations
@@ -15,27 +14,26 @@ from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_per_cent_share, wrap_text
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
 
-UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
+WITH_IDEAL_MASK = "with an ideal mask, the loss is on"
+UNKNOWN_TRAINER = "unknown trainer: name it with --trainer"
 
 
 def describe_trainer_that_learns(report: DataReport) -> str:
-    """Who learns, as the sentence begins: `TRL 1.16.0 SFTTrainer learns`."""
+    """Who learns, as the sentence begins: `TRL 1.16.0 SFTTrainer trains on`."""
     learned, verb = (
         report.learned,
-        "learns" if report.spec.mask_by == "contract" else "should learn",
+        "trains on" if report.spec.mask_by == "contract" else "should train on",
     )
     if learned is None:
         return verb
     # Without a trainer nothing is claimed of one: if all masks agree, the ideal one is meant.
     if learned.trainer is None:
-        return (
-            "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {verb}"
-        )
+        return WITH_IDEAL_MASK if learned.ideal == learned.supervised else f"a trainer {verb}"
     # The user's own code makes the labels, or a setting decides that is not read: what an ideal
     # mask learns is all that is known.
     if not learned.sure:
         return (
-            "an ideal mask would learn"
+            "with an ideal mask, the loss would be on"
             if learned.ideal == learned.supervised
             else "the settings ask for"
         )
@@ -59,7 +57,7 @@ def _explanation_clauses(learned: LearnedTokenCounts) -> list[str]:
     parts = (
         []
         if learned.sure
-        else [f"what {learned.called} learns is what your code labels: truetune run -- COMMAND"]
+        else [f"{learned.called} trains on what your code labels: truetune run -- COMMAND shows it"]
     )
     if learned.sure:
         parts.append(learned.because)
@@ -68,9 +66,8 @@ def _explanation_clauses(learned: LearnedTokenCounts) -> list[str]:
     parts.append(_describe_loss_by_leaving_out_long(learned))
     # Said only where both differ: the same number twice reads as a second finding.
     if learned.ideal != learned.supervised:
-        parts.append(
-            f"an ideal mask would learn {learned.ideal:,} ({format_per_cent_share(learned.ideal, learned.tokens)})"
-        )
+        share = format_per_cent_share(learned.ideal, learned.tokens)
+        parts.append(f"with an ideal mask, the loss would be on {learned.ideal:,} ({share})")
     # Another release is installed than the one whose table was used: its defaults may differ.
     if learned.installed:
         parts.append(f"{learned.installed} is installed here")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from truetune.checks.weight_diff_report import MovementReport
     from truetune.evaluation.evaluation_report import EvaluationReport
     from truetune.evaluation.sample_report import SampleReport
-    from truetune.generation.evaluation_results import EvaluationResults
+    from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
     from truetune.rehearsal.rehearsal_report import RehearsalReport
     from truetune.serving.service_report import ServiceReport
 

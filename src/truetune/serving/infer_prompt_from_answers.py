@@ -43,7 +43,7 @@ MIN_EXPLAINED_PROMPTS = 2
 """Prompts that a mistake must explain"""
 # Each is one more request for each prompt; the likeliest mistakes come first.
 MAX_CONTROL_PROMPTS = 2
-"""Prompts with a known mistake that are sent in place of each, at most"""
+"""Prompts with a known mistake that are sent instead of each, at most"""
 LOGPROB_FIELDS = {"logprobs": True, "top_logprobs": 2}
 """Of a chat; a completion has the number in `logprobs`"""
 Progress = Callable[[int, int], None]

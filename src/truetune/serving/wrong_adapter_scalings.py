@@ -50,8 +50,8 @@ def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]
     else:
         scale, without_rslora, with_rslora = alpha / rank, 1.0, root
     factors = {
-        "alpha/r in place of alpha/sqrt(r): use_rslora was not read": without_rslora,
-        "alpha/sqrt(r) in place of alpha/r: use_rslora was taken for set": with_rslora,
+        "alpha/r instead of alpha/sqrt(r): use_rslora was not read": without_rslora,
+        "alpha/sqrt(r) instead of alpha/r: use_rslora was taken for set": with_rslora,
         "alpha left out (a scaling of 1/r)": 1 / alpha,
         "no scaling at all (a factor of 1)": 1 / scale,
         "twice the scaling": 2.0,

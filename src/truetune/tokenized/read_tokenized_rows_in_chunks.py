@@ -218,7 +218,7 @@ def _arrow_array_of_column(source: DataFile, name: str, rows: list[Record]) -> A
             rows[0].line,
         )
         raise DataError(
-            f"{source.path}:{line}: {name} is no list of whole numbers, one for each token; write"
+            f"{source.path}:{line}: {name} is not a list of whole numbers, one for each token; write"
             " the ids as numbers"
         ) from None
 

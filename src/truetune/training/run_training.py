@@ -119,7 +119,7 @@ def train_run(
         spec: the settings of the run.
         force: continue where a check before the first step finds errors; the record says so.
         fit: change settings until the run goes into the memory of the GPU.
-        gpu_memory: a size to go into, in place of the GPU's own.
+        gpu_memory: a size to go into, instead of the GPU's own.
         listener: is told how it goes; lines are printed where None.
         callbacks: for the trainer, after our own.
 
@@ -283,7 +283,7 @@ def _describe_held_out_loss_doubt(loss: float, before: float | None) -> str:
     """What a held-out loss says against the training; empty where it says nothing."""
     if not isfinite(loss):
         return (
-            "the held-out loss is no number: the weights are spoiled, and truetune diagnose says"
+            "the held-out loss is not a number: the weights are spoiled, and truetune diagnose says"
             " from which step on"
         )
     if before is not None and loss > before:

@@ -890,7 +890,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^a loss of one's own that breaks",
+        r"^a hand-written loss that breaks",
         lambda evidence: (
             "the loss is the library's"
             if evidence.trains_only_by_library_trainer and not evidence.line_matches(OWN_LOSS)
@@ -898,7 +898,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^the trainer takes its mask from",
+        r"^the trainer masks by `\{% generation",
         _make_reason_unless_named(
             r"assistant_only|assistant_masks|generation %\}", "assistant_only_loss"
         ),
@@ -1010,7 +1010,7 @@ ROWS: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(
         r"^one backward\(\) for many",
-        _make_reason_unless_named(r"\.backward\(", "a loop of one's own"),
+        _make_reason_unless_named(r"\.backward\(", "a hand-written loop"),
     ),
     make_rule_out_row(
         r"^gradient checkpointing is switched off|^gradient checkpointing, on by default",
@@ -1072,5 +1072,5 @@ ROWS: tuple[RuleOutRow, ...] = (
     make_rule_out_row(
         r"^an adapter with DoRA", _make_reason_unless_named(r"(?i)dora", "DoRA", of="any")
     ),
-    make_rule_out_row(r"^the log says", _reason_if_there_is_no_log),
+    make_rule_out_row(r"^the log shows", _reason_if_there_is_no_log),
 )

@@ -159,7 +159,7 @@ def test_long_answers_that_stopped_by_themselves_learned_their_stop_token() -> N
     (stopped,) = [f for f in scored(pairs, stopped=[True] * 30).findings if f.rule == LONG]
     (unknown,) = [f for f in scored(pairs).findings if f.rule == LONG]
     assert "stopped by themselves" in stopped.remedy
-    assert "stop token of each answer is supervised" in unknown.remedy
+    assert "stop token of each answer has a label" in unknown.remedy
 
 
 def labelled(pairs: Sequence[tuple[str, str]], rows: int, wrong: int = 0) -> list[tuple[str, str]]:

@@ -29,6 +29,6 @@ def test_the_help_of_characters_that_were_misread(
     path = tmp_path / "preds.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
     found = {one.rule: one for one in truetune.score(str(path)).findings}
-    remedy = found["answers-are-garbage"].remedy
-    assert ("how the training rows were read" in remedy) == is_about_rows
+    remedy = found["answers-are-gibberish"].remedy
+    assert ("the characters of its training rows" in remedy) == is_about_rows
     assert ("weights are whole" in remedy) is False

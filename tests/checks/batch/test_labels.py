@@ -168,7 +168,7 @@ def test_healthy_and_the_rows_not_at_hand(shape: str) -> None:
 
 def test_earlier_turns_may_be_prompts_where_the_rows_are_not_at_hand() -> None:
     trainer, _ = sft(split(TURNS))
-    assert found(trainer, None) == [("only-last-or-wrong-turn-supervised", "info")]
+    assert found(trainer, None) == [("only-some-assistant-turns-supervised", "info")]
 
 
 def edited(

@@ -58,7 +58,7 @@ def test_a_cause_says_which_rivals_were_tried() -> None:
     (finding,) = find_causes(replace(inquest(ENDLESS), contract=True, reference_loss=1.2)).findings
     assert (
         finding.evidence[-1]
-        == "tried: stopping under the base; the prompts against those of the training; the"
+        == "tried: stopping under the base; the prompts compared with those of the training; the"
         " references under the model"
     )
 

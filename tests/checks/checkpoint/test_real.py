@@ -325,12 +325,13 @@ def test_nan_and_zeros(copy: Callable[[str], Path]) -> None:
     folder = rewrite(copy("bf16"), broken)
     assert found(folder) == {"nan-in-weights": "error", "weights-all-zero": "warning"}
     assert (
-        "2 of 21 tensors hold 1 NaN and 1 infinite" in checkpoint_report(folder).findings[0].message
+        "2 of 21 tensors contain 1 NaN and 1 infinite"
+        in checkpoint_report(folder).findings[0].message
     )
 
 
 def test_flags_of_tied_embeddings(copy: Callable[[str], Path]) -> None:
-    rule = "tied-embeddings-lost-on-merge"
+    rule = "tied-embeddings-flag-contradicts-tensors"
     for name, flag in (("merged-head-tied", True), ("merged-tied", False)):
         folder = copy(name)
         make.edit(folder / "config.json", tie_word_embeddings=flag)
@@ -404,7 +405,7 @@ def test_new_tokens(made: Path, tmp_path: Path) -> None:
         model.get_input_embeddings().weight.data[row] += change
         model.save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
-        expected = {"new-token-lands-in-padded-row": "warning"} if name == "kept" else {}
+        expected = {"new-token-on-untrained-spare-row": "warning"} if name == "kept" else {}
         assert found(tmp_path / name, made / "base") == expected
 
 
@@ -419,7 +420,7 @@ def test_a_new_pad_token_needs_no_row(made: Path, copy: Callable[[str], Path]) -
 
 
 def test_special_ids(copy: Callable[[str], Path], made: Path) -> None:
-    rule = "special-ids-rewritten-by-trainer"
+    rule = "special-token-ids-differ-from-base"
     folder = copy("merged")
     make.edit(folder / "config.json", bos_token_id=None)
     assert found(folder, made / "base") == {rule: "warning"}

@@ -90,7 +90,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         "settings-train-nothing", "error", "lora_dropout", {**AXOLOTL, **LORA, "lora_dropout": 1.0}, NONE,
     ),
     "float16": (
-        "fp16-overflow", "warning", "65,504",
+        "bf16-model-run-in-fp16", "warning", "65,504",
         {**LLAMA_FACTORY, "model_name_or_path": "model", "bf16": None, "fp16": True}, {"files": MODEL},
     ),
     "both": ("precision-set-twice", "error", "stops", {**TRL, "fp16": True}, NONE),
@@ -170,7 +170,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         {**AXOLOTL, **LORA, "attn_implementation": None}, NONE,
     ),
     "old tokens": (
-        "stale-map-cache", "warning", "rows.json is newer",
+        "prepared-rows-older-than-data", "warning", "rows.json is newer",
         {**LLAMA_FACTORY, "dataset": "rows", "dataset_dir": "data", "tokenized_path": "tokenized",
          "eval_steps": 20},
         {"files": {"data/dataset_info.json": {"rows": {"file_name": "rows.json"}},
@@ -192,9 +192,13 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         {"files": {"model/config.json": {"model_type": "gpt2", "n_positions": 1024}}},
     ),
     "listed twice": (
-        "dataset-listed-twice", "warning", "one is listed 2", {**LLAMA_FACTORY, "dataset": "one,one"}, NONE,
+        "dataset-listed-twice-or-also-evaluated", "warning", "one is listed 2",
+        {**LLAMA_FACTORY, "dataset": "one,one"}, NONE,
     ),
-    "one split": ("dataset-listed-twice", "warning", "split train", {**TRL, "dataset_test_split": "train"}, NONE),
+    "one split": (
+        "dataset-listed-twice-or-also-evaluated", "warning", "split train",
+        {**TRL, "dataset_test_split": "train"}, NONE,
+    ),
 }  # fmt: skip
 
 

@@ -20,10 +20,10 @@ NOT_APPLYING = (
     "pretokenized-rows-bypass-masking",
     "completion-loss-without-completion",
     "rows-left-out-by-limit",
-    "head-of-a-sorted-validation",
+    "settings-evaluate-head-of-sorted-file",
     "rows-padded-to-the-limit",
     "rows-of-uneven-length-padded",
-    "own-rows-not-trained",
+    "demo-data-trained-own-rows-unused",
     "own-rows-are-rare",
 )
 """Rules that do not apply to the fixed example of their page: the fix takes the setting out"""
@@ -75,7 +75,7 @@ def test_what_is_not_here_is_not_called_fine(stack: str, tmp_path: Path) -> None
         "lora-rank-beyond-the-matrix",
         "served-template-differs",
         "pad-set-to-stop-token",
-        "stale-map-cache",
+        "prepared-rows-older-than-data",
         "rows-left-out-by-limit",
         "pad-masks-eos-in-pretraining",
         "resume-from-missing-checkpoint",

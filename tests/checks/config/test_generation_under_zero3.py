@@ -40,7 +40,7 @@ def test_predictions_of_llama_factory(
     (tmp_path / "ds.json").write_text(STAGE[stage])
     (tmp_path / "predict.yaml").write_text(yaml.safe_dump(PREDICT | change))
     found = truetune.check([str(tmp_path / "predict.yaml")]).findings
-    assert sum(one.rule == "generation-gathers-weights" for one in found) == count
+    assert sum(one.rule == "zero3-gathers-weights-for-each-token" for one in found) == count
 
 
 SEQ2SEQ = """

@@ -55,5 +55,7 @@ def test_the_first_rows_of_a_sorted_validation(
         (tmp_path / "data" / name).write_text(json.dumps(content), encoding="utf-8")
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    found = run_rules(read_config(path), [find_rule("head-of-a-sorted-validation")]).findings
+    found = run_rules(
+        read_config(path), [find_rule("settings-evaluate-head-of-sorted-file")]
+    ).findings
     assert bool(found) is is_found

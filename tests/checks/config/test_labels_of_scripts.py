@@ -157,7 +157,7 @@ def test_a_column_that_is_prompt_and_answer(answer: str, is_found: bool, tmp_pat
     (tmp_path / "dataset_info.json").write_text(json.dumps(about))
     (tmp_path / "train.yaml").write_text(json.dumps({**FACTORY, "dataset_dir": str(tmp_path)}))
     rules = {one.rule for one in check_paths([str(tmp_path / "train.yaml")], RunSpec()).findings}
-    assert ("wrong-field-mapped" in rules) is is_found
+    assert ("answer-equals-prompt-or-holds-markers" in rules) is is_found
 
 
 @pytest.mark.parametrize(("most", "is_found"), [(50, True), (1_000, False)])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.checks.config import found
 from tests.checks.config.settings import AXOLOTL, LORA
-from truetune.checks.config.evidence.layer_names_of_published_model_families import (
+from truetune.checks.config.evidence.target_module_names_of_published_families import (
     layer_names_of_family,
 )
 from truetune.source.parsed_source_file import parse_module

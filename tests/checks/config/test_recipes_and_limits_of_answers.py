@@ -11,7 +11,9 @@ import yaml
 
 from tests.checks.config.settings import TRL
 from truetune.checks.config.generation_limit_below_answers import GenerationLimitBelowAnswers
-from truetune.checks.config.recipe_builds_another_release import RecipeBuildsAnotherRelease
+from truetune.checks.config.recipe_builds_another_model_release import (
+    RecipeBuildsAnotherModelRelease,
+)
 from truetune.checks.config.steps_beyond_the_run import StepsBeyondTheRun
 from truetune.checks.config.template_writes_no_marks import TemplateWritesNoMarks
 from truetune.checks.rule import ConfigRule
@@ -65,7 +67,7 @@ def test_builders_by_the_name_of_the_weights(
     tmp_path: Path, builder: str, name: str, expected: int
 ) -> None:
     settings = recipe(builder, "llama3.llama3_tokenizer", f"/models/{name}")
-    assert count(tmp_path, RecipeBuildsAnotherRelease, settings) == expected
+    assert count(tmp_path, RecipeBuildsAnotherModelRelease, settings) == expected
 
 
 @pytest.mark.parametrize(("scaling", "expected"), [({"factor": 8.0}, 1), (None, 0)])
@@ -76,7 +78,7 @@ def test_builders_by_the_config_of_the_weights(
     about = {"model_type": "llama", "vocab_size": 128256, "rope_scaling": scaling}
     (tmp_path / "ours/config.json").write_text(json.dumps(about), encoding="utf-8")
     settings = recipe("llama3.lora_llama3_8b", "llama3.llama3_tokenizer", str(tmp_path / "ours"))
-    assert count(tmp_path, RecipeBuildsAnotherRelease, settings) == expected
+    assert count(tmp_path, RecipeBuildsAnotherModelRelease, settings) == expected
 
 
 @pytest.mark.parametrize(

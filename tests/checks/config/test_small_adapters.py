@@ -42,4 +42,4 @@ def test_rank_and_targets(kind: str, r: int, targets: str, expected: int, tmp_pa
         text = text.replace(", max_length=2048", "")
     path = tmp_path / "train.py"
     path.write_text(text, encoding="utf-8")
-    assert len(lint([path], select=["lora-too-small"]).findings) == expected
+    assert len(lint([path], select=["lora-rank-1-on-one-projection"]).findings) == expected

@@ -70,4 +70,4 @@ def test_another_base_in_another_folder(tmp_path: Path) -> None:
     chat = CHAT.format(adapter="saves/desk", template="qwen").replace("2.5-7B", "3-8B")
     (tmp_path / "deploy" / "merge.yaml").write_text(chat + "export_dir: merged\n")
     found = [one.rule for one in truetune.check(tmp_path).findings]
-    assert "settings-name-another-base" in found
+    assert "settings-put-adapter-on-another-base" in found

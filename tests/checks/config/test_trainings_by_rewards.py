@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from tests.checks.config.settings import TRL, VERL
-from truetune.checks.config.dataset_listed_twice import DatasetListedTwice
+from truetune.checks.config.dataset_listed_twice_or_also_evaluated import (
+    DatasetListedTwiceOrAlsoEvaluated,
+)
 from truetune.checks.config.grouped_answers_cannot_differ import GroupedAnswersCannotDiffer
-from truetune.checks.config.schedule_ends_at_its_peak import ScheduleEndsAtItsPeak
+from truetune.checks.config.schedule_ends_at_a_high_rate import ScheduleEndsAtAHighRate
 from truetune.checks.config.setting_overruled import SettingOverruled
 from truetune.checks.config.trained_weights_not_saved import TrainedWeightsNotSaved
 from truetune.checks.rule import ConfigRule
@@ -188,7 +190,7 @@ def test_rates_at_the_end_of_a_schedule(
     schedule: str, options: dict[str, float], expected: str, tmp_path: Path
 ) -> None:
     settings = {**TRL, "lr_scheduler_type": schedule, "lr_scheduler_kwargs": options}
-    found = _messages(ScheduleEndsAtItsPeak, settings, tmp_path)
+    found = _messages(ScheduleEndsAtAHighRate, settings, tmp_path)
     assert [expected in message for message in found] == [True] * bool(expected)
 
 
@@ -200,12 +202,12 @@ def test_cycles_of_torchtune_and_verl(cycles: float | None, is_high: bool, tmp_p
         **({} if cycles is None else {"num_cycles": cycles}),
     }
     recipe = {**TORCHTUNE, "lr_scheduler": table}
-    assert bool(_messages(ScheduleEndsAtItsPeak, recipe, tmp_path)) is is_high
+    assert bool(_messages(ScheduleEndsAtAHighRate, recipe, tmp_path)) is is_high
     optim = {"lr": 1e-6, "lr_scheduler_type": "cosine"}
     if cycles is not None:
         optim["num_cycles"] = cycles
     changed = _changed(VERL, **{f"{ACTOR}optim": optim})
-    assert bool(_messages(ScheduleEndsAtItsPeak, changed, tmp_path)) is is_high
+    assert bool(_messages(ScheduleEndsAtAHighRate, changed, tmp_path)) is is_high
 
 
 @pytest.mark.parametrize(
@@ -291,5 +293,5 @@ RECIPE_ROWS = {
 def test_evaluations_on_what_is_trained(
     settings: dict[str, Any], expected: str, tmp_path: Path
 ) -> None:
-    found = _messages(DatasetListedTwice, settings, tmp_path)
+    found = _messages(DatasetListedTwiceOrAlsoEvaluated, settings, tmp_path)
     assert [expected in message for message in found] == [True] * bool(expected)

@@ -93,7 +93,7 @@ def test_a_script_that_freezes_trains_no_adapter(tmp_path: Path) -> None:
     text = findings(tmp_path, printed, FROZEN)["flat-loss"]
     assert "raise the learning rate" not in text
     assert "lora_alpha" not in text
-    assert "train.py:4 chooses them" in text
+    assert "train.py:4 selects them" in text
 
 
 def test_an_adapter_is_asked_for_its_rate(tmp_path: Path) -> None:

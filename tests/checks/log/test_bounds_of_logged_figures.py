@@ -68,7 +68,7 @@ def test_rates_that_sum_to_nothing(every: int) -> None:
     records = _changed(_records(every), "learning_rate", lambda one: 1e-6 * one["learning_rate"])
     message = _found(records)["learning-rates-sum-to-nothing"].message
     assert "sum to 3e-09" in message
-    assert "not the one that trains" in message
+    assert "another learning rate than the logged one" in message
 
 
 def test_the_beginning_of_a_run_is_no_sum() -> None:
@@ -172,7 +172,10 @@ def test_an_accuracy_that_the_loss_does_not_allow(right: float, name: str) -> No
         }
         for one in _records(10)
     ]
-    assert "other tokens" in _found(records)["accuracy-above-what-loss-allows"].message
+    assert (
+        "not measured on the same tokens"
+        in _found(records)["accuracy-above-what-loss-allows"].message
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,10 +191,10 @@ def test_a_token_accuracy_that_falls_with_its_loss() -> None:
     records = _changed(
         _records(), "mean_token_accuracy", lambda one: 0.72 - 0.2 * one["step"] / STEPS
     )
-    finding = _found(records)["score-is-bad"]
+    finding = _found(records)["score-at-worst-falling-or-nan"]
     assert (finding.severity, "falls" in finding.message) == ("warning", True)
     level = _changed(records, "loss", lambda one: 1.05 + 0.01 * (one["step"] % 7))
-    assert _found(level)["score-is-bad"].severity == "info"
+    assert _found(level)["score-at-worst-falling-or-nan"].severity == "info"
 
 
 def _restarts(rate: Callable[[float], float], every: int = 1) -> list[str]:

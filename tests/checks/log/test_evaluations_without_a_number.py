@@ -24,15 +24,15 @@ def evidence(folder: Path, records: list[dict[str, float]]) -> tuple[str, str]:
 
 def test_a_log_of_evaluations_alone(tmp_path: Path) -> None:
     facts, advice = evidence(tmp_path, [{"step": n, "eval_loss": math.nan} for n in (1, 2, 3)])
-    assert "the log has no loss of a training" in facts
-    assert "evaluate in bfloat16 first" in advice
+    assert "the log has no training loss" in facts
+    assert "use bfloat16 first" in advice
 
 
 def test_evaluations_beside_a_sound_training(tmp_path: Path) -> None:
     records = [{"step": n, "loss": 2.0 - n / 50} for n in range(1, 31)]
     facts, advice = evidence(tmp_path, [*records, {"step": 30, "eval_loss": math.nan}])
-    assert "the losses of the training are finite" in facts
-    assert "evaluate in bfloat16 first" in advice
+    assert "the training losses are finite" in facts
+    assert "use bfloat16 first" in advice
 
 
 def test_evaluations_of_which_one_is_a_number(tmp_path: Path) -> None:
@@ -112,5 +112,5 @@ def test_rows_of_the_evaluation_without_a_label_are_its_cause(
     empty, lost = found["truncation-leaves-no-label"], found["loss-not-finite"]
     assert empty.severity == "error"
     assert (empty.count, empty.total) == (6, 10)
-    assert "6 of 10 examples have no supervised token" in lost.remedy
+    assert "6 of 10 examples have no label" in lost.remedy
     assert report.findings.index(empty) < report.findings.index(lost)

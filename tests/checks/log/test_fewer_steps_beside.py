@@ -61,7 +61,7 @@ def test_states_of_other_names(tmp_path: Path, one: str, eight: str) -> None:
     larger = write_state(tmp_path / eight, 98, loss=1.32)
     found = told(larger)
     assert len(found) == 1
-    assert f"the run took 98 optimizer steps over 2 epochs, where {one} took 784" in found[0]
+    assert f"the run made 98 optimizer steps over 2 epochs, but {one} made 784" in found[0]
     assert "about 8 times the rows" in found[0]
     assert told(tmp_path / one) == []
 

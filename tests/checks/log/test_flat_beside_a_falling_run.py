@@ -15,7 +15,7 @@ from truetune.settings.run_spec import RunSpec
 def write_log(
     path: Path, *, begin: float, end: float, rate: float = 1e-5, steps: int = 1000
 ) -> str:
-    """The log of a loop of one's own."""
+    """The log of a hand-written loop."""
     draw = random.Random(7)
     lines = []
     for number in range(1, 101):
@@ -50,7 +50,7 @@ def told(folder: Path, **other: float) -> list[tuple[str, str]]:
 def test_a_run_beside_that_learns(tmp_path: Path) -> None:
     found = told(tmp_path)
     assert [severity for severity, _ in found] == ["warning"]
-    assert "where one.txt falls from 1.6" in found[0][1]
+    assert "while one.txt falls from 1.6" in found[0][1]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def restarts(passed: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("form", "size", "part"),
     [
-        (blocks, {"epochs": 4, "steps": 80, "noise": 0.05}, "in blocks of like rows (it leaps at 32%, 66% of the epoch)"),
+        (blocks, {"epochs": 4, "steps": 80, "noise": 0.05}, "in blocks of similar rows (the loss jumps at 32%, 66% of the epoch)"),
         (blocks, {"epochs": 3, "steps": 400, "noise": 0.1, "every": 10}, "every 400 steps"),
         (blocks, {"epochs": 2, "steps": 90, "noise": 0.05, "whole": True}, "every 90 steps"),
         (two_levels, {"epochs": 3, "steps": 120, "noise": 0.1}, "warning"),

@@ -54,7 +54,7 @@ def found(folder: Path) -> list[str]:
 def test_a_rate_of_sft_and_curves_that_ran_away(tmp_path: Path, rate: float) -> None:
     write_state(tmp_path, rate, 30, 1e-4)
     (message,) = found(tmp_path)
-    assert "times the usual of DPO of all weights" in message
+    assert "times the usual one in DPO for full fine-tuning" in message
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def write_falling_log(folder: Path, *, has_reference: bool) -> None:
 @pytest.mark.parametrize(
     ("has_reference", "severity", "words"),
     [
-        (True, "info", "reference is the model that training begins with"),
+        (True, "info", "reference is the model that training starts from"),
         (False, "warning", "this loss has no reference"),
     ],
 )

@@ -73,7 +73,7 @@ def found(
         ({"sft.yaml": TRL}, SHORT, 100, "another format, a filter or an old cache"),
         ({"run.yml": AXOLOTL}, LONG, 140, "60 rows are longer than about 256 tokens (4 characters each), as many as are missing"),
         ({"sft.yaml": TRL}, EMPTY, 150, "50 rows have an empty answer, as many as are missing"),
-        ({"run.sh": COMMAND}, COPIES, 100, "100 rows are copies of earlier rows, as many as are missing"),
+        ({"run.sh": COMMAND}, COPIES, 100, "100 rows are duplicates of earlier rows, as many as are missing"),
         ({"sft.yaml": FACTORY, "dataset_info.json": json.dumps({"rows": {"file_name": "rows.jsonl", "formatting": "sharegpt"}})}, SHORT, 90, "110 of 200 rows"),
     ],
 )  # fmt: skip

@@ -95,11 +95,33 @@ def look(
             name: _counted(name, given, i) if name in COUNTED else _of(given, i)
             for name, given in scores.items()
         }
+        if answers == "differ":
+            said = _answer_with_scores(said, question, mine)
         score = Scores(**{**GOOD, "empty": not said, **mine})
         prompt = Prompt((1, i), question, wanted, (5, 6, 2), "held.jsonl", i + 1)
         answer = Answer((5, 6), said, 2 if score.stopped else None, _of(stop_probability, i), 0)
         samples.append(Sample(prompt, answer, score))
     return SamplingPass(step, mark_whether_answers_give_reference(samples), 1.0)
+
+
+def _answer_with_scores(text: str, question: str, scores: dict[str, Any]) -> str:
+    """An answer that shows what its scores say of it, so that the printed cases make sense to readers."""
+    shown = {
+        "empty": "",
+        "garbage": f"\ufffd\ufffd of\ufffd {text}\ufffd\ufffd",
+        "looped": f"{text} again and again and again and again and again and again",
+        "echoed": f"{question} {text}",
+        "markers": f"{text}<|im_start|>user\nWhere is it?",
+        "escapes": f"{text}\\nand more\\n",
+        "switched": f"Das ist die Antwort auf die Frage, und sie ist nicht in der Sprache der Frage: {text}",
+        "too_long": f"{text}, " + "and what is more, there is also this to say about it, " * 8,
+    }
+    for name, changed in shown.items():
+        if scores.get(name):
+            return changed
+    if scores.get("parsed") is False:
+        return f"I think that it may be {text}"
+    return text if scores.get("stopped", True) else f"{text}, and then the"
 
 
 def _of(given: Any, i: int) -> Any:

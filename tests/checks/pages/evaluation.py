@@ -22,7 +22,7 @@ from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, parse_winning_
 from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import make_parser
-from truetune.generation.evaluation_results import (
+from truetune.generation.evaluation_loss_and_score_types import (
     Agreement,
     EqualAnswers,
     EvaluationResults,

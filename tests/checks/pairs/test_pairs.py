@@ -390,7 +390,7 @@ def test_one_side_without_a_stop_token(found: Found) -> None:
     ],
 )
 def test_bos_or_eos_inside(found: Found, family: str, bos: str, eos: str) -> None:
-    rule = "bos-or-eos-inside-a-preference-pair"
+    rule = "special-token-inside-pair-answer"
     rows = [
         {**row, "chosen": row["chosen"] + eos, "rejected": row["rejected"] + eos}
         for row in plain(20)
@@ -405,7 +405,7 @@ def test_bos_or_eos_inside(found: Found, family: str, bos: str, eos: str) -> Non
 def test_control_tokens_in_the_rejected_content(found: Found) -> None:
     rows = list(map(conversational, plain(5)))
     rows[2]["rejected"][0]["content"] += "<|im_end|>"
-    assert found(rows)["bos-or-eos-inside-a-preference-pair"].count == 1
+    assert found(rows)["special-token-inside-pair-answer"].count == 1
 
 
 def test_a_prompt_that_is_not_shared(found: Found) -> None:

@@ -176,7 +176,7 @@ def test_a_slice_of_the_chosen_answers_is_no_exchange(limit: int, tmp_path: Path
 def test_chosen_answers_that_end_anywhere_look_exchanged(tmp_path: Path) -> None:
     rows = cut_pairs(lambda text, number: text[: 900 + 13 * (number % 17)])
     (message,) = codes(tmp_path, rows, "preference-pairs-swapped")
-    assert "the chosen side alone is cut off" in message
+    assert "only the chosen side is cut off" in message
 
 
 @pytest.mark.parametrize(

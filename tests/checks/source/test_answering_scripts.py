@@ -308,7 +308,7 @@ def test_a_limit_below_the_trained_answers(
     (tmp_path / "rows.jsonl").write_text((json.dumps({"messages": turns}) + "\n") * 24)
     path = tmp_path / "ask.py"
     path.write_text(script)
-    assert len(lint([path], select=["answers-limited-to-few-tokens"]).findings) == expected
+    assert len(lint([path], select=["scored-answers-limited-to-few-tokens"]).findings) == expected
 
 
 def test_of_pairs_beside_it_no_answer_is_too_long(tmp_path: Path) -> None:
@@ -322,4 +322,4 @@ def test_of_pairs_beside_it_no_answer_is_too_long(tmp_path: Path) -> None:
     (tmp_path / "pairs.json").write_text(json.dumps([row] * 24))
     path = tmp_path / "ask.py"
     path.write_text(OLLAMA % 64)
-    assert not lint([path], select=["answers-limited-to-few-tokens"]).findings
+    assert not lint([path], select=["scored-answers-limited-to-few-tokens"]).findings

@@ -76,7 +76,10 @@ print(tokenizer.decode(out[0], skip_special_tokens=True)[len(shown):])
 def findings_of(text: str) -> list[str]:
     """The messages of the rule's findings in a script."""
     module = parse_module(HEAD + text, "train.py")
-    return [one.message for one in run_rule(module, find_rule("answer-cut-by-characters")).findings]
+    return [
+        one.message
+        for one in run_rule(module, find_rule("answer-cut-by-prompt-text-length")).findings
+    ]
 
 
 @pytest.mark.parametrize("case", sorted(FAULTY))

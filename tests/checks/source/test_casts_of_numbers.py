@@ -9,7 +9,7 @@ import pytest
 
 import truetune
 
-RULE = "cast-makes-column-constant"
+RULE = "cast-or-comparison-never-varies"
 END = "\nfrom trl import KTOTrainer\nKTOTrainer(model='m', train_dataset=rows).train()\n"
 PANDAS = "import pandas as pd\nfrom datasets import Dataset\nframe = pd.read_csv('votes.csv')\n"
 BY_MAP = PANDAS + (

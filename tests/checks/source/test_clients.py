@@ -127,7 +127,7 @@ def test_marks_in_the_text_of_the_script(tmp_path: Path) -> None:
     text = LORA.format(model=BASE, tokenizer=BASE, more="")
     text += "tokenizer.chat_template = '<|start_header_id|>{{ role }}<|end_header_id|>{{ text }}<|eot_id|>'\n"
     (message,) = found(tmp_path, "added-tokens-left-frozen", train__py=text)
-    assert message.startswith(f"the base {BASE} has never trained")
+    assert message.startswith(f"the base {BASE} was never trained on")
 
 
 LOOP = """
@@ -178,6 +178,10 @@ def test_an_adapter_of_merged_weights_on_the_published_model(
     config = tmp_path / "adapter/adapter_config.json"
     config.write_text(f'{{"base_model_name_or_path": "{base}"}}', encoding="utf-8")
     assert (
-        len(found(tmp_path, "script-loads-another-base", merge__py=PUT_ON.format(name=name)))
+        len(
+            found(
+                tmp_path, "script-puts-adapter-on-another-base", merge__py=PUT_ON.format(name=name)
+            )
+        )
         == count
     )

@@ -141,7 +141,7 @@ def test_a_length_far_beyond_the_rows(characters: int, found: int, tmp_path: Pat
     code = 'rows = data.map(lambda b: tok(b["text"], padding="max_length", max_length=1024))'
     findings = findings_of(HEAD + code + TRAIN, tmp_path)
     assert len(findings) == found
-    assert all("98 % of what is trained are pads" in one.message for one in findings)
+    assert all("98 % of all tokens are padding" in one.message for one in findings)
 
 
 def test_prompts_of_a_generation_are_no_rows() -> None:

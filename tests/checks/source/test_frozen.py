@@ -231,7 +231,7 @@ loss = {loss}
 )
 def test_probabilities_are_no_logits(forward: str, loss: str, count: int, tmp_path: Path) -> None:
     text = NETWORK.format(forward=forward, loss=loss)
-    assert len(_findings(text, "loss-of-probabilities", tmp_path)) == count
+    assert len(_findings(text, "loss-given-scores-of-another-scale", tmp_path)) == count
 
 
 @pytest.mark.parametrize(

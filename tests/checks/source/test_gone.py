@@ -170,7 +170,7 @@ def test_a_test_that_does_not_find_the_name_excuses_nothing(text: str, tmp_path:
     assert found(text, tmp_path)
 
 
-LENGTH = ("length-left-to-default",)
+LENGTH = ("max-length-left-to-trl-default",)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.checks.source.scripts import TWICE
+from tests.preloaded import commands_python
 from truetune.demo import TOKENIZER
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +44,7 @@ def command(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     script = folder / "truetune"
     script.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{ROOT / "src"}" exec "{sys.executable}" -m truetune "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH="{ROOT / "src"}" exec "{commands_python()}" -m truetune "$@"\n'
     )
     script.chmod(0o755)
     return folder

@@ -106,7 +106,7 @@ def count_findings(text: str, folder: Path) -> int:
     ]
     lines = "\n".join(json.dumps(row) for row in rows)
     (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
-    rule = find_rule("label-matched-by-its-part")
+    rule = find_rule("label-comparison-miscounts-answers")
     return len(run_rule(parse_module(HEAD + text, str(folder / "score.py")), rule).findings)
 
 

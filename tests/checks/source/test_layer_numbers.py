@@ -53,7 +53,7 @@ def test_no_layer_has_these_numbers(tmp_path: Path, code: str) -> None:
     code = code.replace("'gpt'", repr(str(where)))
     (one,) = found(tmp_path, code, {"gpt/config.json": config})
     assert one.severity == "error"
-    assert "no layer of the model is chosen" in one.message
+    assert "no layer of the model is selected" in one.message
 
 
 def test_some_of_a_row_of_layers_are_missing(tmp_path: Path) -> None:

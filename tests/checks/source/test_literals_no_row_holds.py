@@ -331,7 +331,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def messages_on(text: str, folder: Path) -> list[str]:
-    rule = find_rule("cast-makes-column-constant")
+    rule = find_rule("cast-or-comparison-never-varies")
     found = run_rule(parse_module(HEAD + text, str(folder / "pairs.py")), rule).findings
     return [one.message for one in found]
 

@@ -326,7 +326,7 @@ trainer.train()
 def test_callbacks_that_decide_on_one_process(body: str, count: int, tmp_path: Path) -> None:
     messages = found(CALLBACK.replace("BODY", body), tmp_path)
     assert len(messages) == count
-    assert all("is set on one process alone" in message for message in messages)
+    assert all("is set on only one process" in message for message in messages)
 
 
 GUARDED = """import torch.distributed as dist

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.source.script_loads_another_base import ScriptLoadsAnotherBase
+from truetune.checks.source.script_puts_adapter_on_another_base import (
+    ScriptPutsAdapterOnAnotherBase,
+)
 from truetune.source.parsed_source_file import read_module
 
 TRAINED = "mistralai/Mistral-7B-Instruct-v0.3"
@@ -35,7 +37,9 @@ def severities(folder: Path, code: str) -> list[str]:
     (folder / "adapter" / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
     path = folder / "merge.py"
     path.write_text(HEAD + code, encoding="utf-8")
-    return [finding.severity for finding in ScriptLoadsAnotherBase(read_module(path)).findings()]
+    return [
+        finding.severity for finding in ScriptPutsAdapterOnAnotherBase(read_module(path)).findings()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,10 @@ def findings_of(case: tuple[str, str], folder: Path) -> list[str]:
     if command:
         (folder / "run.sh").write_text(command)
     module = read_module(folder / "train.py")
-    return [one.message for one in run_rule(module, find_rule("option-without-effect")).findings]
+    return [
+        one.message
+        for one in run_rule(module, find_rule("command-line-option-without-effect")).findings
+    ]
 
 
 @pytest.mark.parametrize("case", sorted(FAULTY))

@@ -116,6 +116,6 @@ collator = DataCollatorForCompletionOnlyLM(
     path = tmp_path / "train.py"
     path.write_text(text, encoding="utf-8")
     (finding,) = lint([path], select=("SRC090",)).findings
-    assert "no row has a label" in finding.message
+    assert "gives no row a label" in finding.message
     path.write_text(text.replace("human", "user"), encoding="utf-8")
     assert not lint([path], select=("SRC090",)).findings

@@ -85,7 +85,7 @@ def found(code: str) -> list[str]:
 @pytest.mark.parametrize("code", TWICE.values(), ids=TWICE)
 def test_divided_twice(code: str) -> None:
     (message,) = found(code)
-    assert "divided among the processes twice" in message
+    assert "split between the processes twice" in message
 
 
 @pytest.mark.parametrize("code", ONCE.values(), ids=ONCE)

@@ -108,7 +108,7 @@ STEPPED_BY_HAND = """
 WRONG = {
     "warm-up in steps": (
         script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=True),
-        "once an epoch",
+        "once per epoch",
     ),
     "warm-up of numbers": (
         script(STEPS.format(500, "10000"), by_epoch=True),
@@ -118,7 +118,7 @@ WRONG = {
         script(ONE.format("len(loader) * args.epochs"), by_epoch=True),
         "hardly changes",
     ),
-    "two functions": (FUNCTIONS, "once an epoch"),
+    "two functions": (FUNCTIONS, "once per epoch"),
     "over epochs": (script(ONE.format("args.epochs"), by_epoch=False), "counts epochs"),
     "over three epochs": (
         script(STEPS.format(0, "3"), by_epoch=False, epochs="3"),
@@ -126,16 +126,16 @@ WRONG = {
     ),
     "lightning": (
         LIGHTNING.format(result="[optimizer], [scheduler]"),
-        "Lightning steps it once an epoch",
+        "Lightning steps it once per epoch",
     ),
-    "lightning with a monitor": (MONITORED, "Lightning steps it once an epoch"),
+    "lightning with a monitor": (MONITORED, "Lightning steps it once per epoch"),
     "lightning in a method": (
         IN_A_METHOD.format(result="self.make_schedule(optimizer)"),
-        "Lightning steps it once an epoch",
+        "Lightning steps it once per epoch",
     ),
     "lightning, one cycle": (
         ONE_CYCLE.format(total="self.trainer.estimated_stepping_batches", result="scheduler"),
-        "Lightning steps it once an epoch",
+        "Lightning steps it once per epoch",
     ),
 }
 RIGHT = {
@@ -210,7 +210,7 @@ COUNTED = {
     "torch": "scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 3 * len(loader) // ACCUM)",
 }
 BEHIND = "        scheduler.step()"
-EACH_BATCH = "one for"
+EACH_BATCH = "one per"
 
 
 def counted_by_accumulation(folder: Path, schedule: str, step: str, behind: str) -> bool:

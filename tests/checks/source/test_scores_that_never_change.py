@@ -264,12 +264,12 @@ KEYED = {
 
 @pytest.mark.parametrize("code", CACHED.values(), ids=CACHED)
 def test_caches_without_the_model(code: str) -> None:
-    assert len(found("answers-kept-for-any-model", CACHE_HEAD + code)) == 1
+    assert len(found("answer-cache-shared-by-models", CACHE_HEAD + code)) == 1
 
 
 @pytest.mark.parametrize("code", KEYED.values(), ids=KEYED)
 def test_caches_of_one_model(code: str) -> None:
-    assert not found("answers-kept-for-any-model", CACHE_HEAD + code)
+    assert not found("answer-cache-shared-by-models", CACHE_HEAD + code)
 
 
 OWN = {
@@ -320,12 +320,12 @@ OWN = {
 
 @pytest.mark.parametrize("code", KEPT.values(), ids=KEPT)
 def test_answers_of_any_model(code: str) -> None:
-    assert len(found("answers-kept-for-any-model", KEPT_HEAD + code)) == 1
+    assert len(found("answer-cache-shared-by-models", KEPT_HEAD + code)) == 1
 
 
 @pytest.mark.parametrize("code", OWN.values(), ids=OWN)
 def test_answers_of_one_model(code: str) -> None:
-    assert found("answers-kept-for-any-model", KEPT_HEAD + code) == []
+    assert found("answer-cache-shared-by-models", KEPT_HEAD + code) == []
 
 
 ASK = "client.chat.completions.create(model='m', messages=p)"

@@ -419,12 +419,12 @@ def test_what_becomes_of_fenced_answers(tmp_path: Path) -> None:
     assert "skips the row (continue)" in skipped
     assert "at the first fence" in skipped
     counted = fence_finding(tmp_path, guarded + "        got = None\n", fenced)
-    assert "its handler decides" in counted
+    assert "the exception handler decides" in counted
     assert "none of them can count as right" in fence_finding(tmp_path, plain, fenced)
     behind_words = fence_finding(tmp_path, plain, f"Here it is:\n{fenced}")
     assert "the words before the fence" in behind_words
     broken = fence_finding(tmp_path, plain, "```json\n{'a': 1}\n```")
-    assert "no JSON between the fences either" in broken
+    assert "no valid JSON between the fences either" in broken
     assert "either" not in behind_words
 
 

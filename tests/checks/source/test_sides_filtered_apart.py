@@ -144,7 +144,7 @@ def found(code: str) -> list[str]:
 @pytest.mark.parametrize("code", WRONG.values(), ids=WRONG)
 def test_files_that_are_filtered_apart(code: str) -> None:
     (message,) = found(code)
-    assert "filtered by its own rows" in message
+    assert "filtered by its own field" in message
 
 
 @pytest.mark.parametrize("code", SOUND.values(), ids=SOUND)

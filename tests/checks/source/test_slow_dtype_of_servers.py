@@ -98,7 +98,7 @@ def test_a_card_with_room_makes_it_a_warning(
     (one,) = found(tmp_path, script(STATE, EIGHT, name), smi)
     assert one.severity == "warning"
     assert "nvidia-smi.txt" in one.evidence[0]
-    assert "leave the quantization out" in str(one.remedy)
+    assert "remove the quantization" in str(one.remedy)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_generation_in_training_mode_has_no_cache(
 ) -> None:
     code = TRAINING.format(settings=settings, after=after)
     (message,) = said(tmp_path, code, "kv-cache-left-off")
-    assert "leave the key-value cache out" in message
+    assert "do not use the key-value cache" in message
 
 
 @pytest.mark.parametrize(("settings", "after"), QUICK)
@@ -179,7 +179,7 @@ def test_a_decoding_loop_with_a_cache_is_left_alone(body: str, tmp_path: Path) -
 def test_engines_that_answer_slowly(arguments: str, severity: str | None, tmp_path: Path) -> None:
     path = tmp_path / "answer.py"
     path.write_text(f"from vllm import LLM\nllm = LLM('m', {arguments})\nllm.generate(rows)\n")
-    found = lint([path], select=["engine-generates-slowly"]).findings
+    found = lint([path], select=["vllm-engine-arguments-slow-generation"]).findings
     assert [one.severity for one in found] == ([severity] if severity else [])
 
 

@@ -106,7 +106,7 @@ TRAINER = "from transformers import Trainer, TrainingArguments\nTrainer(model, T
 )
 def test_debugging_was_left_on(tmp_path: Path, text: str) -> None:
     [finding] = found(tmp_path, "debugging-left-on", IMPORTS + text)
-    assert "was left on" in finding.message
+    assert "is left on" in finding.message
 
 
 @pytest.mark.parametrize(

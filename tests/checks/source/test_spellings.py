@@ -241,7 +241,7 @@ HEALTHY = {
             "        peft.LoraConfig(target_modules=self.append('b'))"
         ),
     ],
-    "state-dict-overwritten": ["s = model.state_dict()\nmodel.state_dict = other"],
+    "state-dict-method-replaced": ["s = model.state_dict()\nmodel.state_dict = other"],
     "adapter-rewrapped": [
         "m = peft.get_peft_model(model, c)",
         (
@@ -255,7 +255,7 @@ HEALTHY = {
         "m = peft.get_peft_model(model, c)\ntrl.SFTTrainer(m, peft_config=None)",
         "trl.SFTTrainer(model, peft_config=peft.LoraConfig())",
     ],
-    "lr-scheduler-stepped-per-process": [
+    "prepared-schedule-length-divided-by-processes": [
         (
             "from accelerate import Accelerator\na = Accelerator()\nl ="
             " torch.utils.data.DataLoader(data)\no = torch.optim.AdamW(model.parameters())\ns ="

@@ -188,7 +188,7 @@ def test_predictions_of_another_form_are_named(tmp_path: Path) -> None:
     )
     module = parse_module(LOOP + "    " + code, str(tmp_path / "score.py"))
     (finding,) = run_rule(module, find_rule("pattern-takes-another-match")).findings
-    assert "of base.jsonl the script reads 40 of 40 rows right" in " ".join(finding.evidence)
+    assert "in base.jsonl the script gets 40 of 40 rows right" in " ".join(finding.evidence)
 
 
 TABLE = """

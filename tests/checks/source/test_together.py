@@ -121,7 +121,7 @@ ASK = (
     " 'bc'])\n"
 )
 RIGHT = "right-padding-at-generation"
-LENGTH = "length-left-to-default"
+LENGTH = "max-length-left-to-trl-default"
 ADDED = "tokens-added-without-resize"
 ADD = (
     TOKENIZER + "def add(tok):\n    tok.add_tokens(['<call>'])\ntok ="

@@ -8,7 +8,7 @@ import pytest
 
 from tests.logs.console.test_output import found
 
-NAMED, ZEROS = "fault-named-in-the-output", "nan-hidden-by-logging-filter"
+NAMED, ZEROS = "fault-named-in-the-output", "loss-or-gradient-exactly-zero"
 FOUND_NOWHERE = (
     "/opt/venv/lib/python3.10/site-packages/trl/trainer/utils.py:134: UserWarning: Could not find {kind} key"
     " `{marker}` in {the}following instance: <s> Below is a question.\n\n{row}</s> This instance will be ignored in"

@@ -41,14 +41,14 @@ def said(tmp_path: Path, text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("text", "severity", "named"),
     [
-        pytest.param(disabled("NCCL_IB_DISABLE") + joined("Socket", ["NET/Socket/0", "P2P/CUMEM"]), "warning", "NCCL_IB_DISABLE switches", id="InfiniBand switched off"),
+        pytest.param(disabled("NCCL_IB_DISABLE") + joined("Socket", ["NET/Socket/0", "P2P/CUMEM"]), "warning", "NCCL_IB_DISABLE turns", id="InfiniBand switched off"),
         pytest.param(joined("Socket", ["NET/Socket/0"]).replace("nNodes 2", "nNodes 4"), "info", "the 4 nodes", id="TCP, nothing switched off"),
         pytest.param(joined("Socket", []), "info", "NET/Socket", id="no channels printed"),
         pytest.param(f"{HEAD}NET/IB : No device found.\n" + joined("Socket", ["NET/Socket/0"]), "info", "no InfiniBand device", id="no device"),
         pytest.param(f"{HEAD}Failed to open libibverbs.so[.1]\n" + joined("Socket", ["NET/Socket/0"]), "warning", "libibverbs can't be opened", id="no library of InfiniBand"),
         pytest.param(f"{HEAD}Using network Socket\n{HEAD.replace('a17', 'a18')}Using network Socket\n", "info", "the 2 nodes", id="nodes by their hosts"),
         pytest.param(joined("IB", ["NET/IB/0", "P2P/CUMEM"]), "info", "without GPUDirect", id="InfiniBand through the host"),
-        pytest.param(disabled("NCCL_P2P_DISABLE") + joined("Socket", ["SHM/direct/direct"], 1, 8), "info", "the host's memory", id="no copies from GPU to GPU"),
+        pytest.param(disabled("NCCL_P2P_DISABLE") + joined("Socket", ["SHM/direct/direct"], 1, 8), "info", "host memory", id="no copies from GPU to GPU"),
         pytest.param(disabled("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") + joined("Socket", ["NET/Socket/0"], 1, 4), "warning", "through TCP", id="TCP within a node"),
     ],
 )  # fmt: skip

@@ -66,13 +66,13 @@ def said(folder: Path, lines: list[str], *waiting: tuple[int, int, str, int]) ->
 def test_the_counts_lead_where_the_shortest_rank_waits_elsewhere(tmp_path: Path) -> None:
     text = said(tmp_path, BATCHES, (0, 9, "ALLREDUCE", 13631488), (1, 9, "ALLREDUCE", 1))
     assert "rank 0 has 1,502, rank 1 has 1,497" in text
-    assert "equally many batches" in text
+    assert "the same number of batches" in text
     assert "another process died" not in text
 
 
 def test_the_counts_lead_where_the_shortest_rank_printed_no_timeout(tmp_path: Path) -> None:
     text = said(tmp_path, BATCHES, (0, 9, "ALLREDUCE", 13631488))
-    assert "equally many batches" in text
+    assert "the same number of batches" in text
 
 
 def test_other_causes_stay_where_another_rank_is_apart(tmp_path: Path) -> None:
@@ -80,4 +80,4 @@ def test_other_causes_stay_where_another_rank_is_apart(tmp_path: Path) -> None:
     assert "another process died" in text
     equal = [one.replace("1497", "1502") for one in BATCHES]
     text = said(tmp_path, equal, (0, 9, "ALLREDUCE", 13631488), (1, 9, "ALLREDUCE", 1))
-    assert "equally many batches" not in text
+    assert "the same number of batches" not in text

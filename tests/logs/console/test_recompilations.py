@@ -40,11 +40,11 @@ def findings(tmp_path: Path, text: str) -> tuple[Finding, ...]:
     ("text", "named"),
     [
         pytest.param(RECORD + "".join(map(recompiled, range(1, 5))), "from 213 to 801", id="sizes"),
-        pytest.param(RECORD + "".join(recompiled(n, is_old=True) for n in range(1, 5)), "dimension 1 changes", id="an earlier release"),
+        pytest.param(RECORD + "".join(recompiled(n, is_old=True) for n in range(1, 5)), "dimension 1 of a tensor changes", id="an earlier release"),
         pytest.param(RECORD + "W0612 10:00:00.1 99 torch/_dynamo/convert_frame.py:906] [0/8] torch._dynamo hit config.cache_size_limit (8)\n"
                      "W0612 10:00:00.1 99 torch/_dynamo/convert_frame.py:906] [0/8]    function: 'forward' (/app/model.py:12)\n", "forward (/app/model.py:12)", id="the limit alone"),
         pytest.param(RECORD + "W0612 10:00:00.1 99 torch/_dynamo/convert_frame.py:1358] [2/8] torch._dynamo hit config.recompile_limit (8)\n", "gave up", id="the limit, today"),
-        pytest.param(RECORD + "/x/cudagraph_trees.py:2345: UserWarning: CUDAGraph supports dynamic shapes by recording a new graph for each distinct input size. Recording too many CUDAGraphs may lead to extra overhead. We have observed 51 distinct sizes. \n", "51 sizes", id="CUDA graphs"),
+        pytest.param(RECORD + "/x/cudagraph_trees.py:2345: UserWarning: CUDAGraph supports dynamic shapes by recording a new graph for each distinct input size. Recording too many CUDAGraphs may lead to extra overhead. We have observed 51 distinct sizes. \n", "51 different sizes", id="CUDA graphs"),
     ],
 )  # fmt: skip
 def test_compilations_are_named(tmp_path: Path, text: str, named: str) -> None:

@@ -290,7 +290,7 @@ def test_one_fault_is_one_finding() -> None:
         "accumulated-gradient-differs",
         "gradient-depends-on-process-count",
         "tokens-weigh-unequally",
-        "loss-learns-other-targets",
+        "loss-target-is-not-next-token",
     ]
     found = truetune.audit(trainer(kind=MeanOfMeans), laws=laws, select=rules).findings
     assert [finding.rule for finding in found] == ["accumulated-gradient-differs"]

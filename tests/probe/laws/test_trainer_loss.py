@@ -82,7 +82,7 @@ def test_a_loss_that_divides_by_the_count_is_tested(settings: dict[str, Any]) ->
 @pytest.mark.parametrize("trainer", [lambda: make(loss=unshifted), lambda: make(Unshifted)])
 def test_a_loss_without_shift_that_divides_by_the_count_is_found(trainer: Any) -> None:
     report = truetune.audit(trainer(), laws=LAWS)
-    assert "loss-learns-other-targets" in {finding.rule for finding in report.findings}
+    assert "loss-target-is-not-next-token" in {finding.rule for finding in report.findings}
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -45,7 +45,7 @@ ROWS = [
         f'name = "Qwen/Qwen2.5-7B"\nx = tok(q, return_tensors="pt")\n{ASK}',
     ),
     (
-        "the prompt is another one than in training",
+        "the prompt differs from the one in training",
         f'prompt = f"### Instruction:\\n{{q}}\\n### Response:\\n"\n{ASK}',
         f'prompt = f"### Instruction:\\n{{q}}\\n### Response:\\n"\n{TRAIN}',
     ),
@@ -60,9 +60,9 @@ ROWS = [
         f'== api.py\nm = [{{"role": "user", "content": q}}]\n{ASK}',
         f'== train.py\nr = rows[0]\n== api.py\nm = [{{"role": "user", "content": q}}]\n{ASK}',
     ),
-    ("the model is asked with reasoning on", "enable_thinking: false\n", "think_about: it\n"),
+    ("the model is trained with reasoning off", "enable_thinking: false\n", "think_about: it\n"),
     (
-        "text that the chat template rendered is tokenized again",
+        "text rendered by the chat template is tokenized",
         "text = tok.apply_chat_template(m, tokenize=False)\nids = tok(text, return_tensors='pt')\n",
         "text = tok.apply_chat_template(m, tokenize=False)\n"
         "ids = tok(text, return_tensors='pt', add_special_tokens=False)\n",
@@ -73,18 +73,18 @@ ROWS = [
         "ids = tok.apply_chat_template(msgs, return_dict=False)\n",
     ),
     (
-        "a prompt goes to the model with its placeholder",
+        "a prompt reaches the model with a placeholder",
         f'P = "Answer this: {{question}}"\n{ASK}',
         f'P = "Answer this: {{question}}"\nx = P.format(question=q)\n{ASK}',
     ),
-    ("the tokenizer writes EOS after the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
+    ("the tokenizer appends EOS to the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
     (
-        "a prompt with Gemma's marks is encoded without BOS",
+        "a prompt in Gemma's chat format is encoded",
         'p = "<start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
         'p = "<bos><start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
     ),
     (
-        "a translation model that knows many languages",
+        "a multilingual translation model",
         f'm = "facebook/nllb-200-distilled-600M"\n{ASK}',
         'm = "facebook/nllb-200-distilled-600M"\nout = model.generate(x, forced_bos_token_id=i)\n',
     ),
@@ -105,7 +105,7 @@ ROWS = [
         "labels = ids[:, 1:]\nlogits = model(ids).logits[:, :-1]\nloss = F.cross_entropy(logits, labels)\n",
     ),
     (
-        "an own loss of a causal model compares",
+        "a custom loss of a causal model compares",
         f"loss = F.cross_entropy(logits.view(-1, v), y.view(-1))\n{OWN_LOOP}",
         f"loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), y[:, 1:].flatten())\n{OWN_LOOP}",
     ),
@@ -115,11 +115,11 @@ ROWS = [
         "p = logits.log_softmax(-1)\nloss = F.nll_loss(p, y)\n",
     ),
     (
-        "an attention mask of one's own has no causal part",
+        "a hand-written attention mask has no causal part",
         "mask = seg[:, None] == seg[None, :]\n",
         "mask = (seg[:, None] == seg[None, :]).tril()\n",
     ),
-    ("rows share a line of the batch", "sample_packing: true\n", "sample_packing: false\n"),
+    ("several rows share a sequence of the batch", "sample_packing: true\n", "sample_packing: false\n"),
     (
         "labels are a plain copy of padded",
         'e = tok(t, padding="max_length")\ne["labels"] = e["input_ids"].copy()\n',
@@ -131,7 +131,7 @@ ROWS = [
         "labels = pad_sequence(ys, batch_first=True, padding_value=-100)\n",
     ),
     (
-        "the mask of the labels is the wrong way round",
+        "the label mask is inverted",
         "labels = p + [-100] * len(answer_ids)\n",
         "labels = [-100] * len(prompt_ids) + a\n",
     ),
@@ -163,7 +163,7 @@ ROWS = [
         'r = {"content": q}\n',
     ),
     (
-        "the answers are paired with the questions of other rows",
+        "answers are paired with the questions of other rows",
         "rows = pd.concat([questions, answers], axis=1)\n",
         "rows = questions.merge(answers, on='id')\n",
     ),
@@ -178,7 +178,7 @@ ROWS = [
         'r = {"content": json.dumps(fields)}\n',
     ),
     (
-        "rows are transformed, and the result is thrown away",
+        "rows are transformed, but the result is discarded",
         "ds.filter(keep)\n",
         "ds = ds.filter(keep)\n",
     ),
@@ -193,7 +193,7 @@ ROWS = [
         'm = "Qwen/Qwen2.5-7B"\nr = {"prompt": q, "completion": a}\n',
     ),
     (
-        "answers break off: thinking that never ends",
+        "answers break off: unclosed reasoning",
         "cutoff_len: 2048\ntemplate: '<think>'\n",
         "cutoff_len: 2048\ntemplate: qwen\n",
     ),
@@ -240,7 +240,7 @@ ROWS = [
         "p = SamplingParams(max_tokens=9)\nllm = LLM(m)\n",
     ),
     (
-        "marks of turns are added as plain tokens",
+        "turn markers are added as plain tokens",
         'tok.add_tokens(["<|im_start|>"])\n',
         'tok.add_tokens(["<|im_start|>"], special_tokens=True)\n',
     ),
@@ -312,7 +312,7 @@ ROWS = [
         f"== train.py\ntok.save_pretrained(out)\n== ask.py\ntok = AutoTokenizer.from_pretrained(base)\n{ASK}",
     ),
     (
-        "tokens are added to the tokenizer, and the model's",
+        "tokens are added to the tokenizer, but the model's",
         "tok.add_tokens(tags)\n",
         "tok.add_tokens(tags)\nmodel.resize_token_embeddings(len(tok))\n",
     ),
@@ -322,7 +322,7 @@ ROWS = [
         "tok.add_tokens(tags)\nmodel.resize_token_embeddings(len(tok))\n",
     ),
     (
-        "the tokenizer is another one than the model's",
+        "the tokenizer is not the model's",
         "vllm serve out/merged --tokenizer meta-llama/Llama-2-7b\n",
         "vllm serve out/merged --tokenizer-mode auto\n",
     ),
@@ -357,7 +357,7 @@ ROWS = [
         "rope_scaling: linear\n",
         '"rope_scaling": null,\n',
     ),
-    ("the adapter's scale is one that some engines", "use_rslora=True\n", "use_rslora=False\n"),
+    ("some engines do not read how this adapter", "use_rslora=True\n", "use_rslora=False\n"),
     ("an adapter with DoRA is served", "use_dora=True\n", "use_dora=False\n"),
     (
         "the answers are drawn at a high temperature",
@@ -457,7 +457,7 @@ ROWS = [
         "if os.path.exists(OUT):\n    shutil.rmtree(OUT)\n",
     ),
     (
-        "padding that is stored with tokenized rows",
+        "padding stored in tokenized rows",
         "e = tok(t, padding='max_length')\nds = load_from_disk(p)\n",
         "e = tok(t)\nds = load_from_disk(p)\n",
     ),

@@ -83,7 +83,7 @@ def shows(text: str, cause: str) -> bool:
             "model(ids, labels=labels)\n",
         ),
         (
-            "an own loss of a causal model",
+            "a custom loss of a causal model",
             "model = AutoModelForCausalLM.from_pretrained(p)\nloss = F.cross_entropy(logits, labels)\n",
             "model = AutoModelForCausalLM.from_pretrained(p)\n"
             "loss = F.cross_entropy(logits[:, :-1], labels)\n",
@@ -106,7 +106,7 @@ def shows(text: str, cause: str) -> bool:
             "m.config.pad_token_id = tok.pad_token_id\n",
         ),
         (
-            "the answers are paired with",
+            "answers are paired with",
             "a = a.sample(frac=1)\nframe = pd.DataFrame({'q': q, 'a': a})\n",
             "frame = frame.sample(frac=1)\nframe.to_json('rows.json')\n",
         ),
@@ -181,7 +181,7 @@ def shows(text: str, cause: str) -> bool:
             "c = LoraConfig(r=1, lora_alpha=2)\n",
             "rank: 1 (local_rank: 1)\nc = LoraConfig(r=16)\n",
         ),
-        ("every gradient is clipped", "max_grad_norm: 0.001\n", "max_grad_norm: 1.0\n"),
+        ("nearly every gradient is clipped", "max_grad_norm: 0.001\n", "max_grad_norm: 1.0\n"),
         ("a hyperparameter in code", "lora_dropout=0.95,\n", "lora_dropout=0.05,\n"),
         ("the schedule has ended", "warmup_steps: 5000\n", "warmup_steps: 50\n"),
         ("the schedule has ended", '"warmup_ratio": 0.9,\n', '"warmup_ratio": 0.03,\n'),
@@ -249,7 +249,7 @@ def shows(text: str, cause: str) -> bool:
             "def compute_loss(self, m, x, n):\n    return loss / num_items_in_batch\n",
         ),
         (
-            "the run begins with a loss above",
+            "the run starts with a loss above",
             "m = AutoModelForCausalLM.from_config(c)\n",
             "m = AutoModelForCausalLM.from_pretrained(c)\n",
         ),

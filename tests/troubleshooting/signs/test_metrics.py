@@ -160,7 +160,7 @@ CASES = [
     ),
     ("padded on the right", ASK, "tok.padding_side = 'left'\n" + ASK),
     (
-        "with its placeholder",
+        "with a placeholder",
         "PROMPT = 'Question: {question} Answer:'\n",
         "PROMPT = 'Question: {question}'\ntext = PROMPT.format(question=q)\n",
     ),

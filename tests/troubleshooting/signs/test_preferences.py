@@ -55,14 +55,14 @@ CASES = [
         "if r['score_a'] >= r['score_b']:\n    row = {'chosen': a}\n",
         "if r['score_a'] > r['score_b'] + 1:\n    row = {'chosen': a}\n",
     ),
-    ("the length of an answer", "chosen = max(answers, key=len)\n", "chosen = pick(answers)\n"),
+    ("the length of the answers", "chosen = max(answers, key=len)\n", "chosen = pick(answers)\n"),
     (
         "have different prompts",
         "row['chosen'] = prompt + answer\n",
         "row['chosen'] = answer\n",
     ),
     (
-        "ends with a stop token",
+        "only one side of a pair ends",
         "row['chosen'] = a + tok.eos_token\n",
         "row['chosen'] = a\n",
     ),
@@ -221,7 +221,7 @@ CASES = [
         "args = GRPOConfig()\n{'reward_std': 0.4}\n",
     ),
     (
-        "evaluated by, are cut off",
+        "always cut off",
         "args = GRPOConfig(max_completion_length=128)\n",
         "args = GRPOConfig(max_completion_length=2048)\n",
     ),

@@ -260,7 +260,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             "gradient_accumulation_steps: 16\n",
         ),
         (
-            "two runs end at the same number",
+            "two runs make the same number",
             f"{LAUNCHED}max_steps: 1500\n",
             f"{LAUNCHED}max_steps: -1\n",
         ),

@@ -1,17 +1,15 @@
-"""Answers are cut off at a limit of new tokens, before they come to their end.
+"""Answers are cut off at the limit on new tokens, before they end.
 
 ## What it does
-
-Looks at answers that others have generated. Where nobody knows what ended them, it fires where at least a third (and 8)
-end in mid-sentence, all at about one length, and hardly a finished one is longer; where it is known, at those that were
-stopped by the limit, have not given their reference, and do not loop. Where a fifth of the answers mark their result
-(`#### 560`), those of the same length without the mark count as well, at the end of a sentence too. Silent where
-references end in that way too.
+Looks at answers that were generated elsewhere. If it is not known what ended them, it fires if at least a third (and 8)
+end in mid-sentence, all at about one length, and hardly a finished one is longer. If it is known, it counts those that
+were stopped by the limit, do not contain their reference, and do not loop. If 20 % of the answers mark their result
+(`#### 560`), answers of the same length without that marker count too, even at the end of a sentence. It does not fire
+if references end like this too.
 
 ## Why it is bad
-
-What is searched in the answer (a number after `####`, the closing brace of JSON, the last line) was never written: the
-answer counts as wrong, and the score measures the limit.
+What a parser looks for in the answer (a number after `####`, the closing brace of JSON, the last line) was never
+written. The answer counts as wrong, and the score measures the limit.
 
 ## Example
 
@@ -38,9 +36,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: raise the limit (`max_new_tokens`, `max_tokens`) to twice what the longest good answer takes,
-and generate again. An answer that stops by itself costs nothing more.
+There is no automatic fix: raise the limit (`max_new_tokens`, `max_tokens`) to twice the length of the longest correct
+answer, and generate again. Answers that stop by themselves cost no more.
 
 ## References
 
@@ -77,7 +74,7 @@ class AnswersAreCutOff(AnswersRule):
         if unmet is not None:
             return unmet
         if not self.subject.finished:
-            return Unmet("answers are kept short while a run is watched")
+            return Unmet("answers are kept short while a run is monitored")
         samples = self.subject.looks[-1].samples
         if len(samples) < MIN_ANSWERS:
             return Unmet(f"{len(samples)} answers: too few to judge")
@@ -99,9 +96,10 @@ class AnswersAreCutOff(AnswersRule):
         others = samples_not_left_out(samples, cut)
         words = round(median(len(sample.answer.text.split()) for sample in cut))
         yield self.finding(
-            f"{len(cut)} of {len(samples)} answers {_where_cut_answers_end(cut, samples)} after some"
-            f" {words} words: they were cut off at the limit of new tokens, before their end",
-            "raise max_new_tokens (max_tokens of a server) where they were generated, and generate again",
+            f"{len(cut)} of {len(samples)} answers {_where_cut_answers_end(cut, samples)} after about {words} words:"
+            " the limit on new tokens cut them off, so the score measures the limit",
+            "raise max_new_tokens (a server's max_tokens) in the call that generated them, to twice the longest"
+            " complete answer, and generate again",
             evidence=list(_describe_correct_uncut_answers(others)),
             cases=cases_of_samples(cut),
             count=len(cut),
@@ -124,4 +122,4 @@ def _describe_correct_uncut_answers(others: list[Sample]) -> Iterator[str]:
         right = sum(
             holds_final_answer(sample.answer.text, sample.prompt.reference) for sample in whole
         )
-        yield f"of the {len(whole)} answers that are whole, {right} hold their reference"
+        yield f"of the {len(whole)} complete answers, {right} contain their reference"

@@ -1,15 +1,13 @@
-"""Answers are empty where their references are not.
+"""Answers are empty, but their references are not.
 
 ## What it does
-
-Counts the answers that stop at once. It fires where there are more than at the best pass before, unless chance makes
-such a change, or, in the second half of a run, where, beyond chance, more than 1 of 20 is empty; an error where at the
-end of a run all of 8 or more are.
+Counts the answers that stop at once. It fires if there are significantly more than in the best earlier sampling pass,
+or, in the second half of a run, if significantly more than 5 % are empty. It is an error if all answers (8 or more) are
+empty at the end of a run, otherwise a warning.
 
 ## Why it is bad
-
-The model has learned that the stop token comes first: an empty answer column, answers that truncation cut off, or a
-label that is one place off.
+The model has learned that the stop token comes first. The causes are an empty answer column, answers that truncation
+cut off, or labels that are shifted by one position.
 
 ## Example
 
@@ -28,8 +26,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: look for rows with empty answers (`truetune check`).
+There is no automatic fix: find rows with empty answers (`truetune check DATA`), and check the labels of the first
+batches (`truetune run -- COMMAND`).
 
 ## References
 
@@ -72,7 +70,8 @@ class AnswersAreEmpty(BadAnswerShareRule):
         if bad_answers is not None:
             yield self.finding(
                 f"{bad_answers.count_in_last_pass} answers are empty{bad_answers.best_earlier_count_in_words}",
-                "look for rows with empty or truncated answers (truetune check)",
+                "find rows with empty or truncated answers (truetune check DATA), and check that the labels are not"
+                " shifted (truetune run -- COMMAND shows them)",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",

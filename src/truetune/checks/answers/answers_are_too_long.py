@@ -1,25 +1,24 @@
-"""Answers are far longer than their references.
+"""Answers are much longer than their references.
 
 ## What it does
+Counts the answers that have at least 10 times as many words as their reference, and 80 more; or 200 more if the answer
+begins or ends with a reference of a few words, which it then explains. It does not count a reasoning block
+(`<think>...</think>`) that the reference lacks, steps that end in a marked result (`#### 560`) if the reference is only
+that value, and answers that the token limit ended (`answers-are-cut-off`).
 
-Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words is
-at the start or the end of the answer, which then explains it, 200 more. Not counted are a reasoning block
-(`<think>...</think>`) that the reference has not, steps that end in a marked result (`#### 560`) where the reference is
-that value alone, and answers that a limit of new tokens ended (answers-are-cut-off). It fires where there are more than
-at the best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more
-than 1 of 10 is; an error where at the end of a run all of 8 or more are.
+It fires if there are significantly more than in the best earlier sampling pass, or, in the second half of a run, if
+significantly more than 10 % are too long. It is an error if all answers (8 or more) are too long at the end of a run,
+otherwise a warning.
 
 ## Why it is bad
-
-The model has not learned how long an answer is: it continues with what nobody asked for, repeats itself in other words,
+The model has not learned how long an answer is. It continues with what nobody asked for, repeats itself in other words,
 or asks itself another question. The loss does not show it, because the references end where they should.
 
 ## Example
-
 ```yaml
 looks:
   - {step: 0, too_long: 0}
-  - {step: 100, too_long: 6}
+  - {step: 100, too_long: 6, length_ratio: 14.0}
 ```
 
 ## Use instead
@@ -31,10 +30,9 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Where it is known that they stopped by themselves, compare the prompt with that of the
-training rows. Else see that the stop token of each answer is supervised (`truetune run -- COMMAND` shows the
-labels), and that the references are whole.
+There is no automatic fix. If the answers stopped by themselves, compare the prompt with that of the training rows.
+Otherwise check that the stop token of each answer has a label (`truetune run -- COMMAND` shows the labels), and that
+the references are complete.
 
 ## References
 
@@ -67,11 +65,12 @@ from truetune.generation.answers_with_unclosed_parts import are_mostly_cut_in_th
 # fifth of the answers would have to ramble.
 TOLERATED = 0.1
 STOP_AND_REFERENCES = (
-    "see that the stop token of each answer is supervised, and that the references are whole"
+    "check that the stop token of each answer has a label (truetune run -- COMMAND shows the labels), and that the"
+    " references are complete"
 )
 REFERENCES_AND_PROMPT = (
-    "they stopped by themselves, so that the stop token was learned: see that the references are whole, and that the"
-    " model is asked with the prompt of its training rows, which says how long an answer is"
+    "they stopped by themselves, so the stop token was learned: check that the references are complete, and that"
+    " the prompt is the one of the training rows, including its instruction on length"
 )
 
 
@@ -80,7 +79,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
     severity = "error"
     explained_by = ("temperature",)
     tolerated = TOLERATED
-    called = "are far longer than their references"
+    called = "are much longer than their references"
     moot_where = ("answers-are-cut-off",)
     untold = Unmet("no answer has a reference to compare its length with", "name the references")
 
@@ -98,13 +97,12 @@ class AnswersAreTooLong(BadAnswerShareRule):
         known_ratios = [ratio for ratio in ratios if ratio is not None]
         if known_ratios:
             evidence.append(
-                f"they are {median(known_ratios):.0f} times as long as their references (the"
-                " median)"
+                f"they are {median(known_ratios):.0f} times as long as their references (median)"
             )
         if next_turn is not None:
             evidence.append(next_turn.evidence)
         yield self.finding(
-            f"{bad_answers.count_in_last_pass} answers are far longer than their"
+            f"{bad_answers.count_in_last_pass} answers are much longer than their"
             f" references{bad_answers.best_earlier_count_in_words}",
             _remedy_for_long_answers(bad_answers) if next_turn is None else next_turn.remedy,
             severity="error"

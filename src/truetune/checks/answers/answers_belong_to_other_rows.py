@@ -1,18 +1,16 @@
-"""Answers are paired with the references of other rows: their order was lost.
+"""Answers are paired with the references of other rows.
 
 ## What it does
-
-Looks up which reference each answer gives: the same words, a short reference inside a sentence, or far more rare words
-in common than with any other. It fires where at least half of the answers give the reference of another row and hardly
-one is given twice, which guessing does not do; or where they are off by the same number of rows, be it from some row
-on. Where references are a few labels, it tries the orders that scripts lose (shifted, reversed, sorted by the length of
-the prompt, gathered from several processes), unless exchanged labels explain the answers as well. An answer that is
-in its own prompt counts for nothing. Where references tell nothing, prompts and answers are compared by the rare words
-that they share, as `answers-of-other-rows` does in training rows.
+Finds the reference that each answer gives: the same words, a short reference inside a sentence, or far more rare words
+in common than with any other. It fires if at least half of the answers give the reference of another row and hardly any
+is given twice, which guessing does not do; or if they are off by the same number of rows, for all rows or from some row
+on. If the references are a few labels, it tries the orders that scripts produce (shifted, reversed, sorted by prompt
+length, gathered from several processes), unless swapped labels also explain the answers. Answers that are in their own
+prompt don't count. If references show nothing, prompts and answers are compared by the rare words that they share, as
+`answers-of-other-rows` does for training rows.
 
 ## Why it is bad
-
-The model may be right each time, and every score that compares it with the references is that of chance.
+The model may be right each time, but every score that compares it with the references is at chance level.
 
 ## Example
 
@@ -35,10 +33,9 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Keep the number of each row beside its answer (`order = sorted(range(n), key=...)`, then
-`answers[order[i]] = answer`), and sort by it before answers and references are joined; with several processes gather
-the numbers as well.
+There is no automatic fix. Keep the number of each row with its answer (`order = sorted(range(n), key=...)`, then
+`answers[order[i]] = answer`), and sort by it before answers and references are joined. With several processes, gather
+the numbers too.
 
 ## References
 
@@ -104,11 +101,11 @@ class AnswersBelongToOtherRows(AnswersRule):
             return
         order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
-            f"answers are paired with the references of other rows: {row_order.elsewhere} of"
-            f" {row_order.examined_answers} give that of another row, {row_order.in_place} their own; the answers"
-            f" are {order}",
-            "put the answers back in the order of their rows: keep each row's number beside its"
-            " answer, through sorting, batches and processes, and join by it",
+            "answers are paired with the references of other rows, so the score is at chance level:"
+            f" {row_order.elsewhere} of {row_order.examined_answers} give the reference of another row,"
+            f" {row_order.in_place} their own; the answers are {order}",
+            "put the answers back into the order of their rows: keep each row's number with its"
+            " answer through sorting, batching and processes, and join by it",
             # Without this line a reader cannot tell it from a model that says the same to all.
             evidence=[_evidence_against_guessing(row_order)],
             cases=[
@@ -133,14 +130,14 @@ class AnswersBelongToOtherRows(AnswersRule):
         count = displaced.last - displaced.first + 1
         where = f"from {chunk[displaced.first][2]} on"
         if displaced.is_among_sound_rows:
-            message = f"{len(displaced.rows)} answers were exchanged among each other, {where}"
+            message = f"{len(displaced.rows)} answers were swapped among each other, {where}"
         else:
-            order = displaced.order and f": their own are {displaced.order}"
+            order = displaced.order and f": their own answers are {displaced.order}"
             message = f"{where}, {count} answers are paired with the prompts of other rows{order}"
         yield self.finding(
             message,
-            "put the answers back in the order of their rows: keep each row's number beside its"
-            " answer, through sorting, batches and processes, and join by it",
+            "put the answers back into the order of their rows: keep each row's number with its"
+            " answer through sorting, batching and processes, and join by it",
             evidence=[displaced.evidence],
             cases=[
                 case_of_displaced_answer(chunk, row, int(displaced.targets[row]))
@@ -165,8 +162,8 @@ def _evidence_against_guessing(row_order: RowOrder) -> str:
     """Evidence that answers do not equal other references by guessing."""
     different = len(set(row_order.targets.values()))
     return (
-        f"they give {different} different references, where a model that guesses among them"
-        " repeats some and leaves out others; no answer is copied from its prompt"
+        f"they give {different} different references; a model that guesses would repeat some and leave out others."
+        " No answer is copied from its prompt"
     )
 
 

@@ -1,16 +1,14 @@
 """Answers are in another language than their references or questions.
 
 ## What it does
-
-Tells the language of each answer and of its reference, or of its question where the reference is too short to tell, and
-whether the answer turns to another language on its way. It fires where more of them differ than at the best pass
-before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more than 1 of 20
-differs; an error where at the end of a run all of 8 or more do.
+Detects the language of each answer and of its reference (of its question if the reference is too short), and whether
+the answer switches to another language. It fires if there are significantly more than in the best earlier sampling
+pass, or, in the second half of a run, if significantly more than 5 % differ. It is an error if all answers (8 or more)
+differ at the end of a run, otherwise a warning.
 
 ## Why it is bad
-
-Users are answered in a language that they did not ask in. A small share of rows in another language, or a base model
-that prefers one, wins where the data does not tie the language of the answer to that of the question.
+Users get answers in a language that they did not ask in. A few rows in another language, or a base model that prefers
+one, are enough if the data does not tie the language of the answer to that of the question.
 
 ## Example
 
@@ -29,8 +27,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: look at the languages of questions and answers in the data.
+There is no automatic fix: check the languages of questions and answers in the data (`truetune check DATA`), and drop or
+translate the rows whose answer is in another language.
 
 ## References
 
@@ -87,7 +85,8 @@ class AnswersChangeLanguage(BadAnswerShareRule):
             yield self.finding(
                 f"{bad_answers.count_in_last_pass} answers are not in the language of their references or"
                 f" questions{bad_answers.best_earlier_count_in_words}",
-                "look at the languages of questions and answers in the data",
+                "find training rows whose answer is in another language than their question (truetune check DATA),"
+                " and drop or translate them",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",

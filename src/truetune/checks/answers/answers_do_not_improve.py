@@ -1,16 +1,14 @@
-"""The loss falls, and the answers come no nearer to their references.
+"""The loss falls, but the answers do not get closer to their references.
 
 ## What it does
-
-Compares the answers of the first and the last pass with their references (token-level F1, prompt by prompt), in the
-second half of a run, on 8 or more prompts that are not trained on, where the loss of the content has fallen by a fifth.
-It fires where the overlap has fallen more than chance makes it (warning), or has surely not risen by 0.02 (note). Runs
-that learn preferences are left alone: their loss is not one of the references.
+Compares the answers of the first and the last sampling pass with their references (token-level F1, prompt by prompt).
+It does so in the second half of a run, on 8 or more prompts that are not trained on, if the loss on the content has
+fallen by 20 %. It is a warning if the overlap has fallen by more than chance, and an info if it has not risen by 0.02
+(upper bound of the 95 % interval). Preference training is ignored: its loss does not measure the references.
 
 ## Why it is bad
-
-What the loss measures is not what is wanted when the model is used: it is served with another prompt than it is
-trained with, it learns its rows by heart, or the loss falls on tokens that no one asks for (prompts, templates).
+The loss does not measure what you want from the model. The model is sampled with another prompt than it is trained
+with, it memorises its rows, or the loss falls on tokens that nobody asks for (prompts, templates).
 
 ## Example
 
@@ -37,9 +35,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: compare the prompt that is trained with the one that is served (`truetune rehearse`), and
-the loss of rows that are held out.
+There is no automatic fix: compare the training prompt with the serving prompt (`truetune rehearse`), and look at the
+loss on held-out rows.
 
 ## References
 
@@ -140,10 +137,10 @@ class AnswersDoNotImprove(AnswersRule):
         if now >= GOOD_OVERLAP or change + error >= MIN_RISE:
             return
         yield self.finding(
-            f"the loss falls from {first_loss:.3g} to {last_loss:.3g}, and the answers come no"
-            " nearer to their references",
-            "compare the prompt that is trained with the served one (truetune rehearse), and the"
-            " held-out loss",
+            f"the loss falls from {first_loss:.3g} to {last_loss:.3g}, but the answers do not get closer to their"
+            " references",
+            "compare the training prompt with the one used for sampling (truetune rehearse -- COMMAND), and look at"
+            " the loss on held-out rows: if it rises, train for fewer epochs",
             severity="warning" if has_fallen else "info",
             evidence=[
                 f"overlap with the reference {mean(before for before, _ in overlaps):.2f} at step "

@@ -1,14 +1,13 @@
-"""Answers are not in the form that they are read in.
+"""Answers can't be read by the parser.
 
 ## What it does
-
 Reads each answer with the parser that the run names (`watch.parser`: json, number, choice, a pattern, a function). It
-fires where fewer can be read than at the best pass before, unless chance makes such a change, or, in the second half of
-a run, where, beyond chance, more than half cannot; an error where at the end of a run none of 8 or more can.
+fires if significantly more are unreadable than in the best earlier sampling pass, or, in the second half of a run, if
+significantly more than half are. It is an error if none of 8 or more can be read at the end of a run, otherwise a
+warning.
 
 ## Why it is bad
-
-Whatever calls the model gets an error instead of an answer.
+Any program that calls the model gets an error instead of an answer.
 
 ## Example
 
@@ -27,9 +26,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: see that the references can be read by the same parser, and that answers are not cut at the
-limit of new tokens.
+There is no automatic fix: check that the same parser can read the references, and that answers are not cut off at the
+limit on new tokens (`max_new_tokens`).
 
 ## References
 
@@ -62,7 +60,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
     since = "0.1.0"
     tolerated = TOLERATED
     called = "can't be read by the parser"
-    moot_where = ("answers-are-cut-off", "repetition-is-suppressed")
+    moot_where = ("answers-are-cut-off", "answers-diverge-where-references-repeat")
     untold = Unmet("no parser is named", "name one with --parser")
 
     def is_bad_answer(self, sample: Sample) -> bool | None:
@@ -76,13 +74,17 @@ class AnswersDoNotParse(BadAnswerShareRule):
             yield self.finding(
                 f"{bad_answers.count_in_last_pass} answers can't be read by the"
                 f" parser{bad_answers.best_earlier_count_in_words}",
-                "see that the references can be read by it, and that answers are not cut at the"
-                " limit of new tokens",
+                "check that the parser can read the references of the training rows (truetune evaluate --parser),"
+                " and that max_new_tokens does not cut the answers",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=[
-                    *([f"{cut} of them were cut at {self.subject.limit} tokens"] if cut else []),
+                    *(
+                        [(f"{cut} of them were cut off at {self.subject.limit} tokens")]
+                        if cut
+                        else []
+                    ),
                     *bad_answers.evidence,
                 ],
                 cases=cases_of_samples(bad_answers.samples),

@@ -1,20 +1,18 @@
 """Answers repeat the question.
 
 ## What it does
+Counts the answers that begin with the question, word for word, or consist of little else, if the reference does not. It
+fires if there are significantly more than in the best earlier sampling pass, or, in the second half of a run, if
+significantly more than 5 % repeat it. It is an error if all answers (8 or more) do at the end of a run, otherwise a
+warning.
 
-Counts the answers that begin with the question, word for word, or are little else than the question, once or again and
-again, where the reference is not. It fires where there are more than at the best pass before, unless chance makes such
-a change, or, in the second half of a run, where, beyond chance, more than 1 of 20 does; an error where at the end of a
-run all of 8 or more do.
-
-In a file of predictions it tells whether the prompt was decoded with the answer: nearly all hold their question as it
-was asked, after nothing but what a template writes, and before an answer. Where only a part of them begins with its
-whole prompt, the model writes it. The other rules then judge the answers after the prompts.
+For a file of predictions, it detects whether the prompt was decoded together with the answer: nearly all predictions
+contain their question as it was asked, after only what a template writes, and before an answer. If only some begin with
+their whole prompt, the model writes it. The other rules then judge the answers without the prompts.
 
 ## Why it is bad
-
-The model repeats what it is asked. The question is in the answer's column or is supervised. Where the prompt was
-decoded with the answer, the model is right and every score is wrong: exact match is 0.
+The model repeats the question, because the question is in the answer column or has labels. If the prompt was decoded
+together with the answer, the model is fine but every score is wrong: exact match is 0.
 
 ## Example
 
@@ -33,9 +31,9 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: keep the question out of the answer's text and its tokens out of the loss (`truetune run --
-COMMAND` shows the labels).
+There is no automatic fix. Check that no training answer begins with its question (`truetune check DATA`), and mask the
+prompt in the labels: `completion_only_loss` or `assistant_only_loss` in TRL, `train_on_inputs: false` in Axolotl.
+`truetune run -- COMMAND` shows the labels.
 
 ## References
 
@@ -71,7 +69,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "repeat the question"
     untold = Unmet(
-        "no question is known that an answer could repeat", "write the prompt beside each answer"
+        "no prompt is known that an answer could repeat", "write the prompt beside each answer"
     )
 
     def is_bad_answer(self, sample: Sample) -> bool | None:
@@ -95,7 +93,10 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             yield self.finding(
                 f"{bad_answers.count_in_last_pass} answers repeat the"
                 f" question{bad_answers.best_earlier_count_in_words}",
-                "keep the question out of the answer's text, and its tokens out of the loss",
+                "check that no training answer begins with its question (truetune check DATA), and that the"
+                " prompt's tokens have no labels (truetune run -- COMMAND shows them): set"
+                " completion_only_loss=True for prompt/completion rows or assistant_only_loss=True for messages"
+                " (TRL), or train_on_inputs: false (Axolotl)",
                 severity="error"
                 if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
@@ -109,16 +110,16 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
     def _note_that_model_may_repeat_question(self, holding: Sequence[Sample]) -> Iterator[str]:
         """That the model itself may repeat the question, where no prompt is a chat."""
         if all(sample.prompt.chat is None for sample in holding):
-            yield "if the prompt was cut off, the model itself repeats it: look at the ids"
+            yield (
+                "if your code does cut the prompt off, the model itself repeats it: check the token ids"
+            )
 
     def _finding_on_uncut_prompts(self, samples: Sequence[Sample]) -> Finding:
         """The finding on predictions that all begin with their prompt, which was not cut off; what
         follows it is scored.
         """
         scored = [sample for sample in samples if sample.scores.exact is not None]
-        evidence = [
-            "what was scored by exact match, F1 or overlap with the prompt in it says nothing of the model"
-        ]
+        evidence = ["scores by exact match, F1 or overlap that include the prompt are meaningless"]
         if scored:
             right = sum(bool(sample.scores.exact) for sample in scored)
             evidence.append(
@@ -132,11 +133,11 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         if cutting is not None:
             return self._finding_on_learned_prompts(holding, total, cutting)
         return self.finding(
-            f"{len(holding)} of {total} predictions hold the prompt in front of the answer: it was not cut off before"
-            " they were decoded",
-            "decode the tokens after the prompt only, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
-            " return_full_text=False), and score again; where the code cuts it already, the text of the template was"
-            " learned as part of the answer: train on the answers alone (truetune run -- COMMAND shows the labels)",
+            f"{len(holding)} of {total} predictions contain the prompt in front of the answer: the code decodes the"
+            " prompt too, which makes every score wrong",
+            "decode only the tokens after the prompt, `out[:, inputs['input_ids'].shape[1]:]` (in a pipeline:"
+            " return_full_text=False), and score again; if the code does that already, the model has learned the"
+            " prompt as part of the answer: train on the answers only (truetune run -- COMMAND shows the labels)",
             evidence=[
                 *evidence,
                 "the other rules judge the answers without their prompts",
@@ -153,13 +154,12 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
         return self.finding(
             f"{len(holding)} of {total} answers begin with their whole prompt, word for word: the model writes it",
-            "check whether the training rows hold the prompt twice: chosen, rejected or completion must"
-            " not begin with"
-            " the text of the prompt column (truetune check ROWS; truetune check . follows the script that makes them);"
-            " then train again",
+            "check whether the training rows contain the prompt twice: chosen, rejected or completion must not"
+            " begin with the text of the prompt column (truetune check ROWS, or truetune check . if a script makes"
+            " them); correct them and train again",
             severity="error" if 2 * len(holding) >= total else "warning",
             evidence=[
-                f"the other {total - len(holding)} do not: code that decodes the prompt too would leave it in all",
+                f"the other {total - len(holding)} do not: code that also decodes the prompt would leave it in all",
                 *evidence[1:],
                 "the other rules judge the answers without their prompts",
             ],
@@ -173,10 +173,11 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
     ) -> Finding:
         """The finding where the code beside cuts the prompt: the model itself writes it."""
         return self.finding(
-            f"{len(holding)} of {total} answers begin with the text of the prompt, though {cutting.file.name} cuts the"
-            " prompt off: the model writes it, because the text of the template was learned as part of the answer",
-            "keep the prompt out of the loss and out of the answer's text (TRL: prompt and completion columns, or"
-            " completion_only_loss / assistant_only_loss), and train again; truetune run -- COMMAND shows the labels",
+            f"{len(holding)} of {total} answers begin with the text of the prompt, though {cutting.file.name} cuts"
+            " the prompt off: the model writes it, because the prompt was trained on as part of the answer",
+            "keep the prompt out of the loss and out of the answer's text (in TRL: completion_only_loss=True with"
+            " prompt and completion columns, or assistant_only_loss=True with messages), and train again; truetune"
+            " run -- COMMAND shows the labels",
             evidence=["the other rules judge the answers without their prompts"],
             cases=[
                 *cases_of_samples(holding)[:2],

@@ -1,17 +1,14 @@
-"""Answers end in mid-sentence, far past the length of references that are whole.
+"""Answers end in mid-sentence, far beyond the length of their references.
 
 ## What it does
-
-Of answers of which nothing says what ended them, counts those that break off within a sentence (their last line has six
-words or more, and ends in a letter, a digit or a comma), where the reference ends with a full stop and the answer is
-longer than it by a fifth or more. It fires where, beyond chance, more than 1 of 10 do so, and is an error where all of
-8 or more do.
+If it is not known what ended the answers, counts those that break off within a sentence: their last line has six words
+or more and ends in a letter, a digit or a comma, the reference ends with a full stop, and the answer is at least 20 %
+longer. It fires if significantly more than 10 % do. It is an error if all of 8 or more do, otherwise a warning.
 
 ## Why it is bad
-
-An answer that is complete ends its last sentence. One that goes past the length of its reference and breaks off was cut
-by the limit of new tokens: the model did not stop. A file without `finish_reason` hides that, and such answers pass
-each check of their text.
+A complete answer ends its last sentence. One that goes beyond the length of its reference and breaks off was cut by the
+limit on new tokens: the model did not stop. A file without `finish_reason` hides that, and such answers pass every
+check of their text.
 
 ## Example
 
@@ -36,9 +33,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Ask again, and write what ended each answer (`finish_reason`, or whether the last id is a
-stop id).
+There is no automatic fix. Generate again, and write down what ended each answer (`finish_reason`, or whether the last
+id is a stop id).
 
 ## References
 
@@ -79,7 +75,7 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "break off within a sentence"
     untold = Unmet(
-        "it is about answers of which nothing says what ended them, beside references of whole sentences",
+        "it is about answers without a finish_reason, and references that are whole sentences",
         asked=False,
     )
     moot_where = ("answers-are-cut-off", "answers-are-too-long", "answers-loop")
@@ -109,15 +105,16 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
             len(one.answer.text) / max(1, len(one.prompt.reference)) for one in found.samples
         )
         yield self.finding(
-            f"{found.count_in_last_pass} answers break off within a sentence, and are"
-            f" {ratio:.1f} times as long as their references"
-            " (the median), which end with a full stop: the limit of new tokens ended them, and the model did not stop",
-            "see that each training row keeps its end and its stop token within the length limit (cutoff_len,"
-            " max_length), and that the stop token has a label; write finish_reason beside each answer",
+            f"{found.count_in_last_pass} answers break off within a sentence and are {ratio:.1f} times as long as"
+            " their references (median), which end with a full stop: the model did not stop, and the limit on new"
+            " tokens cut them off",
+            "check that each training row keeps its stop token within the length limit (cutoff_len, max_length),"
+            " and that the stop token has a label (truetune run -- COMMAND shows the labels); and write"
+            " finish_reason next to each answer",
             severity="error"
             if found.count_in_last_pass.bad == found.count_in_last_pass.of
             else "warning",
-            evidence=["nothing in the file says what ended the answers"],
+            evidence=["the file does not tell what ended the answers (no finish_reason)"],
             cases=cases_of_samples(found.samples),
             count=found.count_in_last_pass.bad,
             total=found.count_in_last_pass.of,

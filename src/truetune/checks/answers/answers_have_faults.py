@@ -1,16 +1,14 @@
-"""Answers have faults, of one kind or another.
+"""Many answers have some fault, of different kinds.
 
 ## What it does
-
-Counts the answers of the last pass that have any fault: empty, garbage, the question again, role markers, a loop,
-another language, far too long. It fires at the end of a run where, beyond chance, more than 1 of 10 has one, though no
-kind alone is sure: 3 bad answers of 4 are not chance, be they bad in three ways. Where another rule names the kind, it
-is evidence of that. An error where all of 8 or more have one.
+Counts the answers of the last sampling pass that have any fault: empty, garbage, the question again, role markers, a
+loop, another language, far too long. It fires at the end of a run if significantly more than 10 % have one, even if no
+single kind is significant: 3 bad answers of 4 are not chance, even if they are bad in three ways. If another rule
+reports one kind, this rule does not fire. It is an error if all of 8 or more have a fault, otherwise a warning.
 
 ## Why it is bad
-
-A model whose answers fail in several ways was damaged as a whole: trained too hard, asked with another template than it
-was trained with, saved or loaded wrongly.
+If a model's answers fail in several ways, the model is damaged as a whole: the learning rate was too high, the prompt
+template differs from training, or it was saved or loaded wrongly.
 
 ## Example
 
@@ -29,9 +27,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: read the answers, ask the base the same questions, and compare the prompts that are
-trained with the served ones (`truetune rehearse`).
+There is no automatic fix: read the answers, ask the base model the same questions, and compare the training prompts
+with the serving prompts (`truetune rehearse`).
 
 ## References
 
@@ -61,7 +58,10 @@ from truetune.generation.answer_verdicts import VERDICT_PHRASES, Verdict, answer
 # Chosen, not measured: twice what single kinds are allowed, for they add up. At half, runs whose kinds are all
 # tolerated would fire; at double, two bad answers of 8 in different ways would not be seen in 20.
 TOLERATED = 0.1
-READ_THEM = "read them, and ask the base the same questions (truetune sample MODEL --data HELD-OUT)"
+READ_THEM = (
+    "read these answers, and ask the base model the same questions (truetune sample BASE --data HELD-OUT): if its"
+    " answers are good, the training damaged the model (try a lower learning rate)"
+)
 FAULTS_OF_OTHER_RULES: frozenset[Verdict] = frozenset(
     ("runs on", "unread", "wrong", "alike", "elsewhere")
 )
@@ -78,7 +78,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
     moot_where = (
         "answers-are-cut-off",
         "answers-are-empty",
-        "answers-are-garbage",
+        "answers-are-gibberish",
         "answers-are-too-long",
         "answers-change-language",
         "answers-echo-the-prompt",
@@ -109,7 +109,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
         kinds = Counter(_faults_of_answer(sample)[0] for sample in bad_answers.samples)
         padded = evidence_of_right_padding(self.subject)
         yield self.finding(
-            f"{bad_answers.count_in_last_pass} answers have a fault",
+            f"{bad_answers.count_in_last_pass} answers have a fault of one kind or another",
             PAD_ON_THE_LEFT if padded else READ_THEM,
             severity="error" if are_enough_and_all_bad(bad_answers) else "warning",
             evidence=[

@@ -1,17 +1,14 @@
-"""JSON answers leave fields out that their references have, or add others.
+"""JSON answers lack fields that their references have, or add others.
 
 ## What it does
-
-Where answers and references are JSON objects, compares them field by field. It fires where 3 answers or more leave
-fields out that are, together, at least 1 of 20 of those of the references; null and empty values count as left out.
-It says which fields they are, and the share of right values twice: over the fields that the answers give, and over
-those of the references. Fields that references have not are named in the same way.
+If answers and references are JSON objects, compares them field by field. It fires if 3 answers or more lack fields that
+are, together, at least 5 % of those of the references. Null and empty values count as missing. It names these fields,
+and gives the share of right values twice: over the fields in the answers, and over those in the references. It reports
+extra fields in the same way.
 
 ## Why it is bad
-
-A score that goes over the fields of the answer (`for key, value in pred.items()`) counts a field that is left out
-neither as wrong nor in the total. It shows 98 % where a user gets 77 % of the values. A score over the fields of the
-reference does not see what was invented.
+A score that iterates over the fields of the answer (`for key, value in pred.items()`) ignores a missing field. It shows
+98 % when users get 77 % of the values. A score over the fields of the reference does not see what was invented.
 
 ## Example
 
@@ -66,9 +63,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Whether the training rows have the fields is a question to the data: a model leaves out what
-its rows leave out.
+There is no automatic fix. Check whether the training rows have the fields: a model leaves out what its rows leave out.
+Scoring over the reference's fields lowers the score to its true value.
 
 ## References
 
@@ -114,7 +110,7 @@ class AnswersLeaveFieldsOut(AnswersRule):
                 "name references, of 8 answers or more",
             )
         if self._field_scores(with_reference) is None:
-            return Unmet("answers and references are no JSON objects")
+            return Unmet("answers and references are not JSON objects")
         return None
 
     def measurement_if_clean(self) -> str:
@@ -131,11 +127,11 @@ class AnswersLeaveFieldsOut(AnswersRule):
             return
         if _do_enough_answers_omit_fields(scores, scores.missing, scores.incomplete):
             yield self.finding(
-                f"{len(scores.incomplete)} of {scores.rows} answers leave out fields that their references have"
+                f"{len(scores.incomplete)} of {scores.rows} answers lack fields that their references have"
                 f" ({scores.missing.total():,} of {scores.expected.total():,}):"
                 f" {_describe_omissions_by_field(scores.missing, scores.expected)}",
-                "score over the fields of the reference (for key in gold), where a field that is left out is a wrong"
-                " one; then see how many training rows have these fields, and whether the prompt asks for them",
+                "score over the fields of the reference (for key in gold), so that a missing field counts as wrong;"
+                " then check how many training rows have these fields, and whether the prompt asks for them",
                 evidence=[_describe_right_values(scores)],
                 cases=cases_of_samples([samples[number] for number in scores.incomplete]),
                 count=len(scores.incomplete),
@@ -143,10 +139,10 @@ class AnswersLeaveFieldsOut(AnswersRule):
             )
         if _do_enough_answers_omit_fields(scores, scores.added, scores.overfull):
             yield self.finding(
-                f"{len(scores.overfull)} of {scores.rows} answers have fields that their references have not"
+                f"{len(scores.overfull)} of {scores.rows} answers have fields that their references lack"
                 f" ({scores.added.total():,}): {_describe_omissions_by_field(scores.added, Counter())}",
-                "count them as wrong: a score over the fields of the reference alone does not see them; where a field"
-                " has another name there, use one name",
+                "count them as wrong (a score over the reference's fields only does not see them); if the reference"
+                " has the field under another name, use the same name",
                 evidence=[_describe_right_values(scores)],
                 cases=cases_of_samples([samples[number] for number in scores.overfull]),
                 count=len(scores.overfull),
@@ -188,7 +184,6 @@ def _describe_right_values(scores: FieldScores) -> str:
     """The share of right values, over what is given and over what was asked."""
     right = scores.right.total()
     return (
-        f"{right:,} values are right: {scores.precision:.0%} of the"
-        f" {scores.answer_field_count:,} fields that the answers give,"
-        f" {scores.recall:.0%} of the {scores.expected.total():,} of the references"
+        f"{right:,} values are right: {scores.precision:.0%} of the {scores.answer_field_count:,} fields in the"
+        f" answers, {scores.recall:.0%} of the {scores.expected.total():,} in the references"
     )

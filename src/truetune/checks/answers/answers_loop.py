@@ -1,18 +1,16 @@
-"""Answers say the same words over and over.
+"""Answers repeat the same words over and over.
 
 ## What it does
-
-Counts the answers that end in a loop, the same words again and again, or are full of one inside: a run of the same
-words without a mark between them, a phrase many times, lines that are copies of a few. It fires where there are more
-than at the best pass before, unless chance makes such a change, and, in the second half of a run, where, beyond chance,
-more than 1 of 10 loops; an error where at the end of a run all of 8 or more do.
+Counts the answers that end in a loop, the same words again and again, or contain one: a run of the same words without
+punctuation, a phrase many times, lines that are copies of a few. It fires if there are significantly more than in the
+best earlier sampling pass, or, in the second half of a run, if significantly more than 10 % loop. It is an error if all
+answers (8 or more) loop at the end of a run, otherwise a warning.
 
 ## Why it is bad
-
-A looping answer is useless and never stops. Loops rise when a model is trained too hard (a learning rate too high,
-too many epochs), or when its stop token is not learned; also when a batch was padded on the right at generation, which
-shows where of each batch only the longest prompt is answered well. Answers that are one mark over and over (`!!!!`)
-have another cause: logits that are NaN, whose argmax is token 0, most often of a bfloat16 model in float16.
+A looping answer is useless and never stops. Loops become more frequent if the learning rate is too high or the epochs
+are too many, or if the stop token is not learned. Another cause is padding on the right at generation: then only the
+longest prompt of each batch gets a good answer. Answers that are one character over and over (`!!!!`) mean that the
+logits are NaN, whose argmax is token 0; usually a bfloat16 model runs in float16.
 
 ## Example
 
@@ -31,9 +29,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: ask some prompts alone; if they loop too, a lower learning rate or fewer epochs; where the
-answers do not stop either, see `answers-never-stop`.
+There is no automatic fix. Send some prompts one at a time. If the answers loop too, use a lower learning rate or fewer
+epochs. If they do not stop either, see `answers-never-stop`.
 
 ## References
 
@@ -61,11 +58,14 @@ from truetune.generation.answer_samples import Sample
 # Chosen, not measured: small models loop on some open questions without any fault of the training. At half, those would
 # count; at double, a fifth of the answers would have to loop.
 TOLERATED = 0.1
-ASK_ALONE = "ask some of these prompts alone and by the chat template: if they are good then, the generation was wrong"
+ASK_ALONE = (
+    "send some of these prompts one at a time, with the chat template: if the answers are then good, the generation"
+    " code is wrong, not the model"
+)
 """Loops come of padding on the right, a wrong template or a wrong dtype as well: first is tried what costs a minute"""
 TRAINED_TOO_HARD = (
-    f"{ASK_ALONE}; else train with a lower learning rate or fewer epochs, and see that the stop token is"
-    " supervised"
+    f"{ASK_ALONE}; otherwise train with a lower learning rate or fewer epochs, and check that the stop token has a"
+    " label (truetune run -- COMMAND shows it)"
 )
 
 

@@ -1,17 +1,15 @@
-"""Nearly no answer has anything in common with its reference.
+"""Hardly any answer has anything in common with its reference.
 
 ## What it does
-
-Compares each answer of a finished model with its reference: is it the same, does it hold its final answer, do the two
-share a word? Words that are in a third of all references (function words, words of the form) tell nothing in longer
-ones. It fires where, beyond chance, more than 4 of 5 share nothing; with a parser where, beyond chance, more than 4 of
-5 are wrong.
+Compares each answer of a finished model with its reference: is it the same, does it contain the final answer, do the
+two share a word? Words that are in a third of all references (function words, words of the format) don't count in
+longer ones. It fires if significantly more than 80 % share nothing, or, with a parser, if significantly more than 80 %
+are wrong.
 
 ## Why it is bad
-
-The answers may be fluent, end by themselves and be wrong each time. Before the model is blamed, rule out that answers
-and references do not belong together: another split, another version of the data, another language, a column that was
-taken for the reference.
+The answers may be fluent, stop by themselves and still be wrong each time. Before you blame the model, make sure that
+answers and references belong together. They don't if they come from another split, another version of the data or
+another language, or if the wrong column was taken as the reference.
 
 ## Example
 
@@ -30,8 +28,7 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: read some answers beside their questions and references, and name the columns (`--map`).
+There is no automatic fix: read some answers next to their questions and references, and set the columns (`--map`).
 
 ## References
 
@@ -82,7 +79,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         "answers-leave-fields-out",
         "labels-are-exchanged",
         "answers-are-empty",
-        "answers-are-garbage",
+        "answers-are-gibberish",
         "answers-belong-to-other-rows",
         "answers-change-language",
         "answers-do-not-parse",
@@ -92,7 +89,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         "exact-match-measures-form",
         "one-answer-to-all",
         "prompts-do-not-tell-the-answers",
-        "repetition-is-suppressed",
+        "answers-diverge-where-references-repeat",
         "role-markers-in-answers",
     )
 
@@ -130,10 +127,9 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
             "are right, as the parser reads them" if parsed else "share a word with their reference"
         )
         yield self.finding(
-            f"{right} of {bad_answers.count_in_last_pass.of} answers {what}: that they stop and read well says nothing"
-            " of whether they are right",
-            "read some beside their questions: are these the references of these rows (--map"
-            " reference=COLUMN, the split that was asked), and is this the model that was trained",
+            f"{right} of {bad_answers.count_in_last_pass.of} answers {what}, although they stop and read well",
+            "read some answers next to their questions, and check that these are the references of these rows"
+            " (--map reference=COLUMN, the same split) and that this is the trained model",
             cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.count_in_last_pass.bad,
             total=bad_answers.count_in_last_pass.of,

@@ -1,18 +1,16 @@
-"""The answers do not stop by themselves.
+"""Answers do not stop by themselves.
 
 ## What it does
-
-Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens. It
-fires in the second half of a run, and at its end, where, beyond chance, more than 4 of 10 do not; an error where of 8
-or more none does and the probability of a stop token after the reference is below 0.001: it was never learned, though
-the loss of the contents has fallen by a tenth where it is known. Answers that continue with the marker of the prompts
-(`### Question:`) and a question of their own show the same without a probability: the help then begins with the stop
-token. Where that probability is high, stopping was learned, and the answers never come to the place: a note.
+Counts the answers that end with a stop token, among prompts whose reference fits within the limit on new tokens. It
+fires in the second half of a run, and at its end, if significantly more than 40 % do not stop. It is an error if none
+of 8 or more stops and the probability of a stop token after the reference is below 0.001: stopping was never learned,
+though the loss on the content has fallen by 10 % (if that is known). Answers that continue with the prompts' own marker
+(`### Question:`) and another question show the same without a probability; the help then begins with the stop token. If
+that probability is high, stopping was learned and the answers never reach that point: an info.
 
 ## Why it is bad
-
-A served model talks until its limit is reached: answers end in the middle of a sentence, or in a second question that
-it asks itself. The loss does not show it: one token of each answer is too few to be seen in it.
+A served model talks until its limit is reached. Answers end in mid-sentence, or in a second question that it asks
+itself. The loss does not show it: one token per answer is too little to be visible.
 
 ## Example
 
@@ -31,9 +29,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Look at the labels of the first batches (`truetune run -- COMMAND`): the stop token of
-each answer must be supervised, and the pad token must not be it.
+There is no automatic fix. Look at the labels of the first batches (`truetune run -- COMMAND`): the stop token of each
+answer must have a label, and the pad token must be another one.
 
 ## References
 
@@ -77,10 +74,13 @@ TOLERATED = 0.4
 # P(stop) after the reference of a model that knows it: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5
 
-SUPERVISE = "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
+SUPERVISE = (
+    "train with a label on the stop token of each answer, and use another token as pad token (truetune run --"
+    " COMMAND shows the labels)"
+)
 ASK_AS_TRAINED = (
-    "see first that it is asked as it was trained, by the chat template (of a server by chat.completions):"
-    " what is given a bare question continues it (`truetune lint .` compares the scripts)"
+    "first check that the prompt is the one of training, with the chat template (on a server: chat.completions, not"
+    " completions), since a bare question is continued, not answered (`truetune lint .` compares the scripts)"
 )
 
 
@@ -113,8 +113,8 @@ class AnswersNeverStop(BadAnswerShareRule):
             # A watched run keeps its answers short on purpose: nobody asked for more there.
             is_only_pass = len(self.subject.looks) == 1
             return Unmet(
-                f"no reference of {len(samples):,} fits within {self.subject.limit} tokens, where"
-                " answers were cut",
+                f"none of {len(samples):,} references fits within {self.subject.limit} tokens, at which the answers"
+                " were cut",
                 "raise --max-new-tokens",
                 asked=was_cut and is_only_pass,
             )
@@ -164,20 +164,20 @@ def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopSt
     if probability is not None and probability >= LEARNED_STOP_PROBABILITY:
         return StopState(
             ", though stopping is learned",
-            "answers run past the place where the reference ends: look at the samples, and at"
-            " repetition",
+            "the answers continue beyond the end of the reference: read the samples, and look for repetition"
+            " (duplicate rows, too many epochs)",
             "info",
         )
     # The stop token is learned with the contents: while these are not, its absence says nothing.
     if not content_loss_falls(watched):
         return StopState(
-            ", but the contents are hardly learned yet",
+            ", but the content is hardly learned yet",
             "train longer, or with a higher learning rate",
             "warning",
         )
     if are_mostly_cut_in_thinking(sample.answer.text for sample in bad_answers.samples):
         return StopState(
-            ", and are cut inside of their thinking", REMEDY_FOR_CUT_THINKING, "warning"
+            ", and are cut off inside their reasoning", REMEDY_FOR_CUT_THINKING, "warning"
         )
     next_turn = find_answers_with_next_turn(watched, bad_answers)
     remedy = SUPERVISE
@@ -186,7 +186,7 @@ def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopSt
     elif next_turn is not None:
         remedy = next_turn.remedy
     elif probability is None:
-        remedy = f"{ASK_AS_TRAINED}; else {SUPERVISE}"
+        remedy = f"{ASK_AS_TRAINED}; otherwise {SUPERVISE}"
     is_unlearned = probability is not None and probability < UNLEARNED_STOP_PROBABILITY
     is_proved = is_unlearned and are_enough_and_all_bad(bad_answers)
     return StopState("", remedy, "error" if is_proved else "warning")
@@ -196,7 +196,7 @@ def _stop_evidence(watched: SampledRun, bad_answers: BadAnswers) -> Iterator[str
     """What these answers and their references show besides."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None:
-        yield f"P(stop) after the reference: {probability:.2g} (median)"
+        yield f"median probability of the stop token after the reference: {probability:.2g}"
     next_turn = find_answers_with_next_turn(watched, bad_answers)
     if next_turn is not None:
         yield next_turn.evidence

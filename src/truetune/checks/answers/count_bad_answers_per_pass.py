@@ -32,14 +32,13 @@ _SYMBOL = re.compile(
     rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{MIN_SYMBOL_ROUNDS - 1},}}\s*"
 )
 NOT_A_NUMBER = (
-    "check whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
-    " cause is a bfloat16 model in float16, which overflows: generate with dtype=torch.bfloat16"
-    " (float32 on a V100, T4 or RTX 20, which have no bfloat16), and look for NaN in the weights (truetune check"
-    " MODEL_FOLDER)"
+    "check whether the logits are NaN: their argmax is then token 0, '!' in many vocabularies. Usually a bfloat16"
+    " model overflows in float16: generate with dtype=torch.bfloat16 (float32 on a V100, T4 or RTX 20, which have"
+    " no bfloat16), and check the weights for NaN (truetune check MODEL_FOLDER)"
 )
 PAD_ON_THE_LEFT = (
-    "generate with padding_side='left' (truetune lint SCRIPT shows the place), and judge the answers again: the model"
-    " may be fine"
+    "set tokenizer.padding_side = 'left' before you generate (truetune lint SCRIPT shows the line), and judge the"
+    " answers again: the model may be fine"
 )
 """What to do first about answers of batches that were padded on the right, whatever fault they have"""
 # A change that chance makes more often than this is none: one side of the usual 95 %. At half, 8 prompts would need 6
@@ -105,14 +104,14 @@ class BadAnswers:
         if len(self.counts) == 1:
             return []
         lines = [
-            "by step: "
-            + ", ".join(f"{count.step:,}: {count.bad}/{count.of}" for count in self.counts[-12:])
+            ", ".join(
+                (f"{count.bad} of {count.of} at step {count.step:,}") for count in self.counts[-12:]
+            )
         ]
         if self.best:
             chance = p_value_of_rise(self.best, self.count_in_last_pass)
             lines.append(
-                f"chance makes such a change with a probability of {chance:.2g} (Fisher's exact"
-                " test)"
+                f"the probability of such a rise by chance is {chance:.2g} (Fisher's exact test, one-sided)"
             )
         return lines
 
@@ -215,8 +214,8 @@ def unmet_if_answer_ends_unknown(watched: SampledRun) -> Unmet | None:
     if not watched.looks or any(sample.scores.end_known for sample in watched.looks[-1].samples):
         return None
     return Unmet(
-        "nothing says what ended the answers",
-        "write `finish_reason` or `stopped` beside each answer",
+        "it is not known what ended the answers",
+        "write `finish_reason` or `stopped` next to each answer",
     )
 
 
@@ -247,11 +246,11 @@ def find_answers_with_next_turn(watched: SampledRun, bad_answers: BadAnswers) ->
         return None
     right = f"; the text before it equals the reference in {turns.right:,}" if turns.right else ""
     return NextTurn(
-        f"{turns.answers:,} of {len(bad_answers.samples):,} answer, and then continue with"
-        f" {turns.marker!r} and a question of their own{right}",
-        "the model has not learned to stop after its answer: in training, end each text with the EOS token and"
-        " supervise it (pad = eos masks it; truetune run -- COMMAND shows labels); until then give generation the"
-        f" stop string {turns.marker!r}",
+        f"{turns.answers:,} of {len(bad_answers.samples):,} answer, and then continue with {turns.marker!r} and"
+        f" another question{right}",
+        "the model has not learned to stop: in training, end each text with the EOS token and give it a label (with"
+        " pad = eos it is masked; truetune run -- COMMAND shows the labels); until then, pass the stop string"
+        f" {turns.marker!r} to generation",
     )
 
 
@@ -261,9 +260,9 @@ def evidence_of_right_padding(watched: SampledRun) -> str | None:
     if batches is None:
         return None
     return (
-        f"in {batches.best:,} of {batches.batches:,} batches of {batches.size} in the order of the rows, the longest"
-        f" prompt has the best answer (quality {batches.quality:.2f}, all others {batches.others:.2f}): shorter prompts"
-        " were padded on the right"
+        f"in {batches.best:,} of {batches.batches:,} batches of {batches.size} rows, the longest prompt has the best"
+        f" answer (quality {batches.quality:.2f}; all others {batches.others:.2f}): shorter prompts were padded on"
+        " the right"
     )
 
 

@@ -1,17 +1,15 @@
-"""Escapes are in the answers in place of the characters that they mean.
+"""Answers contain escape sequences instead of the characters.
 
 ## What it does
-
-Looks in each answer, outside of code, JSON, formulas and addresses, for line breaks that are a backslash and an `n`,
-HTML entities (`&amp;`), `\\u00e9`, `%20` and the codes of mails (`=C3=A9`). It fires where more answers have some than
-at the best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more
-than 1 of 50 has; an error where at the end of a run half of 8 or more do. An answer to a question about escapes is
-none.
+Looks in each answer, outside of code, JSON, formulas and addresses, for line breaks written as a backslash and an `n`,
+HTML entities (`&amp;`), `\\u00e9`, `%20` and mail codes (`=C3=A9`). It fires if there are significantly more than in
+the best earlier sampling pass, or, in the second half of a run, if significantly more than 2 % of the answers have
+some. It is an error if half of 8 or more have some at the end of a run, otherwise a warning. An answer to a question
+about escapes does not count.
 
 ## Why it is bad
-
-Users see one line full of backslashes. The model was trained on rows that were escaped once more than they were
-unescaped: on the way through a CSV file, a second `json.dumps`, a web page or a mail.
+Users see one line full of backslashes. The model was trained on rows that were escaped more often than unescaped: on
+the way through a CSV file, a second `json.dumps`, a web page or a mail.
 
 ## Example
 
@@ -30,10 +28,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: unescape the rows before they are encoded (`text.replace("\\\\n", "\\n")`,
-`html.unescape`) and train again. Where the rows are sound (`truetune check`), the program that wrote the answers down
-has escaped them.
+There is no automatic fix: unescape the rows before they are tokenized (`text.replace("\\\\n", "\\n")`, `html.unescape`)
+and train again. If the rows are fine (`truetune check DATA`), the program that wrote the answers down has escaped them.
 
 ## References
 
@@ -66,10 +62,10 @@ class EscapesInAnswers(BadAnswerShareRule):
     symptoms = ("garbage-output",)
     severity = "error"
     tolerated = TOLERATED
-    called = "have escapes in place of characters"
+    called = "have escape sequences instead of characters"
 
     def is_bad_answer(self, sample: Sample) -> bool | None:
-        """Does the answer hold escapes in place of the characters that they mean?"""
+        """Does the answer hold escapes instead of the characters that they mean?"""
         return bool(sample.scores.escapes)
 
     def findings(self) -> Iterator[Finding]:
@@ -87,10 +83,10 @@ class EscapesInAnswers(BadAnswerShareRule):
             f"{text} in {count}" for text, count in escapes.most_common(SHOWN_ESCAPES)
         )
         yield self.finding(
-            f"{bad_answers.count_in_last_pass} answers have escapes in place of characters ({named})"
-            f"{bad_answers.best_earlier_count_in_words}",
-            "unescape the training rows (a CSV or JSON step wrote them twice); where these are"
-            " sound, look at what wrote the answers down",
+            f"{bad_answers.count_in_last_pass} answers have escape sequences instead of characters"
+            f" ({named}){bad_answers.best_earlier_count_in_words}",
+            "unescape the training rows (a CSV or JSON step escaped them twice; truetune check DATA finds them) and"
+            " train again; if the rows are fine, correct the program that wrote the answers down",
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
                 *_evidence_of_escapes_in_references(bad_answers.samples),
@@ -108,4 +104,4 @@ def _evidence_of_escapes_in_references(samples: tuple[Sample, ...]) -> Iterator[
     references = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
     if references:
         escaped = sum(bool(find_unwanted_escapes(reference)) for reference in references)
-        yield f"{escaped} of their {len(references)} references have some too"
+        yield f"{escaped} of their {len(references)} references have escapes too"

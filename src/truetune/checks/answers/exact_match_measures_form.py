@@ -1,23 +1,24 @@
-"""Answers give their reference in other words, so that exact match measures their form.
+"""Answers give their reference in another format, so exact match measures the format.
 
 ## What it does
+Compares the answers of a finished model with their references, if no parser is named. It fires if at most 10 % are
+their reference word for word, and at least 20 % give the same final answer in another format: the number at the end of
+a sentence, the letter after `Answer:`, the words of the reference in a longer text, JSON with text around it. With or
+without a parser, it also fires if nearly all references mark their final answer in one way (`####`) and nearly all
+answers in another (`\\boxed{}`).
 
-Compares the answers of a finished model with their references, where no parser is named. It fires where at most 1 of 10
-is its reference word for word, and at least 1 of 5 gives the same final answer in another form: the number at the end
-of a sentence, the letter after `Answer:`, the words of the reference in a longer text, JSON between other text. With a
-parser or without, it fires as well where nearly all references mark their final answer in one way (`####`) and nearly
-all answers in another (`\\boxed{}`).
+Numbers on both sides that differ only in spelling (`1234` and `1,234.00`) count even if more answers are exact: it
+fires if they are half of the misses, and 8 or more.
 
-Numbers that are alone on both sides, and differ in spelling (`1234` and `1,234.00`), are counted where more answers
-are exact: it fires where they are half of the misses, and 8 or more.
+If nearly all answers begin with a reasoning block (`<think>...</think>`) that the references lack, it reports that, and
+how many equal their reference without it.
 
-Where nearly all answers begin with a reasoning block (`<think>...</think>`) that the references have not, it says so,
-and how many are their reference without it.
+Differing markers and number spellings are a warning, and so are reasoning blocks if 20 % of the answers equal their
+reference without them. Anything else is an info.
 
 ## Why it is bad
-
-Exact match is near 0 whatever the model knows: it counts how often the form is met. A comparison of two models by it
-says which one writes bare answers. A script that looks for the mark of the references reads nothing of any answer.
+Exact match is near 0 whatever the model knows: it counts how often the format matches. Comparing two models by it tells
+which one writes bare answers. A script that looks for the marker of the references reads nothing from any answer.
 
 ## Example
 
@@ -40,9 +41,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Name a parser that reads both answers and references; if the form is what is wanted, train on
-references of that form.
+There is no automatic fix. Use a parser that reads both answers and references (`--parser`). If you want the references'
+format, train on answers in that format. The score changes, and can't be compared with earlier ones.
 
 ## References
 
@@ -121,8 +121,8 @@ class ExactMatchMeasuresForm(AnswersRule):
         exact = sum(map(_is_exact, with_reference))
         in_other_form = _answers_in_other_form(with_reference)
         return (
-            f"{exact} of {len(with_reference)} answers are their reference, {len(in_other_form)}"
-            " give it otherwise"
+            f"{exact} of {len(with_reference)} answers equal their reference, {len(in_other_form)} give it in"
+            " another format"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -162,11 +162,9 @@ class ExactMatchMeasuresForm(AnswersRule):
         """That answers give their reference in other words; `exact` are it word for word."""
         parser = _parser_that_reads_references(samples)
         return self.finding(
-            f"exact match measures the form of these answers: {exact} of {total} are their"
-            f" reference word for word, and {len(samples)} more give it in another form; --parser"
-            f" {parser} reads both",
-            f"name a parser (--parser {parser}) to count right answers, or train on references of"
-            " the form that is wanted",
+            f"exact match measures the format of these answers: {exact} of {total} equal their reference word for"
+            f" word, but {len(samples)} more give it in another format",
+            f"score with --parser {parser}, which reads both, or train on answers in the references' format",
             cases=cases_of_samples(samples),
             count=len(samples),
             total=total,
@@ -182,10 +180,9 @@ class ExactMatchMeasuresForm(AnswersRule):
         one = samples[0]
         shown = f"{one.answer.text.strip()[:40]!r} for {one.prompt.reference.strip()[:40]!r}"
         yield self.finding(
-            f"{len(samples)} of the {missed} answers that are not their reference word for word are the same number"
-            f" ({shown}): a comparison of texts counts them as wrong",
-            "compare numbers: take separators out of both sides and compare float(...) of them, or score with --parser"
-            " number",
+            f"{len(samples)} of the {missed} answers that differ from their reference are the same number ({shown}):"
+            " comparing texts counts them as wrong",
+            "compare numbers: float(text.replace(',', '')) on both sides, or score with --parser number",
             severity="warning",
             cases=cases_of_samples(samples),
             count=len(samples),
@@ -195,8 +192,8 @@ class ExactMatchMeasuresForm(AnswersRule):
     def _finding_on_reasoning(self, reasoned: list[Sample], equal: int, of: int) -> Finding:
         """That answers begin with reasoning, which a comparison of whole texts counts as wrong."""
         return self.finding(
-            f"{len(reasoned)} of {of} answers hold a reasoning block that their references have not"
-            f" (up to {THINK_END}): with it none of them is its reference, without it {equal} are",
+            f"{len(reasoned)} of {of} answers contain a reasoning block that their references lack (up to"
+            f" {THINK_END}): with it none equals its reference, without it {equal} do",
             f"compare only the text after {THINK_END}, or generate without reasoning"
             " (enable_thinking=False in the chat template of Qwen3)",
             severity="warning" if equal >= MIN_OTHER_FORM_SHARE * of else "info",
@@ -230,11 +227,11 @@ class ExactMatchMeasuresForm(AnswersRule):
             sample for sample in with_reference if answer_mark in answer_marks(sample.answer.text)
         ]
         return self.finding(
-            f"{len(with_mark)} of {len(with_reference)} answers give their result as {answer_mark}, the references as"
-            f" {reference_mark}: a script that looks for {reference_mark} reads nothing of the answers, and its"
-            " accuracy is 0",
-            f"read {answer_mark} as well ({answer_mark} first, then {reference_mark}, then the last number: --parser"
-            " number reads both), or train on answers that end as the references do",
+            f"{len(with_mark)} of {len(with_reference)} answers give their result as {answer_mark}, but the"
+            f" references as {reference_mark}: a script that looks for {reference_mark} reads nothing from the"
+            " answers, and its accuracy is 0",
+            f"read {answer_mark} too ({answer_mark} first, then {reference_mark}, then the last number; --parser"
+            " number reads both), or train on answers that end like the references",
             severity="warning",
             cases=cases_of_samples(with_mark),
             count=len(with_mark),

@@ -1,15 +1,13 @@
-"""Answers give one label where the references have another, always the same one: label names were exchanged.
+"""Label names are swapped: answers consistently give one label when the reference is another.
 
 ## What it does
-
-Where references are a few labels, it counts which label answers which, and looks for one renaming of the labels under
-which the answers are right. It fires where three of four are right under it and far fewer without it.
+If references are a few labels, it counts which label answers which, and looks for one renaming of the labels that makes
+the answers right. It fires if 75 % are right under it and far fewer without it. It needs 30 answers that name a label.
 
 ## Why it is bad
-
-The model tells the classes apart, and a score says that it is worse than a guess. A list of names is in another
-order in the evaluation than in the training (`["positive", "negative"]` for 0 and 1), or training rows were made with
-the names exchanged: then what is served is wrong as well.
+The model tells the classes apart, but the score is worse than guessing. A list of names has another order in the
+evaluation than in training (`["positive", "negative"]` for 0 and 1). Or the training rows were made with swapped names;
+then what the model serves is wrong too.
 
 ## Example
 
@@ -38,9 +36,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Compare the lists of names in the script that made the training rows with the one that made
-the references, and read three rows of each by hand: which of the two is right decides what has to be made again.
+There is no automatic fix. Compare the list of names in the script that made the training rows with the one that made
+the references, and read three rows of each by hand. Which of the two is right decides what has to be made again.
 
 ## References
 
@@ -105,7 +102,7 @@ class LabelsAreExchanged(AnswersRule):
             return unmet
         if not self._labelled_answers():
             return Unmet(
-                f"references are no labels, or fewer than {MIN_LABELLED_ANSWERS} answers name one",
+                f"references are not labels, or fewer than {MIN_LABELLED_ANSWERS} answers name one",
                 "name references (--map reference=COLUMN) of 30 answers or more",
             )
         return None
@@ -124,14 +121,14 @@ class LabelsAreExchanged(AnswersRule):
         if renaming is None:
             return
         swapped = ", ".join(
-            f"{answer} is {reference}" for answer, reference in sorted(renaming.names.items())
+            f"{answer} meant {reference}" for answer, reference in sorted(renaming.names.items())
         )
         yield self.finding(
-            f"labels are exchanged between answers and references: {renaming.as_it_is} of {renaming.of} are right,"
-            f" and {renaming.right} where {swapped}",
+            f"labels are swapped between answers and references: {renaming.as_it_is} of {renaming.of} are right, but"
+            f" {renaming.right} would be if {swapped}",
             "compare the order of the label names in the script that made the training rows with that of the"
-            " references: an order by set(...) or list(set(...)) is another one in each process; keep one sorted list,"
-            " or the config's id2label, and read a few rows by hand",
+            " references: set(...) and list(set(...)) have another order in each process. Use one sorted list, or"
+            " the config's id2label, and read a few rows by hand",
             cases=cases_of_samples([one.sample for one in labelled if one.answer != one.reference]),
             count=renaming.of - renaming.as_it_is,
             total=renaming.of,

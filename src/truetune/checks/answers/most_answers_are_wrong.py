@@ -1,16 +1,14 @@
-"""Most answers are wrong, whatever their form is.
+"""Most answers are wrong, whatever their format.
 
 ## What it does
-
-Reads the answers of a finished model beside references that decide whether an answer gives them: labels,
-numbers, letters of a choice, a few words. A label is found as a whole word, the longest first, so that `supported` is
-not read in `unsupported`. It fires where, beyond chance, more than half of these answers give something else; as an
-error where the references are labels and, beyond chance, fewer are right than with the commonest label for every row.
+Compares the answers of a finished model with references that allow a verdict: labels, numbers, letters of a choice, a
+few words. Labels are matched as whole words, the longest first, so that `supported` is not found in `unsupported`. It
+fires if significantly more than half of these answers are wrong. It is an error if the references are labels and
+significantly fewer answers are right than with the commonest label for every row, otherwise a warning.
 
 ## Why it is bad
-
-Answers that stop by themselves and read well pass every check of their form. Whether they are right is another
-question, and a score that finds the reference anywhere in the text does not ask it.
+Answers that stop by themselves and read well pass every check of their format. Whether they are right is another
+question, and a score that finds the reference anywhere in the text does not answer it.
 
 ## Example
 
@@ -51,9 +49,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Read wrong answers of each label; compare with the base model on the same rows, and with the
-share of each label in the training rows.
+There is no automatic fix. Read wrong answers of each label, and compare with the base model on the same rows and with
+the share of each label in the training rows.
 
 ## References
 
@@ -97,7 +94,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
     moot_where = (
         "answers-are-cut-off",
         "answers-are-empty",
-        "answers-are-garbage",
+        "answers-are-gibberish",
         "answers-leave-fields-out",
         "answers-belong-to-other-rows",
         "answers-change-language",
@@ -146,10 +143,11 @@ class MostAnswersAreWrong(BadAnswerShareRule):
                 constant, 1 - labels.row_count_of_commonest_label / labels.rows
             )
         yield self.finding(
-            f"{wrong.of - wrong.bad} of {wrong.of} answers give their reference, and {wrong.bad} something else:"
-            " that they stop and read well says nothing of that",
-            "read wrong answers of each kind beside their questions; ask the base model the same rows, and compare"
-            " with the share of each label in the training rows",
+            f"{wrong.of - wrong.bad} of {wrong.of} answers give their reference, {wrong.bad} are wrong, although"
+            " they stop and read well",
+            "read wrong answers of each kind next to their questions, ask the base model the same questions"
+            " (truetune sample BASE --data DATA), and count each label in the training rows: if one label"
+            " dominates, balance them",
             severity="error" if is_below_constant else "warning",
             evidence=evidence,
             cases=cases_of_samples(bad_answers.samples),
@@ -177,9 +175,8 @@ def describe_label_scores(labels: LabelScores) -> str:
     )
     first, only = labels.right_count_by_first_label, labels.right_count_by_only_label
     return (
-        f"labels: {first} of {labels.rows} ({first / labels.rows:.0%}) are right by"
-        f" the first label found, {only} ({only / labels.rows:.0%}) by the only one;"
-        " the commonest label for every row gets"
-        f" {labels.row_count_of_commonest_label / labels.rows:.0%}; recall: {recall};"
-        f" {labels.without_label} answers name no label, {labels.answer_count_with_several_labels} several"
+        f"labels: {first} of {labels.rows} ({first / labels.rows:.0%}) are right by the first label found, {only}"
+        f" ({only / labels.rows:.0%}) if only one label may be named; always giving the commonest label gets"
+        f" {labels.row_count_of_commonest_label / labels.rows:.0%}; recall: {recall}; {labels.without_label} answers"
+        f" name no label, {labels.answer_count_with_several_labels} several"
     )

@@ -1,16 +1,14 @@
-"""Different questions get one and the same answer.
+"""Different questions get the same answer.
 
 ## What it does
-
-Takes the commonest answer of each pass, white space aside, and fires where more of the prompts get it than share the
-commonest reference, and more than got one answer at the first pass, unless chance makes such differences; in the second
-half of a run, whatever the first pass was. There 4 prompts are enough where all get it and no two references are the
-same. An error where there all of 8 or more get it.
+Takes the commonest answer of each sampling pass, ignoring white space. It fires in the second half of a run if
+significantly more prompts get it than share the commonest reference. Earlier in a run, there must also be significantly
+more than got one answer in the first pass. In the second half, 4 prompts are enough if all get it and no two references
+are the same. It is an error if all of 8 or more get it then, otherwise a warning.
 
 ## Why it is bad
-
-The model has learned what most answers say and does not read the question: the prompt does not reach it (masked,
-truncated, the wrong column), one answer outweighs all others in the data, or training went too hard.
+The model has learned what most answers say, and does not read the question. The prompt does not reach it (masked,
+truncated, the wrong column), one answer dominates the data, or the learning rate was too high.
 
 ## Example
 
@@ -29,9 +27,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: look at the commonest answers in the data, and at what the model sees of the prompt
-(`truetune run -- COMMAND` shows it).
+There is no automatic fix: look at the commonest answers in the data (`truetune check DATA`), and at what the model sees
+of the prompt (`truetune run -- COMMAND` shows it).
 
 ## References
 
@@ -85,7 +82,10 @@ class OneAnswerToAll(AnswersRule):
         last_pass = self.subject.looks[-1]
         samples = _without_cut_answers(self.subject, last_pass).samples
         if not samples:
-            return Unmet("each answer was cut before its reference ends", "raise --max-new-tokens")
+            return Unmet(
+                ("each answer was cut off before the length of its reference"),
+                "raise --max-new-tokens",
+            )
         if len(samples) >= MIN_QUESTIONS:
             return None
         _, count = _commonest_text(last_pass, [sample.answer.text for sample in samples])
@@ -152,10 +152,10 @@ def _do_all_prompts_get_one_answer(count: BadAnswerCount) -> bool:
 
 def _evidence_from_references_and_earlier_pass(passes: Sequence[SamplingPass]) -> Iterator[str]:
     """What the references, and an earlier pass where there was one, have in common."""
-    yield f"the commonest reference answers {_commonest_reference(passes[-1])[1]}"
+    yield f"the commonest reference would fit {_commonest_reference(passes[-1])[1]}"
     if len(passes) > 1:
         first = _commonest_answer(passes[0])[1]
-        yield f"at step {first.step:,} one answer went to {first}"
+        yield f"at step {first.step:,} the commonest answer went to {first}"
 
 
 def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
@@ -163,23 +163,24 @@ def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
     place = position_of_answered_option([sample.prompt.question for sample in look.samples], answer)
     if place:
         return (
-            f"see which option is right in the training rows: where it is always {place}, shuffle the options of"
-            " each row, and train again; measure on rows whose options are shuffled too"
+            f"check which option is right in the training rows: if it is always {place}, shuffle the options of each"
+            " row and train again; evaluate on rows with shuffled options too"
         )
     if _is_majority_class(look, answer):
         return (
-            f"train on as many rows of each class, or weight the rare ones in the loss: where {quote_shortened(answer)}"
-            " is nearly always right, it is the easiest thing to learn; measure the recall of each class, or macro F1"
+            f"{quote_shortened(answer)} is nearly always right in the data, so it is the easiest thing to learn:"
+            " train on equally many rows of each class, or weight the rare ones in the loss, and evaluate by recall"
+            " per class or macro F1"
         )
     if _is_answer_taken_from_prompts(look, answer):
         return (
-            f"none of the references is {quote_shortened(answer)}: search for it in the prompts that the model is given"
-            " (does the line that holds the answer in training rows say this now?), and check what the model sees of a"
-            " prompt (truetune run -- COMMAND)"
+            f"none of the references is {quote_shortened(answer)}: search for it in the prompts (does a line that"
+            " gave the answer away in training now say this?), and check what the model sees of a prompt (truetune"
+            " run -- COMMAND)"
         )
     return (
-        "look at the commonest answers in the data, and at what is seen of the prompt (truetune run"
-        " -- COMMAND)"
+        "count the commonest answers in the data (truetune check DATA), and check that the prompt reaches the model"
+        " uncut (truetune run -- COMMAND shows it)"
     )
 
 

@@ -1,18 +1,16 @@
-"""Few different prompts were asked, and each of their rows has another reference.
+"""Few different prompts were used, but each of their rows has another reference.
 
 ## What it does
-
-Counts the different prompts and references of the last pass, prompts with all their turns. It fires where a prompt
-is in 8 rows or more on average, where most of the references differ, and where an answer is no nearer to its own
-reference than to that of another row with the same prompt. Prompts with pictures, sound or video are left alone, and so
-are several answers to one question, which share their reference.
+Counts the different prompts (with all their turns) and references of the last sampling pass. It fires if a prompt
+occurs in 8 rows or more on average, most of the references differ, and an answer is no closer to its own reference than
+to that of another row with the same prompt. It ignores prompts with pictures, sound or video, and several answers to
+one question, which share their reference.
 
 ## Why it is bad
-
-Nothing in such a prompt says which of the references is wanted, so that no model can give it. The model has learned the
-form of the answers and invents what they say: its loss falls, and names and numbers are wrong. The text that differs
-from row to row was lost before the prompt was written: a column that is not mapped, a placeholder that nothing filled
-in, a prompt that was cut.
+Nothing in such a prompt tells which reference is wanted, so no model can give it. The model has learned the format of
+the answers and makes up their content: its loss falls, but names and numbers are wrong. The text that differs from row
+to row was lost before the prompt was built: a column that is not mapped, an unfilled placeholder, a prompt that was
+cut.
 
 ## Example
 
@@ -39,9 +37,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Where one request is meant and any answer to it is right (a poem, a joke), the finding says
-nothing of the model.
+There is no automatic fix. If one request is intended and any answer to it is right (a poem, a joke), ignore the
+finding.
 
 ## References
 
@@ -88,7 +85,12 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
     symptoms = ("nothing-is-learned", "garbage-output", "odd-metrics")
     severity = "warning"
     # Answers that are no text know nothing of any reference.
-    moot_where = ("answers-are-empty", "answers-are-garbage", "answers-loop", "answers-are-cut-off")
+    moot_where = (
+        "answers-are-empty",
+        "answers-are-gibberish",
+        "answers-loop",
+        "answers-are-cut-off",
+    )
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
@@ -127,12 +129,12 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             return
         what = "1 text" if prompts == 1 else f"{prompts} different texts"
         yield self.finding(
-            f"the prompts of {len(samples)} rows, as the file has them, are {what}, and their references are"
-            f" {references} different ones: nothing in a prompt says which is wanted, so the model can only invent it",
-            "write what each answer is made from (the message, the document, the question) into the prompt, in training"
-            " and where the model is asked; see which column of the rows holds it, and whether anything reads it"
-            ' ("query" under "columns" in LLaMA-Factory\'s dataset_info.json, {input} in a prompt of your own), and'
-            " train again",
+            f"the prompts of {len(samples)} rows are {what} in the file, but they have {references} different"
+            " references: nothing in a prompt tells which one is wanted, so the model can only make it up",
+            "write what each answer is based on (the message, the document, the question) into the prompt, in training"
+            " and at inference: find the column of the rows that contains it, and map it"
+            ' ("query" under "columns" in LLaMA-Factory\'s dataset_info.json, {input} in your own prompt); then train'
+            " again",
             cases=cases_of_samples(samples[:3]),
             count=len(samples),
             total=len(samples),

@@ -1,15 +1,14 @@
-"""Role markers and control tokens are in the answers.
+"""Answers contain role markers or control tokens.
 
 ## What it does
-
-Looks in the text of each answer for the control tokens and role markers of the template (`<|im_start|>`, `### User:`).
-It fires where more answers have one than at the best pass before, unless chance makes such a change, or, in the second
-half of a run, where, beyond chance, more than 1 of 50 has one; an error where at the end of a run half of 8 or more do.
+Looks in each answer for the control tokens and role markers of the template (`<|im_start|>`, `### User:`). It fires if
+there are significantly more than in the best earlier sampling pass, or, in the second half of a run, if significantly
+more than 2 % of the answers have one. It is an error if half of 8 or more have one at the end of a run, otherwise a
+warning.
 
 ## Why it is bad
-
-Users see them, and the model continues to play the user: it writes the next question itself. The stop token is not
-learned, it is another one than the server's, or markers are in the contents of the data.
+Users see them, and the model continues as the user: it writes the next question itself. The stop token is not learned,
+it differs from the server's, or the contents of the data contain markers.
 
 ## Example
 
@@ -28,9 +27,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix: see that the stop token is supervised and that the server stops at it, and look for markers
-inside contents (`truetune check`).
+There is no automatic fix: check that the stop token has a label (`truetune run -- COMMAND`) and that the server stops
+at it, and look for markers inside contents (`truetune check DATA`).
 
 ## References
 
@@ -68,7 +66,7 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
     since = "0.1.0"
     explained_by = ("temperature", "model", "stop")
     tolerated = TOLERATED
-    called = "have role markers or control tokens in them"
+    called = "contain role markers or control tokens"
 
     def is_bad_answer(self, sample: Sample) -> bool | None:
         """Does the answer hold a role marker or a control token?"""
@@ -89,8 +87,8 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
             and 2 * bad_answers.count_in_last_pass.bad >= bad_answers.count_in_last_pass.of
         )
         yield self.finding(
-            f"{bad_answers.count_in_last_pass} answers have role markers or control tokens in them"
-            f"{bad_answers.best_earlier_count_in_words}",
+            f"{bad_answers.count_in_last_pass} answers contain role markers or control"
+            f" tokens{bad_answers.best_earlier_count_in_words}",
             _remedy_by_marker_position(bad_answers.samples),
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
@@ -113,26 +111,29 @@ def _remedy_by_marker_position(samples: Sequence[Sample]) -> str:
     if 2 * len(with_turns) >= len(samples):
         speakers = most_frequent_speaker_labels_in_words(with_turns.values())
         return (
-            f"look for {speakers} inside of the training answers (`truetune check DATA`:"
-            " answers-continue-the-dialogue), split them there into turns of user and assistant, and train"
-            " again; until then cut answers at these labels (stop strings)"
+            f"look for {speakers} inside the training answers (`truetune check DATA`:"
+            " answers-continue-the-dialogue), split them there into user and assistant turns, and train again;"
+            " until then, cut answers at these labels (stop strings)"
         )
     headed = [sample for sample in samples if _begins_with_role_line(sample)]
     if 2 * len(headed) > len(samples):
         return (
-            "these answers begin with the header of the answer, which the prompt should end in: call"
-            " apply_chat_template with add_generation_prompt=True where the model is asked (of a server:"
-            " chat.completions); training need not change"
+            "these answers begin with the assistant header, which should end the prompt: call apply_chat_template"
+            " with add_generation_prompt=True before generation (on a server: use chat.completions); training need"
+            " not change"
         )
     # An answer that begins with a marker, and stops, has learned its stop token.
     opened = [sample for sample in samples if _begins_with_marker(sample)]
     if 2 * len(opened) > len(samples) and not any(_is_end_unknown(sample) for sample in opened):
         return (
-            "the answers begin with a marker and end by themselves, so that stopping is learned:"
-            " check whether the training rows hold the prompt or the header in their answers (truetune check ROWS), and"
-            " whether the prompt ends in the header of the answer (add_generation_prompt=True)"
+            "the answers begin with a marker but stop by themselves, so stopping was learned: check whether the"
+            " answers of the training rows contain the prompt or the header (truetune check ROWS), and whether the"
+            " prompt ends with the assistant header (add_generation_prompt=True)"
         )
-    return "see that the stop token is supervised and that generation stops at it; look for markers in the contents"
+    return (
+        "check that the stop token has a label (truetune run -- COMMAND shows it) and that generation stops at it"
+        " (eos_token_id), and look for markers in the contents of the training rows (truetune check DATA)"
+    )
 
 
 def _begins_with_marker(sample: Sample) -> bool:

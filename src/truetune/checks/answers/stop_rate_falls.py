@@ -1,16 +1,14 @@
 """Fewer answers stop by themselves than earlier in the run.
 
 ## What it does
-
-Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens, at
-each pass. It fires where the last pass has fewer of them than the best one before, and chance makes such a change in
-less than 1 of 40 runs (from all to 3 of 8, or at the fifth look to 2 of 8); an error where of 8 or more answers none
-stops any more and the probability of a stop token after the reference has fallen below 0.001.
+Counts, in each sampling pass, the answers that end with a stop token, among prompts whose reference fits within the
+limit on new tokens. It fires if the last pass has significantly fewer of them than the best earlier one (by chance in
+less than 1 of 40 runs: from all to 3 of 8, or at the fifth pass to 2 of 8). It is an error if none of 8 or more answers
+stops any more and the probability of a stop token after the reference has fallen below 0.001, otherwise a warning.
 
 ## Why it is bad
-
-The model could stop and is being taught not to. That is what training on labels without stop tokens does: the content
-is learned and its end is not, so what follows the end is anything.
+The model could stop, and the training unteaches it. Labels without stop tokens do that: the content is learned, but its
+end is not, so anything may follow the end.
 
 ## Example
 
@@ -29,9 +27,8 @@ looks:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Look at the labels of the first batches (`truetune run -- COMMAND`): the stop token of
-each answer must be supervised, and the pad token must not be it.
+There is no automatic fix. Look at the labels of the first batches (`truetune run -- COMMAND`): the stop token of each
+answer must have a label, and the pad token must be another one.
 
 ## References
 
@@ -107,16 +104,18 @@ class StopRateFalls(AnswersRule):
         evidence = []
         is_lost = False
         if probabilities:
-            line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-SHOWN_STEPS:])
-            evidence.append(f"P(stop) after the reference by step (median): {line}")
+            line = ", ".join(
+                (f"{p:.2g} at step {step:,}") for step, p in probabilities[-SHOWN_STEPS:]
+            )
+            evidence.append(f"median probability of the stop token after the reference: {line}")
             # Answers may fail to stop for their length; only where P(stop) is gone too was it unlearned.
             is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_enough_and_all_bad(
                 endless
             )
         yield self.finding(
             f"{endless.count_in_last_pass} answers do not stop by themselves{endless.best_earlier_count_in_words}",
-            "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND"
-            " shows labels)",
+            "train with a label on the stop token of each answer, and use another token as pad token (truetune run"
+            " -- COMMAND shows the labels)",
             severity="error" if is_lost else "warning",
             evidence=[*evidence, *endless.evidence],
             cases=cases_of_samples(endless.samples),

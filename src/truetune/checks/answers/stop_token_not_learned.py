@@ -1,16 +1,14 @@
-"""The loss of the content falls, that of the stop token does not.
+"""The loss of the content falls, but the loss of the stop token does not.
 
 ## What it does
-
-Takes the losses by source. It fires where the loss of the assistant's content has fallen by a tenth and that of the
-stop token is neither below nine tenths of its beginning nor below 1 nat (a probability of 0.37), from the fourth record
-on; an error where in the second half of a run it is above 6.9 nats (a probability of 0.001). It fires too where
-contents are trained and no stop token ever is (error).
+Uses the losses by token source, from the fourth record on. It fires if the loss of the assistant's content has fallen
+by 10 %, and that of the stop token has neither fallen by 10 % nor is below 1 (a probability of 0.37). It is an error if
+the latter is above 6.9 in the second half of a run (a probability of 0.001), otherwise a warning. It also fires if the
+content is trained on and no stop token ever is (error).
 
 ## Why it is bad
-
-The stop token is the easiest token to learn: it ends every answer. Where its loss stays, its label is wrong or its row
-in the embedding is not trained, and the model will not stop.
+The stop token is the easiest token to learn: it ends every answer. If its loss does not fall, its label is wrong or its
+embedding row is not trained, and the model will not stop.
 
 ## Example
 
@@ -33,9 +31,8 @@ losses:
 ```
 
 ## Fix safety
-
-There is no automatic fix. With LoRA on a base model, train the rows of the stop tokens too
-(`trainable_token_indices`), and see that the labels end with the stop token that is served.
+There is no automatic fix. With LoRA on a base model, train the embedding rows of the stop tokens too
+(`trainable_token_indices`), and check that the labels end with the stop token that the server uses.
 
 ## References
 
@@ -103,9 +100,10 @@ class StopTokenNotLearned(AnswersRule):
             return
         if not stop:
             yield self.finding(
-                f"no stop token is supervised in {len(content)} records of the losses",
-                "supervise the stop token of each answer (truetune run -- COMMAND shows the"
-                " labels)",
+                f"no stop token had a label in any of {len(content)} records of the losses: the model won't learn to"
+                " stop",
+                "end each training answer with its stop token, and give it a label (truetune run -- COMMAND shows"
+                " the labels)",
             )
             return
         first_content, last_content = first_loss_and_last_level(content)
@@ -117,10 +115,10 @@ class StopTokenNotLearned(AnswersRule):
         has_passes = bool(self.subject.looks)
         is_unlearned = last_stop > UNLEARNED_STOP_LOSS
         yield self.finding(
-            f"the stop token is not being learned: its loss is {last_stop:.3g} (P ="
-            f" {exp(-last_stop):.2g}), and was {first_stop:.3g}",
-            "see that the labels end with the stop token that is served; with LoRA on a base model"
-            " train its row too",
+            f"the stop token is not being learned: its loss was {first_stop:.3g} and is now {last_stop:.3g} (a"
+            f" probability of {exp(-last_stop):.2g})",
+            "check that the labels end with the stop token that the server uses (truetune run -- COMMAND shows"
+            " them); with LoRA on a base model, train its embedding row too (trainable_token_indices in LoraConfig)",
             severity=(
                 "error"
                 if is_unlearned and has_passes and is_late_in_run(self.subject)

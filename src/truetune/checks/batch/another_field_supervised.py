@@ -1,14 +1,12 @@
-"""What is supervised comes from a column that is not the answer.
+"""The loss is on a column that is not the answer.
 
 ## What it does
-
-Compares the texts that have labels in the first batches with the columns of the rows that they come from. It fires
-where the answer of these rows is in no line, and another column is in the loss in its place.
+Compares the texts that have labels in the first batches with the columns of the rows that they come from. It fires if
+the answer of these rows is in no sequence of the batches, and another column is in the loss instead.
 
 ## Why it is bad
-
-The model recites what is no answer: a hint, a category, an older draft. The loss may fall faster than with the right
-column, and nothing in the log tells.
+The model memorises something that is not an answer: a hint, a category, an older draft. The loss may fall faster than
+with the right column, and the log does not show it.
 
 ## Example
 
@@ -35,8 +33,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: which column is the answer is the user's to say.
+There is no automatic fix: only you know which column is the answer. Map that column to the answer in the formatting
+function or the data settings; the loss is then higher at first, and on the right text.
 
 ## References
 
@@ -84,9 +82,10 @@ class AnotherFieldSupervised(BatchRule):
             return
         (column, count), answer = learned.most_common(1)[0], _column_of(answers[-1])
         yield self.finding(
-            f"the column {column} is in the loss, and the answer of these rows, {answer}, is in no"
-            " line",
-            f"map the answer to {answer}; if {column} is meant, leave this rule out",
+            f"the column {column} is in the loss, but the answer of these rows, {answer}, is in no"
+            " sequence of the batches",
+            f"map {answer} to the answer in the formatting function or the data settings; if you train on {column} on"
+            " purpose, run with --ignore another-field-supervised",
             evidence=[
                 f"columns in the batches: {format_name_list(sorted({_column_of(field) for field in read}))}"
             ],
@@ -134,7 +133,7 @@ class AnotherFieldSupervised(BatchRule):
         return (
             None
             if self._lines_with_recognised_texts
-            else Unmet("no text of the given rows was recognised in the lines")
+            else Unmet("no text of the given rows was recognised in the sequences")
         )
 
     def measurement_if_clean(self) -> Measurement:
@@ -144,7 +143,7 @@ class AnotherFieldSupervised(BatchRule):
             for line in self._lines_with_recognised_texts
         )
         return make_count_measurement(
-            "lines that hold an answer of the given rows",
+            "sequences that contain an answer of the given rows",
             held,
             len(self._lines_with_recognised_texts),
         )

@@ -1,16 +1,14 @@
-"""The rows hold token ids, and the trainer made others of their text.
+"""The rows contain token ids, but the trainer tokenized their text again.
 
 ## What it does
-
-For DPO, ORPO, KTO and reward models, checks whether the ids that the given rows hold for their answers (`chosen_ids`,
-`rejected_ids`, `completion_ids`, `chosen_input_ids`, ...) are in any line of the batches. It fires where none of them
-does: the trainer tokenized the text beside them.
+For DPO, ORPO, KTO and reward models, checks whether the ids that the given rows contain for their answers
+(`chosen_ids`, `rejected_ids`, `completion_ids`, `chosen_input_ids`, ...) are in any sequence of the batches. It warns
+if none of them is: the trainer tokenized the text beside them.
 
 ## Why it is bad
-
-TRL's trainers for preferences always tokenize `prompt`, `chosen`, `rejected` and `completion`, and write their own ids
-over columns of that name. What the rows' ids had that the text has not is lost without a word: another template,
-answers that were cut, control tokens.
+TRL's preference trainers always tokenize `prompt`, `chosen`, `rejected` and `completion`, and write their own ids into
+columns of that name. If the rows' ids differ from the text, that is lost without a message: another template, answers
+that were cut off, control tokens.
 
 ## Example
 
@@ -32,9 +30,8 @@ given = datasets.Dataset.from_list([
 ```
 
 ## Fix safety
-
-There is no automatic fix: leave the columns of ids out, and give the trainer text that becomes the ids you want.
-`truetune train` makes ids and labels of pairs by itself.
+There is no automatic fix: remove the id columns, and give the trainer text that becomes the ids you want. `truetune
+train` makes ids and labels of pairs by itself.
 
 ## References
 
@@ -90,11 +87,11 @@ class AnswerIdsOfRowsRetokenized(BatchRule):
         if self.unmet() is not None or self.used:
             return
         yield self.finding(
-            f"the ids of {format_name_list(self.columns)} are not used: none of {len(self.lines)} lines"
-            " holds those of a row",
-            "leave these columns out: the trainer tokenizes the text of the rows",
+            f"the ids in {format_name_list(self.columns)} are not used: none of {len(self.lines)} sequences"
+            " contains those of a row",
+            "remove these columns, and give the trainer text that becomes these ids: it tokenizes the text of the rows",
             cases=[
-                Case(f"{sample.place}: begins {sample.text(0, 16)!r}")
+                Case(f"{sample.place}: begins with {sample.text(0, 16)!r}")
                 for sample in self.lines[:MAX_CASES]
             ],
             count=len(self.lines),
@@ -116,7 +113,7 @@ class AnswerIdsOfRowsRetokenized(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines hold the ids of a given row."""
         return make_count_measurement(
-            "lines that hold the ids of a given row", self.used, len(self.lines)
+            "sequences that contain the ids of a given row", self.used, len(self.lines)
         )
 
 

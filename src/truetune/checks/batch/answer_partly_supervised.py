@@ -1,15 +1,13 @@
-"""The first or last tokens of answers have no label, the others have.
+"""The first or last tokens of answers have no label, while the others have.
 
 ## What it does
-
-Takes the answers with labels in the first batches, and looks at their first and last token of text. It fires where
-tokens at either end have none: in half of the answers or more (error), or in fewer (warning). Reasoning that is left
-out on purpose is not counted, and the stop token has a rule of its own.
+Takes the answers with labels in the first batches, and checks their first and last token of text. It is an error if
+tokens at either end have no label in half of the answers or more, and a warning in fewer. Reasoning that is left out on
+purpose does not count, and the stop token has its own rule.
 
 ## Why it is bad
-
-The model is never taught how an answer begins, which is the token that decides the rest, or how it ends. It means that
-the mask is off by some tokens: it was counted on other ids than those of the batch.
+The model does not learn how an answer begins, which decides the rest, or how it ends. It means that the mask is shifted
+by some tokens: it was computed on other ids than those of the batch.
 
 ## Example
 
@@ -30,8 +28,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: the labels are made in the user's program.
+There is no automatic fix: your code makes the labels. Compute the mask from the ids of the batch (tokenize once, with
+offsets), and the missing tokens are trained too.
 
 ## References
 
@@ -84,7 +82,7 @@ class AnswerPartlySupervised(BatchRule):
         yield self.finding(
             f"{len(wrong)} of {len(learned)} supervised answers have no label on their first or"
             " last tokens",
-            "take the mask from the ids of the batch itself: tokenize once, and mark the places",
+            "tokenize each row once, and compute the mask by position in these ids: now it is shifted by some tokens",
             # An offset is in all answers; single ones may hold what their writer masked on purpose.
             severity="error" if 2 * len(wrong) >= len(learned) else "warning",
             evidence=[
@@ -145,7 +143,7 @@ def _show_answer_with_labelled_tokens(ends: UnlabelledEnds) -> str:
         sample.text(i, i + 1) if sample.supervised[i] else "_" * len(sample.pieces[i])
         for i in range(start, end)
     )
-    return f"{sample.place}: of {sample.text(start, end)!r} the loss sees {learned!r}"
+    return f"{sample.place}: of {sample.text(start, end)!r} only {learned!r} is in the loss"
 
 
 def _describe_unlabelled_ends(what: str, counts: list[int]) -> Iterator[str]:

@@ -1,15 +1,14 @@
 """Answers are cut off at the length limit.
 
 ## What it does
-
-Counts the lines of the real batches that are exactly as long as the limit (the trainer's argument, else the length
-that many lines share) and whose last token is a supervised part of an answer, not its stop token. Lines longer than
-the limit are counted too: there it is not applied.
+Counts the sequences of the real batches that are exactly as long as the limit (the trainer's argument, else the length
+that many sequences share) and whose last token is a supervised part of an answer, not its stop token. It is an error if
+more than 20 % of the answers are cut off, else a warning. Sequences longer than the limit are a warning too: the limit
+is not applied.
 
 ## Why it is bad
-
-Cut answers teach the model to stop in the middle, or never: long answers run on, short ones stop. The limit is often
-a default that nobody chose (1024 in TRL).
+Answers that are cut off teach the model to stop in the middle, or never. The limit is often a default that nobody chose
+(1024 in TRL).
 
 ## Example
 
@@ -24,8 +23,7 @@ run = sft(rows, max_length=128)
 ```
 
 ## Fix safety
-
-There is no automatic fix: raise the limit, or leave the long rows out.
+There is no automatic fix: raise `max_length`, which takes more memory, or remove the long rows.
 
 ## References
 
@@ -94,11 +92,12 @@ class AnswersCutInBatch(BatchRule):
         total = len(self._spans_with_prompt_and_answer)
         evidence = []
         if not is_named:
-            evidence = [f"no argument names a limit; {len(cut)} lines share the length {limit}"]
+            evidence = [f"no argument sets a limit; {len(cut)} sequences share the length {limit}"]
         return self.finding(
-            f"{len(cut)} of {total} answers of the batches are cut at {limit} tokens,"
+            f"{len(cut)} of {total} answers of the batches are cut off at {limit} tokens,"
             " before they stop",
-            "raise the length limit, or leave out the rows that do not fit",
+            f"set max_length above {limit}, or remove the rows that do not fit (truetune check DATA -t TOKENIZER"
+            f" --max-length {limit} lists them)",
             severity="error" if len(cut) > ERROR_SHARE * total else "warning",
             evidence=evidence,
             cases=[
@@ -118,9 +117,9 @@ class AnswersCutInBatch(BatchRule):
         ]
         if longer:
             yield self.finding(
-                f"{len(longer)} of {len(self._document_spans)} lines are longer than the limit of"
-                f" {limit} tokens: it is not applied",
-                "cut or leave out long rows where they are tokenized; the trainer takes prepared"
+                f"{len(longer)} of {len(self._document_spans)} sequences are longer than the limit of"
+                f" {limit} tokens, which is not applied",
+                "truncate or remove long rows where they are tokenized: the trainer uses prepared"
                 " rows as they are",
                 severity="warning",
                 cases=[Case(f"{sample.place}: {length} tokens") for sample, length in longer],
@@ -177,7 +176,7 @@ class AnswersCutInBatch(BatchRule):
         limit, known = length_limit_and_is_explicit(self.subject)
         more = "" if known else "; no argument names a limit"
         return make_count_measurement(
-            f"answers that are cut at {limit} tokens",
+            f"answers that are cut off at {limit} tokens",
             0,
             len(self._spans_with_prompt_and_answer),
             more,

@@ -1,14 +1,12 @@
 """The attention mask hides text, not only padding.
 
 ## What it does
-
-Looks for tokens with attention 0 that are no padding: they are between attended ones, or are no run of the pad token.
-It says where the attention mask is the loss mask.
+Looks for tokens with attention 0 that are not padding: they are between attended ones, or are not pad tokens. It says
+so if the attention mask is the loss mask.
 
 ## Why it is bad
-
-The two masks mean different things. A prompt that is hidden can't be read by the answer that is learned; an answer
-that is hidden is learned from places that see nothing of it.
+The two masks mean different things. If a prompt is hidden, the model can't read it when it learns the answer. If an
+answer is hidden, it is learned from positions that see nothing of it.
 
 ## Example
 
@@ -31,8 +29,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: mask labels with -100, and attend to all that is no padding.
+There is no automatic fix: set the attention mask to 1 for all tokens except padding, and give tokens outside the loss
+the label -100.
 
 ## References
 
@@ -70,9 +68,9 @@ class AttentionMaskHidesText(BatchRule):
             return
         count = sum(int(is_hidden.sum()) for _, is_hidden in hidden)
         yield self.finding(
-            f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0"
-            " and are no padding",
-            "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
+            f"{count} tokens in {len(hidden)} of {len(self.subject.samples)} sequences have attention 0,"
+            " although they are not padding",
+            "set attention_mask to 1 for all text, and keep tokens out of the loss with the label -100",
             evidence=_evidence_of_loss_mask([sample for sample, _ in hidden]),
             cases=[
                 Case(
@@ -89,7 +87,7 @@ class AttentionMaskHidesText(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines have an attention mask that hides text."""
         return make_count_measurement(
-            "lines whose attention mask hides text", 0, len(self.subject.samples)
+            "sequences whose attention mask hides text", 0, len(self.subject.samples)
         )
 
 
@@ -118,4 +116,4 @@ def _evidence_of_loss_mask(samples: list[Sample]) -> Iterator[str]:
     if all((s.attended[t] == s.supervised[t]).all() for s, t in zip(samples, text, strict=True)):
         yield "the attention mask is the loss mask: the prompts are hidden"
     elif all(not (s.attended & s.supervised).any() for s in samples):
-        yield "the attention mask hides just what is learned"
+        yield "the attention mask hides exactly the tokens that are in the loss"

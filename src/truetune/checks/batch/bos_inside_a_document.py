@@ -1,14 +1,12 @@
 """A BOS token is between a prompt and its answer.
 
 ## What it does
-
-Looks in the real batches for a BOS token in front of an answer, or between two texts of one row, where the template
-writes none. A BOS after a stop token, where another document begins, is no finding.
+Looks in the real batches for a BOS token before an answer, or between two texts of one row, where the template does not
+write one. A BOS after a stop token, where another document begins, is not reported.
 
 ## Why it is bad
-
-BOS says that nothing came before: the model learns to answer after a break that is not there when it is served. It
-comes from prompt and answer that are tokenized one by one, as home-made preference data often are.
+BOS means that nothing came before: the model learns to answer after a break that is not there in serving. It happens if
+prompt and answer are tokenized separately, as in hand-written preference data.
 
 ## Example
 
@@ -35,8 +33,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: tokenize the answer with `add_special_tokens=False`.
+There is no automatic fix: tokenize the answer with `add_special_tokens=False`, or prompt and answer in one text.
 
 ## References
 
@@ -86,9 +83,9 @@ class BosInsideADocument(BatchRule):
         if places:
             lines = len({id(sample) for sample, _ in places})
             yield self.finding(
-                f"{lines} of {len(self.subject.samples)} lines have a BOS token (id {bos}) between"
+                f"{lines} of {len(self.subject.samples)} sequences have a BOS token (id {bos}) between"
                 " prompt and answer",
-                "tokenize answers with add_special_tokens=False, or prompt and answer together",
+                "tokenize answers with add_special_tokens=False, or prompt and answer in one text",
                 cases=[
                     Case(f"{sample.place}: {sample.text(i - SHOWN_TOKENS, i + SHOWN_TOKENS)!r}")
                     for sample, i in places
@@ -120,7 +117,7 @@ class BosInsideADocument(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines have a BOS token between prompt and answer."""
         return make_count_measurement(
-            "lines with a BOS token between prompt and answer", 0, len(self.subject.samples)
+            "sequences with a BOS token between prompt and answer", 0, len(self.subject.samples)
         )
 
 

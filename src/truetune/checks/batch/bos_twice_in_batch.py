@@ -1,13 +1,11 @@
 """Documents begin with two BOS tokens.
 
 ## What it does
-
-Looks at the ids of the real batches, and counts the places where a BOS token follows a BOS token.
+Reads the ids of the real batches, and counts the places where a BOS token follows a BOS token.
 
 ## Why it is bad
-
-The model has never seen two of them: large models answer worse after it, and it differs from what is served. It comes
-from a template that writes BOS and a tokenizer that adds it again, and the loss shows nothing.
+The model has never seen two BOS tokens: large models answer worse after them, and prompts in serving have only one. It
+happens if a template writes BOS and the tokenizer adds it again. The loss does not show it.
 
 ## Example
 
@@ -27,9 +25,8 @@ run = sft(text, tokenizer_=tokenizer)
 ```
 
 ## Fix safety
-
-There is no automatic fix: tokenize rendered text with `add_special_tokens=False`, or let the template be applied by
-the trainer.
+There is no automatic fix: tokenize rendered text with `add_special_tokens=False`, or give the trainer messages, so that
+it applies the template itself.
 
 ## References
 
@@ -74,9 +71,9 @@ class BosTwiceInBatch(BatchRule):
         if places:
             total = sum(len(document_spans(sample)) for sample in self.subject.samples)
             yield self.finding(
-                f"{len(places)} places of the batches hold two BOS tokens in a row (id {bos};"
+                f"{len(places)} places in the batches have two BOS tokens in a row (id {bos};"
                 f" {total} documents)",
-                "tokenize rendered text with add_special_tokens=False, or take BOS out of the"
+                "tokenize rendered text with add_special_tokens=False, or remove BOS from the"
                 " template",
                 cases=[
                     Case(f"{sample.place}: {sample.text(i, i + SHOWN_TOKENS)!r}")

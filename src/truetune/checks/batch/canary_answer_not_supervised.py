@@ -1,15 +1,13 @@
-"""The answer of a marked row is not learned.
+"""The answer of a marked row is not in the loss.
 
 ## What it does
-
-Sends a copied row, in which each text holds a string of its own, through the trainer's own preparation and collator
-(`canary=True`, `--canary`), and looks where these strings come out. It fires where no answer is in the loss, or a turn
+Sends a copied row, in which each text contains a unique string, through the trainer's own preparation and collator
+(`canary=True`, `--canary`), and looks where these strings come out. It fires if no answer is in the loss, or if a turn
 of the assistant is in no batch.
 
 ## Why it is bad
-
-Another column is learned as the answer, or turns are dropped. The loss falls as it should, often lower than with the
-right column, and the model does something else.
+Another column is trained as the answer, or turns are dropped. The loss falls as usual, often lower than with the right
+column, but the model learns something else.
 
 ## Example
 
@@ -32,8 +30,8 @@ canary = True
 ```
 
 ## Fix safety
-
-There is no automatic fix: correct the formatting function or the column map.
+There is no automatic fix: correct the formatting function or the column map, and run the canary again. The loss is then
+on another text.
 
 ## References
 
@@ -74,7 +72,7 @@ class CanaryAnswerNotSupervised(BatchRule):
         lost = [text for text in answers if text.seen == LOST and text.role]
         if answers and len(unlearned) == len(answers):
             yield self._finding_on_fate_of_texts(
-                f"no answer of a marked row is learned; {_describe_learned_texts(texts)}",
+                f"no answer of a marked row is in the loss; {_describe_learned_texts(texts)}",
                 unlearned,
                 answers,
             )
@@ -86,7 +84,9 @@ class CanaryAnswerNotSupervised(BatchRule):
             )
         # Nothing of the row is called an answer: as long as some text is learned, it may be one.
         elif texts and not answers and len(_unlearned_texts(texts)) == len(texts):
-            yield self._finding_on_fate_of_texts("no text of a marked row is learned", texts, texts)
+            yield self._finding_on_fate_of_texts(
+                "no text of a marked row is in the loss", texts, texts
+            )
 
     def _finding_on_fate_of_texts(
         self, message: str, texts: list[CanaryText], total: list[CanaryText]
@@ -96,7 +96,7 @@ class CanaryAnswerNotSupervised(BatchRule):
         """
         return self.finding(
             message,
-            "correct the formatting function or the column map, then look again with the canary",
+            "correct the formatting function or the column map, then check again with truetune run --canary",
             evidence=[text.place_role_and_fate for text in total],
             cases=[Case(text.place_role_and_fate) for text in texts],
             count=len(texts),
@@ -118,14 +118,14 @@ class CanaryAnswerNotSupervised(BatchRule):
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
         return make_count_measurement(
-            f"{what} of a marked row that are learned", learned, len(wanted or every)
+            f"{what} of a marked row that are in the loss", learned, len(wanted or every)
         )
 
 
 def _describe_learned_texts(texts: list[CanaryText]) -> str:
     """`learned: messages[0].content`: the texts that took the answer's place"""
     learned = ", ".join(text.path for text in texts if text.seen == LEARNED)
-    return f"learned: {learned}" if learned else "nothing is learned"
+    return f"in the loss: {learned}" if learned else "nothing is in the loss"
 
 
 def _unlearned_texts(texts: list[CanaryText]) -> list[CanaryText]:

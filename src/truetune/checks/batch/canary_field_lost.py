@@ -1,15 +1,13 @@
-"""A text of a marked row reaches nothing.
+"""A text of a marked row is in no batch.
 
 ## What it does
-
-Sends a copied row, in which each text holds a string of its own, through the trainer's own preparation and collator
-(`canary=True`, `--canary`). It fires where the string of a turn, or of a column that sounds like part of the prompt,
-is in no batch, and where the formatting function writes it and it is not there: then the function is not used.
+Sends a copied row, in which each text contains a unique string, through the trainer's own preparation and collator
+(`canary=True`, `--canary`). It warns if the string of a turn, or of a column that sounds like part of the prompt, is in
+no batch. It is an error if the formatting function writes the string and it is missing: then the function is not used.
 
 ## Why it is bad
-
-A dropped system prompt, an unmapped context or an ignored formatting function shows in no log: the model learns
-another task than the one in the file.
+A dropped system prompt, an unmapped context or an ignored formatting function does not show in any log. The model
+learns another task than the one in the file.
 
 ## Example
 
@@ -32,8 +30,8 @@ canary = True
 ```
 
 ## Fix safety
-
-There is no automatic fix: take the `messages` column out where a formatting function is meant, or map the column.
+There is no automatic fix: remove the `messages` column if you want the formatting function to be used, or map the
+column.
 
 ## References
 
@@ -80,17 +78,17 @@ class CanaryFieldLost(BatchRule):
             yield self.finding(
                 f"the formatting function is not used: {len(ignored)} texts that it writes are in"
                 " no batch",
-                "take the columns out that the trainer prefers (messages, prompt, completion), or"
-                " format the rows before they are given to it",
+                "remove the columns that the trainer prefers (messages, prompt, completion), or"
+                " format the rows before you pass them to it",
                 cases=[Case(text.place_role_and_fate) for text in ignored],
                 count=len(ignored),
                 total=len(every),
             )
         elif lost:
             yield self.finding(
-                f"{len(lost)} of {len(every)} texts of a marked row reach no batch: "
+                f"{len(lost)} of {len(every)} texts of a marked row are in no batch: "
                 + ", ".join(text.path for text in lost),
-                "map these columns or turns into the prompt, or take them out of the rows",
+                "map these columns or turns into the prompt, or remove them from the rows",
                 severity="warning",
                 cases=[Case(text.place_role_and_fate) for text in lost],
                 count=len(lost),
@@ -116,7 +114,7 @@ class CanaryFieldLost(BatchRule):
         """How many texts of the marked row reach a batch."""
         every = texts_of_canary(self.subject)
         return make_count_measurement(
-            "texts of a marked row that reach a batch",
+            "texts of a marked row that are in a batch",
             sum(t.seen != LOST for t in every),
             len(every),
         )

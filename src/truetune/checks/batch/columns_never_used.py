@@ -1,14 +1,13 @@
-"""Columns of the rows hold text, or weights, that reach no batch.
+"""Columns of the rows contain text, or weights, that are in no batch.
 
 ## What it does
-
 Takes the given rows that are recognised in the real batches, and looks for the text of each of their columns there.
-Weights are looked for among the columns that reach the collator. Ids, sources, scores and dates are left alone.
+Weights are looked for among the columns that reach the collator. Ids, sources, scores and dates are not reported.
+Columns with names of prompt parts are a warning, others with prose are info.
 
 ## Why it is bad
-
-A `system`, `context` or `reasoning` column that nobody maps is lost without a word, and the model learns to answer
-without what the answer was made from. `remove_unused_columns` takes weights away before the loss sees them.
+A `system`, `context` or `reasoning` column that nobody maps is lost without a message, and the model learns to answer
+without the information that the answer needs. `remove_unused_columns` removes weights before the loss sees them.
 
 ## Example
 
@@ -30,8 +29,7 @@ run = sft(rows)
 ```
 
 ## Fix safety
-
-There is no automatic fix: whether a column belongs into the prompt is your decision.
+There is no automatic fix: whether a column belongs in the prompt is your decision. Longer prompts take more memory.
 
 ## References
 
@@ -97,17 +95,16 @@ class ColumnsNeverUsed(BatchRule):
         lost = self._unused_weight_columns()
         if lost:
             yield self.finding(
-                f"the rows have {format_name_list(lost)}, which reaches neither collator nor loss",
-                "set remove_unused_columns=False, and use the weights in a collator and a loss of"
-                " your own",
+                f"the rows have {format_name_list(lost)}, but it reaches neither the collator nor the loss",
+                "set remove_unused_columns=False, and use the weights in your own collator and compute_loss",
                 severity="warning",
             )
 
     def _finding_on_unused_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
         """Columns, each with one of its texts, that reach no batch."""
         return self.finding(
-            f"columns of the given rows whose text is in no batch: {format_name_list(columns)}",
-            "write them into the messages or the prompt, or take them out of the rows",
+            f"the text of these columns of the given rows is in no batch: {format_name_list(columns)}",
+            "write them into the messages or the prompt, or remove them from the rows",
             severity=severity,
             cases=[Case(f"{name}: {text[:60]!r}") for name, text in columns.items()],
         )
@@ -129,12 +126,12 @@ class ColumnsNeverUsed(BatchRule):
         return (
             None
             if self._column_use.columns
-            else Unmet("no line was recognised as one of the given rows")
+            else Unmet("no sequence was recognised as one of the given rows")
         )
 
     def measurement_if_clean(self) -> Measurement:
         """How many given columns have no text in any batch."""
-        more = "; they hold no prose" if self._column_use.unused else ""
+        more = "; they contain no prose" if self._column_use.unused else ""
         return make_count_measurement(
             "given columns whose text is in no batch",
             len(self._column_use.unused),

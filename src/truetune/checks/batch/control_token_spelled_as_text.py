@@ -1,14 +1,13 @@
-"""A control token of the chat template is in the batches as ordinary text, spelled by several tokens.
+"""A control token of the chat template is in the batches as ordinary text, split into several tokens.
 
 ## What it does
-
-Looks for the names of the template's control tokens in the text of the first batches, where no single token stands for
-them. Names that the rows themselves contain are not counted.
+Looks for the names of the template's control tokens in the text of the first batches, in places without a single token
+for them. Names that the rows themselves contain do not count. It is an error if the tokenizer has one token for them,
+and otherwise a warning.
 
 ## Why it is bad
-
-The model learns to spell `<|im_end|>` letter by letter. Serving waits for the one id, which never comes, and its
-prompts hold ids that the model has not seen in training.
+The model learns to write `<|im_end|>` in pieces. Serving waits for the one id, which never comes, and its prompts
+contain ids that the model has not seen in training.
 
 ## Example
 
@@ -28,8 +27,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: the rows are tokenized in the user's program.
+There is no automatic fix: your code tokenizes the rows. With the model's own tokenizer and without
+`split_special_tokens`, each control token becomes one id.
 
 ## References
 
@@ -81,13 +80,13 @@ class ControlTokenSpelledAsText(BatchRule):
         spelled = sorted({name for _, name, *_ in places})
         control = {name for name in spelled if self._is_single_token(name)}
         remedy = (
-            "add them as special tokens and train their embeddings, or use the template of this"
-            " model"
+            "add them as special tokens (tokenizer.add_special_tokens, model.resize_token_embeddings) and train their"
+            " embeddings, or use the template of this model"
         )
         if control:
-            remedy = "tokenize with the model's own tokenizer, and without split_special_tokens"
+            remedy = "tokenize with the model's own tokenizer, without split_special_tokens=True"
         yield self.finding(
-            f"{len(places)} control tokens in {len(lines)} of {self.judged} lines are spelled by"
+            f"{len(places)} control tokens in {len(lines)} of {self.judged} sequences are split into"
             " several tokens",
             remedy,
             severity="error" if control else "warning",
@@ -116,8 +115,8 @@ class ControlTokenSpelledAsText(BatchRule):
     @staticmethod
     def _describe_whether_marker_has_id(name: str, is_control: bool) -> str:
         """Whether this tokenizer has one id for a marker."""
-        what = "one id in this tokenizer" if is_control else "no token of this tokenizer"
-        return f"{name}: {what}"
+        what = "has one id in this tokenizer" if is_control else "is not a token of this tokenizer"
+        return f"{name} {what}"
 
     def _is_single_token(self, name: str) -> bool:
         """Has this tokenizer one id for a marker?"""
@@ -142,7 +141,9 @@ class ControlTokenSpelledAsText(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines hold a control token that several tokens spell."""
         return make_count_measurement(
-            "lines with a control token that several tokens spell", self.lines, self.judged
+            "sequences with a control token that is split into several tokens",
+            self.lines,
+            self.judged,
         )
 
 

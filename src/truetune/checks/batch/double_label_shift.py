@@ -6,8 +6,7 @@ Compares each supervised label with the input id at the same position, the one b
 if the labels match another position, or none, and the model is a causal one that shifts labels itself.
 
 ## Why it is bad
-
-Position t then learns token t+2. The loss falls as it should, and the model writes nonsense.
+Position t then learns token t+2. The loss falls as usual, and the model writes nonsense.
 
 ## Example
 
@@ -27,8 +26,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: give the model labels that are at the place of their token.
+There is no automatic fix: give each token its own id as label (`labels = input_ids`, with -100 where it is masked). The
+model shifts labels itself.
 
 ## References
 
@@ -87,10 +86,10 @@ class DoubleLabelShift(BatchRule):
             right < ALIGNED_SHARE and self.subject.kind in ("sft", "loop")
         ):
             yield self.finding(
-                f"{1 - right:.0%} of {total} labels are not the token at their place, nor at one"
+                f"{1 - right:.0%} of {total} labels are neither the token at their position nor one"
                 " nearby",
-                "make labels from input_ids; a collator for masked language models is none for a"
-                " causal one",
+                "copy the labels from input_ids; a collator for masked language models"
+                " (DataCollatorForLanguageModeling with mlm=True) does not fit a causal model",
                 cases=[Case(_show_shifted_label(sample, 0)) for sample in samples[:1]],
                 count=round((1 - right) * total),
                 total=total,
@@ -98,13 +97,14 @@ class DoubleLabelShift(BatchRule):
 
     def _finding_on_shift(self, shift: int, share: float) -> Finding:
         """The finding that nearly all labels are the token `shift` places further on."""
-        side = "behind" if shift > 0 else "before"
+        side = "after" if shift > 0 else "before"
         # The model shifts once more: the prediction at t is compared with the label at t + 1.
         learned = f"t{shift + 1:+d}" if shift != -1 else "t"
         return self.finding(
-            f"{share:.0%} of {self._count_labels} labels are the token {abs(shift)} {side} their place, and"
-            " the model shifts labels itself",
-            "give the model labels at the position of their own token; it shifts them",
+            f"{share:.0%} of {self._count_labels} labels are the token {abs(shift)} {side} their position, and"
+            " the model shifts labels again",
+            "do not shift labels yourself: give each position the label of its own token (labels = input_ids); the"
+            " model shifts them",
             cases=[Case(_show_shifted_label(sample, shift)) for sample in self._labelled_lines[:1]],
             evidence=[f"position t learns token {learned}"],
             count=round(share * self._count_labels),
@@ -162,7 +162,7 @@ class DoubleLabelShift(BatchRule):
         """How many labels are the token at their own place."""
         right = round(self._share_of_shifted_labels(self._labelled_lines, 0) * self._count_labels)
         return make_count_measurement(
-            "labels that are the token at their place", right, self._count_labels
+            "labels that are the token at their position", right, self._count_labels
         )
 
     @cached_property

@@ -1,15 +1,13 @@
-"""Answers are whole in the batch, and no stop token follows them.
+"""Answers are complete in the batch, but no stop token follows them.
 
 ## What it does
-
-Looks at what follows the last answer of each document in the first batches: padding, another document or the end of the
-line, and no stop token. Answers that were cut at the length limit are not counted. It fires where all supervised
-answers lack it (error), or some (warning), and where all of them end with another stop token than the template writes
-(warning).
+Checks what follows the last answer of each document in the first batches: padding, another document or the end of the
+sequence, but no stop token. Answers that were cut off at the length limit do not count. It is an error if all
+supervised answers lack a stop token, and a warning if some do. It is also a warning if all of them end with another
+stop token than the template writes.
 
 ## Why it is bad
-
-The model learns every word of its answers, and never that they end. It continues until the limit, often with a question
+The model learns every word of its answers, but never that they end. It continues until the limit, often with a question
 of its own. The loss is as low as ever.
 
 ## Example
@@ -28,8 +26,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: the rows are made in the user's program.
+There is no automatic fix: your code makes the rows. Append the token that ends a turn, with a label; the model then
+learns one more token per answer.
 
 ## References
 
@@ -83,10 +81,10 @@ class EosNotAppended(BatchRule):
         other = _one_stop_of_answers_unlike_template(self.subject, ends)
         if other is not None:
             yield self.finding(
-                f"the answers end with {_show_token_with_id(self.subject, other)}, and the chat template"
-                " ends turns otherwise",
-                "end the answers as the template does: let it render them, or write its token"
-                " after the text",
+                f"the answers end with {_show_token_with_id(self.subject, other)}, but the chat template"
+                " ends turns with another token",
+                "end the answers as the template does: render them with tokenizer.apply_chat_template, or append its"
+                " token to the text",
                 severity="warning",
                 evidence=[f"tokens that end a turn: {_stop_token_names(self.subject)}"],
                 count=len(ends),
@@ -96,14 +94,14 @@ class EosNotAppended(BatchRule):
     def _finding_on_missing_stops(self, open_: list[Answer], ends: list[Answer]) -> Finding:
         """Answers without a stop token, of all last answers of documents."""
         return self.finding(
-            f"{len(open_)} of {len(ends)} answers end without a stop token, and are not truncated",
-            "append the token that ends a turn to each answer, and give it a label: use the chat"
-            " template of the tokenizer, or write tokenizer.eos_token after the text",
+            f"{len(open_)} of {len(ends)} answers end without a stop token, although they are not cut off",
+            "append the token that ends a turn to each answer, and give it a label: use the"
+            " tokenizer's chat template, or append tokenizer.eos_token to the text",
             severity="error" if len(open_) == len(ends) else "warning",
             evidence=[f"tokens that end a turn: {_stop_token_names(self.subject)}"],
             cases=[
                 Case(
-                    f"{answer.sample.place}: the answer ends"
+                    f"{answer.sample.place}: the answer ends with"
                     f" {text_around(answer.sample, answer.end - 1)}"
                 )
                 for answer in open_[:MAX_CASES]
@@ -124,7 +122,7 @@ class EosNotAppended(BatchRule):
         """How many supervised answers end in a stop token, and how many are cut before it."""
         ended = sum(answer.stop is not None for answer in self._last_answers)
         cut = len(self._last_answers) - ended
-        more = f"; {cut:,} are cut before it" if cut else ""
+        more = f"; {cut:,} are cut off before it" if cut else ""
         return make_count_measurement(
             "supervised answers that end in a stop token", ended, len(self._last_answers), more
         )

@@ -1,13 +1,13 @@
-"""In a pack, the first token of a document has a label.
+"""In a packed sequence, the first token of a document has a label.
 
 ## What it does
-
-Looks at packed lines whose positions restart with each document, at the label of each document's first token. A
-model predicts it from the last token of the document before. Where these are all the same token (BOS), it is an info.
+Checks packed sequences whose positions restart with each document, and the label of each document's first token. A
+model predicts it from the last token of the document before. If these first tokens are all the same (BOS), it is info,
+else a warning.
 
 ## Why it is bad
-
-It teaches that one row follows another. The documents were kept apart in the attention; here they are joined again.
+The model learns that one row follows another. The documents are separated in the attention, but here they are joined
+again.
 
 ## Example
 
@@ -31,8 +31,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorWithFlat
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: set the label of each document's first token to -100. One token per document is then no
+longer in the loss.
 
 ## References
 
@@ -69,11 +69,12 @@ class FirstTokenOfPackedDocumentSupervised(BatchRule):
             return
         one = len({int(sample.ids[i]) for sample, i in wrong}) == 1
         yield self.finding(
-            f"{len(wrong)} of {len(first)} documents in packs begin with a label, predicted from"
+            f"{len(wrong)} of {len(first)} documents in packed sequences begin with a label, which is predicted from"
             " the document before",
-            "give the first token of each document in a pack the label -100",
+            "set the label of the first token of each document to -100 in the collator (DataCollatorWithFlattening does"
+            " so)",
             severity="info" if one else "warning",
-            evidence=["it is the same token in each"] if one else (),
+            evidence=["it is the same token in all of them"] if one else (),
             cases=[
                 Case(f"{sample.place}: {text_around(sample, i)} begins at token {i}")
                 for sample, i in wrong[:MAX_CASES]
@@ -91,13 +92,15 @@ class FirstTokenOfPackedDocumentSupervised(BatchRule):
         return (
             None
             if self._starts_of_later_documents
-            else Unmet("it is about lines of several documents that positions part")
+            else Unmet("it is about sequences of several documents that positions separate")
         )
 
     def measurement_if_clean(self) -> Measurement:
         """How many documents in packs begin with a label."""
         return make_count_measurement(
-            "documents in packs that begin with a label", 0, len(self._starts_of_later_documents)
+            "documents in packed sequences that begin with a label",
+            0,
+            len(self._starts_of_later_documents),
         )
 
     @cached_property

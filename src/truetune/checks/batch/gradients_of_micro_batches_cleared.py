@@ -1,15 +1,12 @@
 """Gradients of micro-batches are cleared before the step that should use them.
 
 ## What it does
-
-Watches one weight in the first steps of a loop of the user's own (`truetune run`). It speaks where each step comes
-after several forward and backward passes, the gradient is cleared between them, and the step is given that of the last
-one.
+Watches one weight in the first steps of a hand-written loop (`truetune run`). It fires if each step follows several
+forward and backward passes, but the gradient is cleared between them, so the step only gets that of the last one.
 
 ## Why it is bad
-
-All passes but the last are computed for nothing: the batch of a step is one micro-batch, and where losses are divided
-by the number of passes, its gradient is too small as well. The loss still falls, more slowly and with more noise.
+All passes except the last are computed for nothing: the batch of a step is one micro-batch. If losses are divided by
+the number of passes, its gradient is too small as well. The loss still falls, more slowly and with more noise.
 
 ## Example
 
@@ -34,8 +31,8 @@ def step(batch):
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: call `zero_grad()` once before the micro-batches of a step. Steps then use all rows, and
+gradients are larger.
 
 ## References
 
@@ -77,9 +74,9 @@ class GradientsOfMicroBatchesCleared(BatchRule):
         if self.sum_count_over_processes("only_last") < seen or lost < MIN_LOST_PASSES:
             return
         yield self.finding(
-            f"the gradients of {lost} of {lost + seen} backward passes are cleared unused: each step comes after"
-            " several of them, and is given that of the last one alone",
-            "call zero_grad() once before the micro-batches of a step, or after step()",
+            f"the gradients of {lost} of {lost + seen} backward passes are cleared before they are used: each step"
+            " follows several passes, but only gets the gradient of the last",
+            "call optimizer.zero_grad() once before the micro-batches of a step, or right after optimizer.step()",
             count=lost,
             total=lost + seen,
         )

@@ -1,15 +1,13 @@
 """Template text around the answers is in the loss.
 
 ## What it does
-
-Counts the tokens that the chat template writes before an answer (the role header) or after its stop token (the marker
-of the next turn) and that have a label. White space after a stop token, which TRL supervises, is not counted, and
-where the prompts themselves are in the loss `prompt-supervised` says so instead.
+Counts the tokens with a label that the chat template writes before an answer (the role header) or after its stop token
+(the start of the next turn). White space after a stop token, which TRL supervises, does not count. If the prompts
+themselves are in the loss, `prompt-supervised` reports that instead.
 
 ## Why it is bad
-
-The model learns to write what the serving prompt holds already: answers begin with `assistant` once more, or continue
-with the next turn's marker. It means that the spans begin too early or end too late.
+The model learns to write what the prompt in serving already contains: answers begin with `assistant` again, or continue
+with the next turn's header. It means that the labelled spans begin too early or end too late.
 
 ## Example
 
@@ -30,8 +28,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: the labels are made in the user's program.
+There is no automatic fix: your code makes the labels. Start them at the first token of the answer and end them with the
+stop token; fewer tokens are then in the loss.
 
 ## References
 
@@ -95,8 +93,8 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         tokens = sum(end - start for _, start, end in spans)
         yield self.finding(
             f"{tokens} template tokens around {self.answers} answers are in the loss",
-            "let the supervised span begin with the first token after the generation prompt, and"
-            " end with the stop token",
+            "start the labels at the first token after the generation prompt, and"
+            " end them with the stop token; give -100 to the rest",
             cases=[
                 Case(
                     f"{sample.place}: a label on {sample.text(start, end)!r} in"

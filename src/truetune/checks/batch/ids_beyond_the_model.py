@@ -1,13 +1,12 @@
-"""Ids or labels of the batches have no row in the model.
+"""Ids or labels in the batches have no row in the model.
 
 ## What it does
-
-Compares the ids of the real batches with the rows of the model's embedding, and the labels with those of its output.
+Compares the ids in the real batches with the number of rows of the model's embedding, and the labels with that of its
+output.
 
 ## Why it is bad
-
-On a GPU it ends with a device-side assert far from the cause, or reads memory of something else. It comes from tokens
-that were added without a resize, or a tokenizer of another model.
+On a GPU it ends with a device-side assert far from the cause, or reads other memory. It happens if tokens were added
+without resizing the embedding, or with the tokenizer of another model.
 
 ## Example
 
@@ -25,8 +24,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: `model.resize_token_embeddings(len(tokenizer))`, or the tokenizer of this model.
+There is no automatic fix: call `model.resize_token_embeddings(len(tokenizer))`, whose new rows must be trained, or use
+the tokenizer of this model.
 
 ## References
 
@@ -70,8 +69,8 @@ class IdsBeyondTheModel(BatchRule):
             if beyond:
                 count = sum(number for _, _, number in beyond)
                 yield self.finding(
-                    f"{count} {what}s of the batches are not in the model: it has {limit:,} rows",
-                    "model.resize_token_embeddings(len(tokenizer)), or take the tokenizer of this"
+                    f"{count} {what}s in the batches are not in the model, which has only {limit:,} rows",
+                    "call model.resize_token_embeddings(len(tokenizer)) before training, or use the tokenizer of this"
                     " model",
                     cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in beyond],
                     count=count,

@@ -1,14 +1,12 @@
-"""KTO's mismatched batch holds the pairs themselves.
+"""KTO's mismatched batch contains the matched pairs themselves.
 
 ## What it does
-
 Compares each row of the batch that estimates KTO's KL term with the row that it was made from. An answer that several
-rows of the batch share is no finding.
+rows of the batch share is not reported. It is an error if 25 % of the rows or more match, else a warning.
 
 ## Why it is bad
-
-The KL term is to be taken from prompts with answers of others. From matched pairs it is far too high, and takes the
-signal away. Batches of one row, or an answer left over in the middle of a reversed list, do it.
+The KL term has to come from prompts with answers of other rows. From matched pairs it is far too high, and hides the
+signal. It happens with batches of one row, or with the middle row of a list that is reversed.
 
 ## Example
 
@@ -34,8 +32,8 @@ run = trl.KTOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.K
 ```
 
 ## Fix safety
-
-There is no automatic fix: use batches of two rows or more, and a trainer that rotates the answers.
+There is no automatic fix: set `per_device_train_batch_size` to 2 or more, and use a trainer that rotates the answers.
+The KL term becomes lower.
 
 ## References
 
@@ -79,13 +77,13 @@ class KtoKlFromMatchedPair(BatchRule):
         wrong = [(number, line) for number, line, equal in matched if equal]
         if wrong:
             yield self.finding(
-                f"{len(wrong)} of {len(matched)} rows of the KL batches are the pair that they were"
+                f"{len(wrong)} of {len(matched)} rows in the KL batches are the same pair that they were"
                 " made from",
-                "use batches of two rows or more, and a trainer that rotates the answers within a"
+                "set per_device_train_batch_size to 2 or more, and use a trainer that rotates the answers within a"
                 " batch",
                 severity="error" if len(wrong) >= ERROR_SHARE * len(matched) else "warning",
                 cases=[
-                    Case(f"batch {number}, line {line}: prompt and answer are its own")
+                    Case(f"batch {number}, line {line}: it has its own prompt and answer")
                     for number, line in wrong
                 ],
                 count=len(wrong),
@@ -102,7 +100,7 @@ class KtoKlFromMatchedPair(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many rows of the KL batches are the pair that they were made from."""
         return make_count_measurement(
-            "rows of the KL batches that are the pair they were made from",
+            "rows in the KL batches that are the pair they were made from",
             0,
             len(self._kl_rows_with_is_own_pair),
         )

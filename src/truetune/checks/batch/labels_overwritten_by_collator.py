@@ -1,14 +1,12 @@
 """The collator gives labels to tokens that the rows keep out of the loss.
 
 ## What it does
-
-Compares the labels of the rows, as the collator was given them, with those that it made. It fires where tokens with
-the label -100 come out with another.
+Compares the labels that the rows had before the collator with those that it returned. It fires if tokens with the label
+-100 get another one.
 
 ## Why it is bad
-
-The mask that was made with care has no effect: prompts are learned as well as answers, and nothing says so. The
-language modelling collator of transformers always makes its labels from the ids.
+The mask has no effect: the model learns prompts as well as answers, and nothing reports it. The language modelling
+collator of transformers always makes its labels from the ids.
 
 ## Example
 
@@ -27,8 +25,8 @@ run = transformers.Trainer(model, arguments(per_device_train_batch_size=1), coll
 ```
 
 ## Fix safety
-
-There is no automatic fix: the collator is chosen in the user's program.
+There is no automatic fix: your code chooses the collator. `DataCollatorForSeq2Seq(tokenizer)` pads the labels of the
+rows; prompts are then no longer in the loss.
 
 ## References
 
@@ -62,8 +60,8 @@ class LabelsOverwrittenByCollator(BatchRule):
         if lost is None:
             return
         yield self.finding(
-            f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the loss",
-            "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
+            f"{lost.tokens:,} of {lost.masked:,} tokens to which the rows give the label -100 are in the loss",
+            "use a collator that keeps the labels of the rows: DataCollatorForSeq2Seq(tokenizer)",
             evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
             cases=[
                 Case(f"{sample.place}: a label on {text_around(sample, i)}")
@@ -82,7 +80,7 @@ class LabelsOverwrittenByCollator(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many tokens that the rows label -100 are in the loss."""
         return make_count_measurement(
-            "tokens that the rows label -100 and that are in the loss",
+            "tokens with the label -100 in the rows that are in the loss",
             0,
             count_minus_100_labels_and_learned(self.subject).masked,
         )

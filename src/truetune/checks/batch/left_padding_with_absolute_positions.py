@@ -6,9 +6,8 @@ Looks for rows with padding before their text, without position_ids, on a model 
 the row, padding included (GPT-2 and similar models).
 
 ## Why it is bad
-
-The text is then at other positions than when it is served: what is learned depends on how much padding a row got.
-Models with rotary positions are not hurt.
+The text is then at other positions than in serving: what the model learns depends on how much padding a row got. Models
+with rotary positions are not affected.
 
 ## Example
 
@@ -29,8 +28,7 @@ run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Se
 ```
 
 ## Fix safety
-
-There is no automatic fix. Set `tokenizer.padding_side = "right"` for training.
+There is no automatic fix. Set `tokenizer.padding_side = "right"` for training; for generation, set it to "left" again.
 
 ## References
 
@@ -71,9 +69,9 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
         ]
         if padded:
             yield self.finding(
-                f"{len(padded)} of {len(self.subject.samples)} lines are padded on the left, and"
+                f"{len(padded)} of {len(self.subject.samples)} sequences are padded on the left, but"
                 f" {kind} counts its positions from the first pad",
-                'set tokenizer.padding_side = "right" for training, or give position_ids that do'
+                'set tokenizer.padding_side = "right" for training, or pass position_ids that do'
                 " not count the pads",
                 cases=[
                     Case(f"{sample.place}: {int(sample.attended.argmax())} pads come first")
@@ -95,5 +93,5 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines are padded on the left without positions."""
         return make_count_measurement(
-            "lines that are padded on the left without positions", 0, len(self.subject.samples)
+            "sequences that are padded on the left without positions", 0, len(self.subject.samples)
         )

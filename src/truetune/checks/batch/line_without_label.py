@@ -1,16 +1,14 @@
-"""Lines of the batches have no label at all.
+"""Sequences of the batches have no label at all.
 
 ## What it does
-
-Counts the lines, and the micro-batches, of the first batches in which no token has a label. It is an error where a
-whole micro-batch has none, a warning where its lines are not all so, and it says how many of them are as long as the
-length limit.
+Counts the sequences, and the micro-batches, of the first batches in which no token has a label. It is an error if a
+whole micro-batch has none, and a warning if only some of its sequences do. It also says how many of them are as long as
+the length limit.
 
 ## Why it is bad
-
-Such a line teaches nothing. The loss of a micro-batch without labels is 0/0: nan in the forward pass, and 0.0 in the
-log of transformers, which filters it. The usual cause is a prompt that fills the limit, or a response marker that is
-not found in the text.
+Such a sequence teaches nothing. The loss of a micro-batch without labels is 0/0: NaN in the forward pass, and 0.0 in
+the log of transformers, which filters it. The usual cause is a prompt that fills the limit, or a response marker that
+is not found in the text.
 
 ## Example
 
@@ -28,8 +26,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: a higher limit, shorter prompts, or fewer rows are the user's choice.
+There is no automatic fix: a higher limit (more memory), shorter prompts, or fewer rows are your choice.
 
 ## References
 
@@ -72,12 +69,15 @@ class LineWithoutLabel(BatchRule):
         full = (
             sum(count_tokens_without_padding(sample) >= limit for sample in empty) if limit else 0
         )
-        remedy = "look at the first of them: the mask finds nothing to learn there"
+        remedy = (
+            "compare the first of them with the response marker or mask: it finds no answer there (truetune show DATA"
+            " prints a row with its labels)"
+        )
         if full == len(empty):
-            remedy = f"raise the length limit ({limit}), or cut the prompts"
+            remedy = f"set max_length above {limit}, or shorten the prompts"
         yield self.finding(
-            f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)}"
-            " micro-batches none",
+            f"{len(empty)} of {len(lines)} sequences have no label, and {len(dead)} of {len(batches)}"
+            " micro-batches have none at all",
             remedy,
             # A line without labels teaches nothing; a micro-batch without any has no loss at all.
             severity="error" if dead else "warning",
@@ -98,7 +98,7 @@ class LineWithoutLabel(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines have no label."""
         return make_count_measurement(
-            "lines without a label", 0, len(list(lines_with_unshifted_labels(self.subject)))
+            "sequences without a label", 0, len(list(lines_with_unshifted_labels(self.subject)))
         )
 
 
@@ -112,8 +112,8 @@ def _reasons_for_missing_labels(full: int, limit: int | None, is_dead: bool) -> 
     """
     if full:
         yield (
-            f"{full} of these lines are as long as the limit of {limit} tokens: the answer was cut"
+            f"{full} of these sequences are as long as the limit of {limit} tokens: the answer was cut"
             " off"
         )
     if is_dead:
-        yield "the loss of a micro-batch without labels is 0/0; the log shows 0.0"
+        yield "the loss of a micro-batch without labels is 0/0, and the log shows 0.0"

@@ -1,15 +1,12 @@
 """A mask column of the rows does not reach the loss.
 
 ## What it does
-
-Looks for columns that say which tokens are to be learned (`assistant_masks`, `completion_mask`, `loss_mask`): in the
-rows that the collator was given, and in the rows before any preparation. It fires where tokens that such a column
-leaves out have a label, or where the settings ask for a mask, packing or a fused loss is on, and everything is
-supervised.
+Looks for columns that say which tokens are in the loss (`assistant_masks`, `completion_mask`, `loss_mask`), in the rows
+that the collator got and in the rows before any preparation. It fires if tokens that such a column masks have a label.
+It also fires if the settings ask for a mask, packing or a fused loss is on, and everything is supervised.
 
 ## Why it is bad
-
-The prompts are learned, and only with that setting: a model that was trained with packing, or with a fused kernel,
+The prompts are in the loss, and only with that setting: a model that was trained with packing, or with a fused kernel,
 writes `<|im_start|>` again and again.
 
 ## Example
@@ -33,8 +30,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: make `labels` of the mask before anything else touches the rows.
+There is no automatic fix: make `labels` from the mask before anything else changes the rows. Prompts are then no longer
+in the loss.
 
 ## References
 
@@ -81,8 +78,8 @@ class LossMaskDropped(BatchRule):
         if lost:
             sample, place = lost.places[0]
             yield self.finding(
-                f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} leaves"
-                " out are in the loss",
+                f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} masks"
+                " are in the loss",
                 self._remedy_for_mask(),
                 evidence=[
                     f"the collator is {self.subject.facts['trainer']['collator']}",
@@ -94,14 +91,14 @@ class LossMaskDropped(BatchRule):
             )
         elif column:
             yield self.finding(
-                f"the rows come with the column {column}, and every token of the batches is in the"
+                f"the rows have the mask column {column}, but every token of the batches is in the"
                 " loss",
                 self._remedy_for_mask(),
                 evidence=self._evidence_of_lost_mask(on),
             )
         elif setting:
             yield self.finding(
-                f"{setting} asks for a mask, {on} lost it, and every token of the batches is in the"
+                f"{setting} asks for a mask, but {on} lost it: every token of the batches is in the"
                 " loss",
                 self._remedy_for_mask(),
                 evidence=self._evidence_of_lost_mask(on),
@@ -110,7 +107,8 @@ class LossMaskDropped(BatchRule):
     def _remedy_for_mask(self) -> str:
         """How the mask would reach the loss: by a setting, where the trainer has one that reads this column."""
         remedy = (
-            "make labels from the mask while the rows are tokenized, so that nothing can lose it"
+            "make labels from the mask when you tokenize the rows (-100 where the mask is 0), so that nothing can"
+            " lose it"
         )
         # TRL's SFTTrainer reads completion_mask of tokenized rows, but only where the setting asks
         # for it.
@@ -118,7 +116,7 @@ class LossMaskDropped(BatchRule):
         has_column = mask_column_name_of_unlabelled_rows(self.subject) == "completion_mask"
         is_set = self.subject.facts["args"].get("completion_only_loss") is True
         if is_sft and has_column and did_rows_come_tokenized(self.subject) and not is_set:
-            return f"set completion_only_loss=True, which reads it; or {remedy}"
+            return f"set completion_only_loss=True, which reads this column; or {remedy}"
         return remedy
 
     def _evidence_of_lost_mask(self, on: str | None) -> list[str]:
@@ -149,7 +147,7 @@ class LossMaskDropped(BatchRule):
         )
         if mask is not None:
             return make_count_measurement(
-                f"tokens that the column {mask.column} leaves out and that are in the loss",
+                f"tokens that the column {mask.column} masks and that are in the loss",
                 0,
                 mask.masked,
             )

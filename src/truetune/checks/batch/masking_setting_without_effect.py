@@ -1,13 +1,11 @@
-"""The settings keep prompts out of the loss, and every token is in it.
+"""The settings keep prompts out of the loss, but every token is in it.
 
 ## What it does
-
-Reads `completion_only_loss` and `assistant_only_loss` of the training arguments, and checks whether any token of the
-first batches has no label. It fires where one of them is True and all tokens have one.
+Reads `completion_only_loss` and `assistant_only_loss` from the training arguments, and checks whether any token of the
+first batches has no label. It fires if one of them is True and all tokens have a label.
 
 ## Why it is bad
-
-TRL builds the mask while it tokenizes. Rows that hold `input_ids` already pass by that, and so do `messages` under
+TRL builds the mask while it tokenizes. Rows that already have `input_ids` skip that, and so do `messages` with
 `completion_only_loss`: the setting is read, nothing is masked, and the model learns its prompts.
 
 ## Example
@@ -24,8 +22,7 @@ run = sft(encoded(rows), completion_only_loss=True)
 ```
 
 ## Fix safety
-
-There is no automatic fix: give the trainer the rows as text, or with labels.
+There is no automatic fix: give the trainer the rows as text, or with labels. Prompts are then no longer in the loss.
 
 ## References
 
@@ -58,8 +55,8 @@ from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
 
 TEXT_REMEDY = (
-    "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with"
-    " labels"
+    "give the trainer prompt and completion columns, or messages with assistant_only_loss=True, and let it tokenize"
+    " them; or give it rows with labels"
 )
 
 
@@ -83,7 +80,7 @@ class MaskingSettingWithoutEffect(BatchRule):
             return
         columns = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
-            f"{name} asks for a mask, and every token of the batches is in the loss{self._describe_cause()}",
+            f"{name} asks for a mask, but every token of the batches is in the loss{self._describe_cause()}",
             ENCODE_REMEDY if did_rows_come_tokenized(self.subject) else TEXT_REMEDY,
             evidence=[f"columns of the rows given: {format_name_list(columns)}"] if columns else (),
         )

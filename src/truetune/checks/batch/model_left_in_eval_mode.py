@@ -1,14 +1,12 @@
-"""The model of a loop is in eval() mode, and has dropout that is then off.
+"""The model of a hand-written loop is in eval() mode, so its dropout is off.
 
 ## What it does
-
-Looks at the mode of the model and at the dropout of its modules. It is about loops of one's own: a Trainer calls
+Reads the mode of the model and the dropout of its modules. It is about hand-written loops, and info: a Trainer calls
 `model.train()` at each step. `from_pretrained` returns models in eval() mode.
 
 ## Why it is bad
-
-Dropout of the model or of an adapter (`lora_dropout`) does nothing; batch norms keep their statistics; gradient
-checkpointing of transformers models is switched off, so that the run needs more memory than was planned.
+Dropout of the model or of an adapter (`lora_dropout`) does nothing, and batch norms keep their statistics. Gradient
+checkpointing of transformers models is off, so the run needs more memory than planned.
 
 ## Example
 
@@ -27,8 +25,8 @@ loader = torch.utils.data.DataLoader(encoded(rows), 2, collate_fn=transformers.D
 ```
 
 ## Fix safety
-
-Safe: `model.train()` before the loop, and again after each evaluation.
+`model.train()` before the loop, and again after each evaluation, is safe; dropout then makes the training loss a little
+higher.
 
 ## References
 
@@ -55,8 +53,8 @@ class ModelLeftInEvalMode(BatchRule):
         if self.subject.kind == "loop" and not model["training"] and model["dropout"]:
             yield self.finding(
                 f"the model is in eval() mode, so its dropout of {model['dropout']:g} is off",
-                "call model.train() before the loop, and again after each evaluation; a Trainer"
-                " does so itself",
+                "call model.train() before the loop, and again after each evaluation (a Trainer"
+                " does so itself)",
             )
 
     def unmet(self) -> Unmet | None:
@@ -64,7 +62,7 @@ class ModelLeftInEvalMode(BatchRule):
         if not model["parameters"]:
             return Unmet("there is no model")
         if self.subject.kind != "loop":
-            return Unmet("it is about loops of one's own, and a trainer sets the mode itself")
+            return Unmet("it is about hand-written loops, and a trainer sets the mode itself")
         return None
 
     def measurement_if_clean(self) -> str:

@@ -1,13 +1,12 @@
-"""The data use tokens that were added, and their rows in the model can't change.
+"""The data use added tokens, but their rows in the model can't change.
 
 ## What it does
-
-Compares the tokenizer of the run with the one that it was made from, and looks for added tokens in the real batches.
-It fires where neither embedding nor output has a trainable part: by LoRA that leaves both alone, or frozen weights.
+Compares the tokenizer of the run with the one that it was made from, and looks for added tokens in the real batches. It
+fires if neither embedding nor output has a trainable part, because LoRA leaves both out or they are frozen. It is an
+error if such tokens are in the loss, and a warning if they are only in prompts.
 
 ## Why it is bad
-
-The rows of new tokens hold what they were filled with. The model never learns to write these tokens, nor to read them.
+The rows of new tokens keep their initial values. The model never learns to write these tokens, nor to read them.
 
 ## Example
 
@@ -32,8 +31,8 @@ run = sft(rows, peft.get_peft_model(model, settings), tokenizer)
 ```
 
 ## Fix safety
-
-There is no automatic fix: `modules_to_save` for embedding and head, or `trainable_token_indices` for the new rows.
+There is no automatic fix: set `modules_to_save=["embed_tokens", "lm_head"]`, which takes memory for both matrices, or
+`trainable_token_indices` with the ids of the new tokens.
 
 ## References
 
@@ -80,10 +79,9 @@ class NewTokenRowsNotTrained(BatchRule):
         if not used:
             return
         yield self.finding(
-            f"{len(used)} added tokens are in the batches, {len(learned)} of them are to be"
-            " learned, and no row of the embedding or the output can change",
-            "train their rows: trainable_token_indices, or modules_to_save with the embedding"
-            " and the head",
+            f"the batches contain added tokens ({len(used)}, of which {len(learned)} are in the loss),"
+            " but no row of the embedding or the output can change",
+            'set trainable_token_indices in LoraConfig to their ids, or modules_to_save=["embed_tokens", "lm_head"]',
             # What is only read still tells rows apart by its untrained vector; what is to be
             # written never is.
             severity="error" if learned else "warning",

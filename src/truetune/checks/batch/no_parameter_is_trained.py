@@ -1,13 +1,13 @@
 """No parameter of the model requires a gradient.
 
 ## What it does
-
-Counts the model's parameters with `requires_grad`, as they are in memory.
+Counts the model's parameters with `requires_grad`, as they are in memory. It is a warning for a quantized model that
+has no adapter yet, else an error.
 
 ## Why it is bad
-
-Nothing is learned: the run stops at its first backward pass, or where a loop skips frozen parameters, it ends with the
-weights that it began with. Most often an adapter was loaded for inference, the base was frozen and no adapter followed.
+Nothing is learned. The run stops at its first backward pass; if a loop skips frozen parameters, it ends with the
+weights that it started with. Usually an adapter was loaded for inference, or the base was frozen and no adapter was
+added.
 
 ## Example
 
@@ -28,8 +28,7 @@ loader = torch.utils.data.DataLoader(encoded(rows), 2, collate_fn=transformers.D
 ```
 
 ## Fix safety
-
-There is no automatic fix: which weights are to be learned is your choice.
+There is no automatic fix: which weights to train is your choice. More trained weights need more memory.
 
 ## References
 
@@ -61,8 +60,8 @@ class NoParameterIsTrained(BatchRule):
         yield self.finding(
             f"none of {model['parameters']:,} parameters requires a gradient"
             + (": the adapter is frozen" if model["adapter"] else ""),
-            "load an adapter with is_trainable=True, add one with get_peft_model, or unfreeze what"
-            " is to be learned",
+            "load an adapter with PeftModel.from_pretrained(..., is_trainable=True), add one with get_peft_model, or"
+            " set requires_grad_(True) on the weights to train",
             # A quantized base is frozen before its adapter is made, which may still follow.
             severity="warning" if waits else "error",
             evidence=["the model is quantized and has no adapter yet"] if waits else (),

@@ -1,15 +1,13 @@
-"""Rows share a line of the batch, and nothing keeps them apart.
+"""Several rows share a sequence of the batch, and nothing separates them.
 
 ## What it does
-
-Finds lines of the real batches that hold several rows (by the trainer's own lengths, or by their texts), and looks at
-what the model gets to tell them apart: positions that restart, lengths, a mask with document numbers. It fires
-where there is nothing, or what there is is not honoured: an attention mask of ones makes positions count for nothing.
+Finds sequences of the real batches that contain several rows (by the trainer's own lengths, or by their texts), and
+checks what separates them for the model: positions that restart, lengths, a mask with document numbers. It warns if
+there is nothing, or if it has no effect: an attention mask of ones makes the model ignore positions.
 
 ## Why it is bad
-
-Each row is then learned with an unrelated one before it, at positions where it never is when served. The loss gets
-lower, not higher. Plain text without prompts is left alone: joined documents are common in pretraining.
+Each row is learned with an unrelated one before it, at positions where it never is in serving. The loss gets lower, not
+higher. Plain text without prompts is not reported: joined documents are common in pretraining.
 
 ## Example
 
@@ -24,8 +22,8 @@ run = sft(rows, packing=True, packing_strategy="bfd", max_length=64)
 ```
 
 ## Fix safety
-
-There is no automatic fix: pack with positions that restart (`padding_free`), and an attention that honours them.
+There is no automatic fix: pack with positions that restart (`padding_free=True`) and an attention that follows them
+(flash attention), or turn packing off, which makes training slower.
 
 ## References
 
@@ -64,12 +62,12 @@ class PackedWithoutBoundaries(BatchRule):
         open_ = [(sample, why) for sample, why in reasons if why]
         if open_:
             yield self.finding(
-                f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and"
+                f"{len(open_)} of {len(self.subject.samples)} sequences contain several rows that see each other:"
                 f" {open_[0][1]}",
-                "pack with position_ids that restart and without an attention mask (packing with"
-                " padding_free), or do not pack",
+                "pack with position_ids that restart and without an attention mask (packing=True with"
+                " padding_free=True), or set packing=False",
                 cases=[
-                    Case(f"{sample.place} holds {_count_documents(sample)} rows")
+                    Case(f"{sample.place} contains {_count_documents(sample)} rows")
                     for sample, _ in open_
                 ],
                 count=len(open_),
@@ -84,18 +82,17 @@ class PackedWithoutBoundaries(BatchRule):
             return ""
         if not sample.separated_by:
             if sample.positions is not None:
-                return "positions count on"
+                return "positions do not restart"
             return "there are no positions that restart"
         attention = self.subject.facts["model"]["attention"] or ""
         if "attention_mask" in self._batch_of(sample):
-            return "an attention mask of ones overrules the positions that restart"
+            return "an attention mask of ones overrides the positions that restart"
         # These take the borders from the positions themselves; for others a mask must be made of
         # them.
         reads_positions = attention.startswith(("flash", "kernels", "flex"))
         if not reads_positions and self._transformers_release() < FIRST_RELEASE_WITH_POSITIONS:
             return (
-                f"{attention} attention of this transformers does not follow positions that begin"
-                " again"
+                f"{attention} attention in this transformers release ignores positions that restart"
             )
         return ""
 
@@ -125,15 +122,15 @@ class PackedWithoutBoundaries(BatchRule):
             return lacking
         if any(_count_documents(sample) > 1 for sample in self.subject.samples):
             return Unmet(
-                "it is about several chats in a line; here each line is one row, or plain text"
+                "it is about several chats in a sequence; here each sequence is one row, or plain text"
             )
-        return Unmet("it is about lines that hold several rows, and none does")
+        return Unmet("it is about sequences that contain several rows, and none does")
 
     def measurement_if_clean(self) -> Measurement:
         """How many lines of several rows the model sees as several."""
         lines = len(self._lines_of_several_rows)
         return make_count_measurement(
-            "lines of several rows that the model sees as several", lines, lines
+            "sequences of several rows that the model sees as several", lines, lines
         )
 
     @cached_property

@@ -1,14 +1,13 @@
 """Pad tokens are in the middle of text, or before it, as if they were text.
 
 ## What it does
-
-Looks for pad tokens between other tokens of one document, and for pads before it that are attended to. A pad token that
-also ends or begins texts counts only where the rows themselves show that it is padding.
+Looks for pad tokens between other tokens of one document, and for attended pads before it. A pad token that also ends
+or begins texts counts only if the rows themselves show that it is padding. Attended pads are an error, others a
+warning.
 
 ## Why it is bad
-
-Attended pads are read as words; pads that are not attended to still move the positions of what follows. Rows that are
-padded one by one and then joined, or that lost their attention mask, look so.
+Attended pads are read as words; pads that are not attended still shift the positions of what follows. It happens if
+rows are padded one by one and then joined, or lose their attention mask.
 
 ## Example
 
@@ -30,8 +29,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: pad whole rows, in the collator.
+There is no automatic fix: pad whole rows in the collator, with attention 0. The sequences become shorter.
 
 ## References
 
@@ -72,13 +70,13 @@ class PaddingInsideText(BatchRule):
             return
         count = sum(len(at) for _, at in misplaced)
         attended = any(sample.attended[at].any() for sample, at in misplaced)
-        harm = "move the positions of what follows"
+        harm = "shift the positions of what follows"
         if attended:
-            harm = "are attended to"
+            harm = "are read as text (attention 1)"
         yield self.finding(
-            f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines are"
+            f"{count} pad tokens in {len(misplaced)} of {len(self.subject.samples)} sequences are"
             f" inside or before text and {harm}",
-            "pad whole rows, on one side, in the collator, with attention 0",
+            "pad whole rows in the collator, on one side, with attention_mask 0",
             severity="error" if attended else "warning",
             cases=[
                 Case(
@@ -111,7 +109,7 @@ class PaddingInsideText(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines have pad tokens inside or before text."""
         return make_count_measurement(
-            "lines with pad tokens inside or before text", 0, len(self.subject.samples)
+            "sequences with pad tokens inside or before text", 0, len(self.subject.samples)
         )
 
 

@@ -1,13 +1,11 @@
 """Padding is in the loss.
 
 ## What it does
-
-Counts the places of padding, by position and not by id, that have a label other than -100.
+Counts padding, by position and not by id, with a label other than -100.
 
 ## Why it is bad
-
-The model learns to write pads after its answers, and the loss falls with every pad in the batch, whatever the model
-has learned. The shorter a row, the less its answer counts.
+The model learns to write pad tokens after its answers, and the loss falls with every pad in the batch, whatever the
+model has learned. The shorter a row, the less its answer counts.
 
 ## Example
 
@@ -27,8 +25,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: the collator is the user's.
+There is no automatic fix: the collator is your code. With the label -100 on padding, the loss is only on text, and
+becomes higher.
 
 ## References
 
@@ -67,13 +65,13 @@ class PaddingSupervised(BatchRule):
         if not count:
             return
         yield self.finding(
-            f"{count:,} of {sum(int(sample.padding.sum()) for sample in samples):,} pads are in the"
+            f"{count:,} of {sum(int(sample.padding.sum()) for sample in samples):,} pad tokens are in the"
             " loss",
-            "pad the labels with -100, by position: transformers' DataCollatorForSeq2Seq and TRL's"
-            " collator do",
+            "set the labels of padding to -100, by position: use DataCollatorForSeq2Seq(tokenizer) or TRL's"
+            " collator, or labels[attention_mask == 0] = -100",
             cases=[
                 Case(
-                    f"{sample.place}: {len(places)} pads with a label, from"
+                    f"{sample.place}: {len(places)} pad tokens with a label, from"
                     f" {text_around(sample, int(places[0]))}"
                 )
                 for sample, places in wrong
@@ -93,7 +91,7 @@ class PaddingSupervised(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many pads are in the loss."""
         return make_count_measurement(
-            "pads that are in the loss",
+            "pad tokens that are in the loss",
             0,
             sum(int(line.padding.sum()) for line in lines_with_unshifted_labels(self.subject)),
         )

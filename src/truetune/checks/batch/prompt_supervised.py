@@ -1,14 +1,12 @@
 """The prompts are in the loss.
 
 ## What it does
-
-Counts the tokens of system, user and tool messages that have a label. It is silent for plain text, where there is no
-prompt, and where the rows say prompt and completion and `completion_only_loss=False` was asked for it is an info.
+Counts the tokens of system, user and tool messages that have a label. Plain text, where there is no prompt, is not
+reported. If the settings contain `completion_only_loss=False`, it is info, else a warning.
 
 ## Why it is bad
-
-The model learns to write questions as well as answers. Where prompts are long, most of the loss is theirs, and the
-answers get what is left. TRL does this by default for rows of `messages`.
+The model learns to write questions as well as answers. If prompts are long, most of the loss is on them, and little is
+left for the answers. TRL does this by default for rows with `messages`.
 
 ## Example
 
@@ -24,9 +22,8 @@ run = sft(list(given))
 ```
 
 ## Fix safety
-
-There is no automatic fix: some runs train on the whole text on purpose. Leave the rule out there with
-`--ignore prompt-supervised`.
+There is no automatic fix: some runs train on the whole text on purpose; there, use `--ignore prompt-supervised`. With a
+mask, the loss is only on answers and can't be compared with earlier runs.
 
 ## References
 
@@ -130,7 +127,7 @@ class PromptSupervised(BatchRule):
         if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):
             chats = row_format_of_audit(self.subject) not in ("prompt-completion", "alpaca")
             return f"set {'assistant_only_loss' if chats else 'completion_only_loss'}=True"
-        return "give the tokens of prompts the label -100"
+        return "set the labels of prompt tokens to -100"
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
@@ -142,7 +139,7 @@ class PromptSupervised(BatchRule):
         if not self.learned:
             return None
         if self.subject.kind == "orpo":
-            return Unmet("it is about losses on answers alone, and ORPO's takes the prompt as well")
+            return Unmet("it is about losses on answers only, and ORPO's includes the prompt")
         if row_format_of_audit(self.subject) == "text":
             return PLAIN_TEXT
         return PROMPTS_EXPLAINED if self._is_explained_by_other_finding() else NO_ANSWER_LEARNED

@@ -1,13 +1,11 @@
-"""Processes have different numbers of batches, or batches with other keys.
+"""Processes have different numbers of batches, or batches with different keys.
 
 ## What it does
-
-Compares how many of the first batches each process has, and what they hold.
+Compares how many of the first batches each process (one per GPU) has, and which keys they contain.
 
 ## Why it is bad
-
-The process with a batch more waits for the others at the next exchange of gradients: the run hangs, at the end of the
-epoch or at once. Keys that only some have end in other losses.
+The process with one batch more waits for the others at the next exchange of gradients: the run hangs, at the end of the
+epoch or at once. Keys that only some processes have lead to different losses.
 
 ## Example
 
@@ -25,8 +23,8 @@ run = model
 ```
 
 ## Fix safety
-
-There is no automatic fix: `split_batches`, `even_batches` or `drop_last` make the numbers equal.
+There is no automatic fix: `even_batches`, `split_batches` or `drop_last` make the numbers equal. `even_batches` repeats
+some rows, `drop_last` leaves some out.
 
 ## References
 
@@ -56,18 +54,18 @@ class RanksOutOfStep(BatchRule):
         if records and len(set(counts.values())) > 1:
             yield self.finding(
                 f"{len(counts)} processes have {min(counts.values())} to {max(counts.values())}"
-                " batches",
-                "let accelerator.prepare split the loader (even_batches), or drop the rows that are"
-                " left over",
+                " batches: those with more wait forever",
+                "pass the loader through accelerator.prepare (even_batches=True), or set drop_last=True in the"
+                " DataLoader",
                 cases=[Case(f"rank {rank}: {count} batches") for rank, count in counts.items()],
             )
         keys = {record.facts["rank"]: set(record.batches[0]) for record in records}
         differing = _keys_not_in_all(list(keys.values()))
         if differing:
             yield self.finding(
-                f"not all processes have {format_name_list(sorted(differing))} in their batches",
-                "give all processes the same columns: prepare the whole data set before it is"
-                " split",
+                f"only some processes have {format_name_list(sorted(differing))} in their batches",
+                "give all processes the same columns: prepare the whole data set before you"
+                " split it",
                 cases=[
                     Case(f"rank {rank}: {format_name_list(sorted(names))}")
                     for rank, names in keys.items()
@@ -81,7 +79,7 @@ class RanksOutOfStep(BatchRule):
         """The number of processes, and of the batches that each of them has."""
         records = self.subject.records
         return (
-            f"{len(records)} processes with {len(records[0].batches)} batches each, of the same"
+            f"{len(records)} processes with {len(records[0].batches)} batches each, with the same"
             " keys"
         )
 

@@ -1,13 +1,11 @@
-"""Lines have labels, and none of them is on an answer.
+"""Sequences have labels, but none of them is on an answer.
 
 ## What it does
-
-Counts the lines of the first batches that hold an answer and labels, and no label on any token of an answer. It fires
-where that is so in all of them (error), or in some (warning).
+Counts the sequences of the first batches that contain an answer and labels, but no label on any token of an answer. It
+is an error if that is so in all of them, and a warning in some.
 
 ## Why it is bad
-
-The model learns the questions, or the template, and nothing of what it should say. The loss falls all the same.
+The model learns the questions, or the template, and nothing of what it should say. The loss still falls.
 
 ## Example
 
@@ -27,8 +25,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: the labels are made in the user's program.
+There is no automatic fix: your code makes the labels. Put them on the assistant's turns and -100 on everything else;
+the loss is then on another text.
 
 ## References
 
@@ -82,8 +80,8 @@ class ResponseNotSupervised(BatchRule):
             return
         every = len(wrong) == self.lines
         yield self.finding(
-            f"{len(wrong)} of {self.lines} lines have labels, and none on an answer",
-            "put the labels on the assistant's turns, and -100 on all others",
+            f"{len(wrong)} of {self.lines} sequences have labels, but none on an answer",
+            "put the labels on the assistant's turns, and -100 on everything else (is the mask inverted?)",
             severity="error" if every else "warning",
             evidence=[f"tokens with a label: {_describe_labelled_tokens_by_source(wrong)}"],
             cases=[
@@ -106,7 +104,7 @@ class ResponseNotSupervised(BatchRule):
     def measurement_if_clean(self) -> Measurement:
         """How many lines with labels have one on an answer."""
         return make_count_measurement(
-            "lines with labels that have one on an answer", self.lines, self.lines
+            "sequences with labels that have one on an answer", self.lines, self.lines
         )
 
 

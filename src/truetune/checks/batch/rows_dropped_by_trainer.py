@@ -1,13 +1,12 @@
-"""Rows that were given never reach the trainer's data set.
+"""Some of the given rows never reach the trainer's data set.
 
 ## What it does
-
-Compares the number of rows given with the number of rows the trainer made of them, where it does not pack.
+Compares the number of rows given with the number of rows that the trainer made of them, if it does not pack. It is a
+warning from 1 % on, else info.
 
 ## Why it is bad
-
-Trainers drop rows without a word: prompts longer than the limit, rows without labels, rows that a filter does not
-like. They are seldom a fair sample of the rest.
+Trainers drop rows without a message: prompts longer than the limit, rows without labels, rows that a filter rejects.
+They are seldom a random sample of the rest.
 
 ## Example
 
@@ -30,8 +29,7 @@ run = sft(given.to_list(), max_length=64)
 ```
 
 ## Fix safety
-
-There is no automatic fix: raise the limit, or take the rows out yourself and count them.
+There is no automatic fix: raise the limit (more memory), or remove the rows yourself and count them.
 
 ## References
 
@@ -73,8 +71,8 @@ class RowsDroppedByTrainer(BatchRule):
         yield self.finding(
             f"{dropped:,} of {before:,} given rows are not in the trainer's data set ({prepared:,}"
             " rows)",
-            "look which rows these are: raise the length limit, or take them out before training"
-            " and count them",
+            "find these rows (truetune check DATA -t TOKENIZER --max-length LIMIT lists those that are too long): raise"
+            " max_length, or remove them before training",
             severity="warning" if dropped >= WARNING_SHARE * before else "info",
             evidence=self._evidence_of_length_limit(),
             count=dropped,

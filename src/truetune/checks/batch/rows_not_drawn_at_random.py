@@ -1,16 +1,14 @@
-"""Rows are drawn again before others had their turn, or in the order of the file.
+"""Rows are sampled again before others were used, or in the order of the file.
 
 ## What it does
-
-Looks at the numbers of the rows in the first batches of one process: does one come back although most have not come
-yet, and are they just 0, 1, 2, ... ? In a loop of one's own, whose loader tells no numbers, it compares the batches:
-are all of them the same, id by id?
+Reads the numbers of the rows in the first batches of one process: does one come back although most have not been used,
+and are they just 0, 1, 2, ... ? Both are info. In a hand-written loop, whose loader gives no numbers, it compares the
+batches: if all of them are the same, id by id, it warns.
 
 ## Why it is bad
-
-A sampler that repeats rows trains some of them often and others never. Rows in the file's order come source by source,
-where the file is sorted. Both may be wanted: that is why this is information alone. A loop that trains each step on the
-same batch learns that by heart and never sees the rest, as after `next(iter(loader))` in its body: that is a warning.
+A sampler that repeats rows trains on some of them often and on others never. Rows in the file's order come source by
+source, if the file is sorted. Both may be intended. A loop that trains each step on the same batch, as with
+`next(iter(loader))` in its body, memorises that batch and never sees the rest.
 
 ## Example
 
@@ -31,8 +29,8 @@ run = model
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: `DataLoader(..., shuffle=True)` uses each row once per epoch in random order. Keep an order
+that you chose on purpose (a curriculum).
 
 ## References
 
@@ -81,8 +79,8 @@ class RowsNotDrawnAtRandom(BatchRule):
         again = len(drawn) - len(set(drawn))
         if again >= REPEATED_SHARE * len(drawn):
             yield self.finding(
-                f"{again} of the first {len(drawn)} rows drawn came before, of {rows:,} rows",
-                "draw without replacement, if all rows are to be seen",
+                f"{again} of the first {len(drawn)} sampled rows are repeats, out of {rows:,} rows",
+                "sample without replacement (DataLoader(shuffle=True)) if every row should be used",
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
                 count=again,
                 total=len(drawn),
@@ -91,7 +89,7 @@ class RowsNotDrawnAtRandom(BatchRule):
             yield self.finding(
                 f"the first {len(drawn)} rows come in the order of the data set, which has"
                 f" {rows:,}",
-                "shuffle, unless the rows are in an order that you chose",
+                "shuffle (DataLoader(shuffle=True)), unless you chose this order on purpose",
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
             )
 
@@ -102,9 +100,9 @@ class RowsNotDrawnAtRandom(BatchRule):
             return
         lines = len(batches[0])
         yield self.finding(
-            f"all {len(batches)} batches are the same {lines} lines: the loop sees no other rows",
-            "make the loader's iterator before the loop (`for batch in loader:`), unless you try whether the model can"
-            " learn one batch by heart",
+            f"all {len(batches)} batches are the same {lines} sequences: the loop sees no other rows",
+            "create the iterator before the loop (for batch in loader:, not next(iter(loader)) in its body), unless you"
+            " test whether the model can memorise one batch",
             severity="warning",
             cases=[Case(f"{one.place}: {one.text(0, 24)!r}") for one in self.subject.samples[:1]],
             count=len(batches),
@@ -133,14 +131,15 @@ class RowsNotDrawnAtRandom(BatchRule):
             return None
         if not drawn:
             return Unmet(
-                "it is not known which rows were drawn", "give the trainer a data set with a length"
+                "it is not known which rows were sampled",
+                "give the trainer a data set with a length",
             )
         if drawn < MIN_ROWS:
             return Unmet(
-                f"{drawn} rows were drawn, and it takes {MIN_ROWS}", "audit more (--batches)"
+                f"{drawn} rows were sampled, and it takes {MIN_ROWS}", "audit more (--batches)"
             )
         return (
-            Unmet(f"{drawn} rows were drawn of {self._count_dataset_rows:,}: too few rows")
+            Unmet(f"{drawn} rows of {self._count_dataset_rows:,} were sampled: too few rows")
             if self._count_dataset_rows < MIN_TIMES_AS_MANY_ROWS * drawn
             else None
         )
@@ -153,11 +152,11 @@ class RowsNotDrawnAtRandom(BatchRule):
                 "later batches like the first", self._count_batches_like_first - 1, others
             )
         again = len(self._drawn_rows) - len(set(self._drawn_rows))
-        return make_count_measurement("drawn rows that came before", again, len(self._drawn_rows))
+        return make_count_measurement("sampled rows that are repeats", again, len(self._drawn_rows))
 
     @cached_property
     def _batch_ids_of_custom_loop(self) -> list[np.ndarray]:
-        """The ids of the batches of a loop of one's own, where enough were seen with labels; else none.
+        """The ids of the batches of a hand-written loop, where enough were seen with labels; else none.
 
         A loop that learns from its own samples gives the model no labels, and takes them several times.
         """

@@ -1,13 +1,11 @@
 """All processes get the same rows.
 
 ## What it does
-
-Compares the first batches of all processes, id by id.
+Compares the first batches of all processes (one per GPU), id by id.
 
 ## Why it is bad
-
-Every gradient is computed as often as there are processes: the run costs n times what it should, its real batch is one
-n-th of what was set, and all metrics look normal. A loader without a distributed sampler does it.
+Every gradient is computed as often as there are processes. The run costs n times as much, its real batch is 1/n of the
+configured one, and all metrics look normal. It happens with a loader without a distributed sampler.
 
 ## Example
 
@@ -27,8 +25,8 @@ run = model
 ```
 
 ## Fix safety
-
-There is no automatic fix: pass the loader through `accelerator.prepare`, or give it a `DistributedSampler`.
+There is no automatic fix: pass the loader through `accelerator.prepare`, or give it a `DistributedSampler`. A step then
+uses more rows: you may have to adapt the learning rate.
 
 ## References
 
@@ -78,9 +76,9 @@ class SameRowsOnEveryRank(BatchRule):
         if same:
             ranks = ", ".join(str(record.facts["rank"]) for record in same)
             yield self.finding(
-                f"{len(same) + 1} of {len(self.subject.records)} processes get the same rows",
-                "let accelerator.prepare split the loader, or give it a DistributedSampler; a"
-                " stream needs split_dataset_by_node",
+                f"{len(same) + 1} of {len(self.subject.records)} processes get the same rows, so they compute the same",
+                "pass the loader through accelerator.prepare, or give it a DistributedSampler; for a"
+                " stream use datasets.distributed.split_dataset_by_node",
                 evidence=[
                     f"rank {first.facts['rank']} and rank {ranks}: {len(ids)} batches are equal id"
                     " by id"
@@ -111,10 +109,10 @@ class SameRowsOnEveryRank(BatchRule):
         ids = _batch_ids(self.subject.records[0])
         if not ids or self._does_one_process_read_for_all():
             return Unmet(
-                "it is about processes that read rows of their own, and here one may read for all"
+                "it is about processes that read their own rows, and here one may read for all"
             )
         return (
-            Unmet("all rows are alike, so that it is not known whose they are")
+            Unmet("all rows are alike, so the processes can't be compared")
             if _are_all_rows_alike(ids)
             else None
         )

@@ -1,15 +1,13 @@
 """The learning rate moves the trained weights by more than their own size in a single step.
 
 ## What it does
-
 Compares the highest learning rate of the run, which is about how far Adam moves each weight in one step, with the size
-of the trained matrices (root mean square; the median over them). It fires where a step is more than twice their size,
-and is an error from ten times on. Vectors (norms, biases) and matrices that begin as zeros (LoRA's B) are left out.
+of the trained matrices (root mean square; the median over them). It warns if a step is more than twice their size; from
+ten times on it is an error. Vectors (norms, biases) and matrices that start as zeros (LoRA's B) do not count.
 
 ## Why it is bad
-
-After one such step nothing is left of what the weights were: the loss climbs to hundreds, and what comes down later is
-a model that has lost its language.
+After one such step, nothing is left of the weights: the loss climbs to hundreds, and what falls later is the loss of a
+model that has lost its language.
 
 ## Example
 
@@ -26,8 +24,7 @@ run = transformers.Trainer(model, arguments(learning_rate=2e-5), transformers.Da
 ```
 
 ## Fix safety
-
-Safe: published rates of AdamW are 1e-5 to 5e-5 for all weights and 1e-4 to 5e-4 for LoRA.
+Published AdamW learning rates are 1e-5 to 5e-5 for full fine-tuning and 1e-4 to 5e-4 for LoRA; they are safe.
 
 ## References
 
@@ -63,11 +60,11 @@ class StepsLargerThanTheWeights(BatchRule):
         rate, size = measured["rate"], measured["size"]
         yield self.finding(
             f"the learning rate of {rate:g} moves each weight by about {rate / size:,.3g} times its"
-            " own size in a step",
-            "begin at 1e-5 to 5e-5 for all weights, at 1e-4 to 5e-4 for LoRA",
+            " own size in one step, which destroys it",
+            "set learning_rate to 1e-5 to 5e-5 in full fine-tuning, or 1e-4 to 5e-4 with LoRA",
             severity="error" if rate > ERROR_TIMES * size else "warning",
             evidence=[
-                f"optimizer {measured['optimizer']}; the trained matrices are about {size:.2g}"
+                f"optimizer {measured['optimizer']}; the trained matrices have a size of about {size:.2g}"
             ],
         )
 

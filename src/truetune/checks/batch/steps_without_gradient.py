@@ -1,15 +1,14 @@
-"""The optimizer steps, and no weight has a gradient.
+"""The optimizer makes steps although no weight has a gradient.
 
 ## What it does
-
-Looks at the weights of the optimizer before each of the first steps of a loop of the user's own (`truetune run`): one
-of them at least must have a gradient other than zero. Steps with a closure compute theirs later, and are left out.
+Checks the weights of the optimizer before each of the first steps of a hand-written loop (`truetune run`): at least one
+of them must have a gradient other than zero. It is an error if none has one at any step, else a warning. Steps with a
+closure compute theirs later, and do not count.
 
 ## Why it is bad
-
-The step changes nothing (weight decay and the momentum of AdamW aside), and nothing is raised. `zero_grad()` is
-between `backward()` and `step()`, the loss was cut from the model (`detach`, `item`, a loss that was forced to require
-a gradient), or the optimizer holds weights that are not the ones that are used. The loss stays flat.
+The step changes nothing (apart from weight decay and AdamW's momentum), and nothing is raised. `zero_grad()` is called
+between `backward()` and `step()`, the loss is detached from the model (`detach`, `item`, a loss that was forced to
+require a gradient), or the optimizer has other weights than those in use. The loss stays flat.
 
 ## Example
 
@@ -32,8 +31,7 @@ def step(batch):
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: once gradients arrive, the weights change at the configured learning rate.
 
 ## References
 
@@ -77,9 +75,9 @@ class StepsWithoutGradient(BatchRule):
         every = self.step_count_without_gradient == self.examined_step_count
         yield self.finding(
             f"no weight of the optimizer has a gradient before {self.step_count_without_gradient} of its first"
-            f" {self.examined_step_count} steps",
-            "call zero_grad() after step(), not between backward() and step(); make the optimizer"
-            " of the weights that are used, and do not detach the loss",
+            f" {self.examined_step_count} steps, so they change nothing",
+            "call optimizer.zero_grad() after step(), not between backward() and step(); build the optimizer"
+            " from the weights that are in use, and do not detach the loss",
             # One step may have had a batch without labels, or a gradient that was scaled to zero.
             severity="error" if every else "warning",
             count=self.step_count_without_gradient,

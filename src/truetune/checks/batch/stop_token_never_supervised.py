@@ -1,14 +1,12 @@
 """Answers end with a stop token that is not in the loss.
 
 ## What it does
-
-Takes the first batches of the real data loader and looks, after each answer, at the label of its stop token. It fires
-where answers are supervised and none (error), or only some (warning), of their stop tokens are.
+Takes the first batches of the real data loader and checks, after each supervised answer, the label of its stop token.
+It is an error if none of the stop tokens is in the loss, and a warning if only some are.
 
 ## Why it is bad
-
-The model never learns to end its answer. The loss looks as good as ever, and every answer runs on until the limit. The
-usual cause is a collator that masks labels by the pad id, with a pad token that is the stop token.
+The model never learns to end its answer. The loss looks as good as ever, but every answer continues until the limit.
+The usual cause is a collator that masks labels by the pad id, with a pad token that is the stop token.
 
 ## Example
 
@@ -27,8 +25,8 @@ run = transformers.Trainer(model, arguments(), collator, encoded(rows), processi
 ```
 
 ## Fix safety
-
-There is no automatic fix: the collator, or the pad token, is chosen in the user's program.
+There is no automatic fix: your code chooses the collator and the pad token. With another pad token, or a mask by
+position, one more token per answer is in the loss.
 
 ## References
 
@@ -72,8 +70,8 @@ class StopTokenNeverSupervised(BatchRule):
         yield self.finding(
             f"{len(masked)} of {len(stops)} stop tokens after supervised answers are not in the"
             " loss",
-            "mask padding by the attention mask, not by its id: use a collator that pads labels with -100,"
-            " and a pad token that is no stop token",
+            "mask padding by the attention mask and not by its id: use a collator that pads labels with -100"
+            " (DataCollatorForSeq2Seq), and a pad token that is not a stop token",
             severity="error" if every else "warning",
             evidence=self._evidence_that_pad_is_stop(),
             cases=[
@@ -93,8 +91,7 @@ class StopTokenNeverSupervised(BatchRule):
         collator = self.subject.facts["trainer"]["collator"]
         if pad in self.subject.stops:
             yield (
-                f"the pad token is a stop token (id {pad}); the collator is"
-                f" {collator or 'not known'}"
+                f"the pad token is a stop token (id {pad}); the collator is {collator or 'unknown'}"
             )
 
     def unmet(self) -> Unmet | None:

@@ -1,15 +1,14 @@
 """Answers end with two stop tokens.
 
 ## What it does
-
-Looks in the real batches after the stop token that ends an answer: is the next token a stop token too, and in the
-loss? Where the given rows hold no stop token, the trainer itself appends the second one (TRL's ORPO does, after
-templates that end turns with a new line): a note, if the first one ends generation.
+Checks in the real batches, after the stop token that ends an answer, whether the next token is a stop token too and in
+the loss. It is an error in more than half of the answers, else a warning. If the given rows contain no stop token, the
+trainer itself appends the second one (TRL's ORPO does, after templates that end turns with a new line): that is info if
+the first one ends generation, and otherwise a warning.
 
 ## Why it is bad
-
-The model learns to continue after the stop token. Where the first of them ends generation the second is wasted; where
-it does not, odd tokens trail every answer. It comes from a trainer that appends EOS to text that ends with it.
+The model learns to continue after the stop token. If the first one ends generation, the second is useless; if it does
+not, every answer ends with extra tokens. It happens if a trainer appends EOS to text that already ends with it.
 
 ## Example
 
@@ -26,9 +25,8 @@ run = sft(text)
 ```
 
 ## Fix safety
-
 There is no automatic fix: give the trainer the messages, or text without EOS. A second stop token that the trainer
-appends to messages can't be kept from the outside, and is never reached where the first one ends generation.
+appends to messages can't be avoided, but is never reached if the first one ends generation.
 
 ## References
 
@@ -115,17 +113,15 @@ class StopTokenTwiceInBatch(BatchRule):
         """What to do: it depends on who wrote the second token, and whether generation ends at the first."""
         if by_trainer and ends:
             return (
-                "nothing: generation ends at the first of them, so the second is learned in vain"
-                " and never reached"
+                "nothing to do: generation ends at the first stop token, so the second is never"
+                " reached"
             )
         if by_trainer:
             return (
-                "list the first of them in generation_config.json (eos_token_id), so that"
+                "set eos_token_id in generation_config.json to the first of them, so that"
                 " generation ends there"
             )
-        return (
-            "give the trainer the messages instead of rendered text, or keep it from appending EOS"
-        )
+        return "give the trainer the messages instead of rendered text, or remove EOS from the end of the text"
 
     def _may_rows_hold_stops(self) -> bool:
         """Do the given rows themselves hold the text of a stop token, or are they not known?"""

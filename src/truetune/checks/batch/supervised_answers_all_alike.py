@@ -1,17 +1,16 @@
-"""All answers in the batches are one text, or nearly all.
+"""All or nearly all answers in the batches are the same text.
 
 ## What it does
-
-Reads the texts under the labels of the first batches, one for each document. It fires where documents with different
-prompts all have the same one, from 4 documents on, or nearly all (95 % of 20 or more), or one of a handful. Where a
-column of the given rows holds far more than the answers and reaches no label, the finding names it beside the column
-that is learned: `--canary` proves both, else the given rows are compared with the batches. Answers that are a few short
-labels are a classification set: a note, and only where there is such a column.
+Reads the texts under the labels of the first batches, one per document. It fires if documents with different prompts
+all have the same text, from 4 documents on, or nearly all (95 % of 20 or more), or one of a handful. If a column of the
+given rows contains far more than the answers but has no label, the finding names it beside the column that is in the
+loss: `--canary` proves both, else the given rows are compared with the batches. It is an error from 8 documents on or
+with such a column, else a warning. Answers that are a few short labels are a classification set: that is info, and only
+with such a column.
 
 ## Why it is bad
-
-The loss falls to nearly nothing within a few steps, and the model has learned to say one sentence to everything. Most
-often the loader trains the wrong column: a state, a status or a category in place of the text.
+The loss falls to almost nothing within a few steps, and the model has learned to answer everything with one sentence.
+Usually the loader uses the wrong column: a state, a status or a category instead of the text.
 
 ## Example
 
@@ -38,8 +37,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: which column is the answer is the user's to say.
+There is no automatic fix: only you know which column is the answer. With another column, the loss is higher at first.
 
 ## References
 
@@ -132,13 +130,15 @@ class SupervisedAnswersAllAlike(BatchRule):
             severity=severity,
             evidence=[
                 (
-                    f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that,"
-                    " and no prompt is read"
+                    f"the answers contain {spread.entropy:.2f} bits per row: the loss can fall to that without"
+                    " reading a prompt"
                 ),
                 *(column.as_evidence_line for column in beside.untaught),
             ],
             cases=[
-                Case(f"{document.sample.place}: learns {document.answer[:SHOWN_CHARACTERS]!r}")
+                Case(
+                    f"{document.sample.place}: the labels are {document.answer[:SHOWN_CHARACTERS]!r}"
+                )
                 for document in self._learned_documents
                 if document.answer in common
             ][:MAX_CASES],
@@ -154,21 +154,17 @@ class SupervisedAnswersAllAlike(BatchRule):
         """
         message, remedy = (
             describe_learned_answers(spread),
-            "train the column that holds the answers",
+            "train on the column with the answers (map it in the formatting function or the data settings)",
         )
         untaught = [column.name for column in beside.untaught]
         if untaught:
             learned = ""
             if beside.learned:
-                learned = f"the labels are of {format_name_list(beside.learned)}, and "
-            message += (
-                f"; {learned}{format_name_list(untaught)}, which holds more, reaches no label"
-            )
-            return message, f"train {untaught[0]}, if it holds the answers"
+                learned = f"the labels are on {format_name_list(beside.learned)}, and "
+            message += f"; {learned}{format_name_list(untaught)}, which contains more, has no label"
+            return message, f"map {untaught[0]} to the answer, if it contains the answers"
         if not (self.subject.facts.get("canary") or {}).get("fields"):
-            remedy += (
-                "; truetune run --canary says which column is learned, and which reaches no label"
-            )
+            remedy += "; truetune run --canary -- COMMAND shows which column is in the loss, and which has no label"
         return message, remedy
 
     def unmet(self) -> Unmet | None:

@@ -1,15 +1,13 @@
-"""The tokenizer has a chat template, the rows are chats, and none of its markers is in the batches.
+"""The rows are chats, but the chat template's control tokens are not in the batches.
 
 ## What it does
-
-Renders a small conversation with the tokenizer's own template, and looks for the control tokens around its turns in
-the first batches. It fires where the rows are prompts with answers and none of these tokens occurs. For plain text it
-is silent.
+Renders a small conversation with the tokenizer's own template, and looks for the control tokens around its turns in the
+first batches. It warns if the rows are prompts with answers and none of these tokens occurs. Plain text is not
+reported.
 
 ## Why it is bad
-
-Serving sends its prompts through the template, so that the model is asked in a form that it was never trained on. "It
-learns nothing", repetition, no stop.
+Serving renders its prompts with the template, so the model gets a form that it was never trained on. It seems to have
+learned nothing, repeats itself, or does not stop.
 
 ## Example
 
@@ -26,9 +24,8 @@ run = sft(list(given))
 ```
 
 ## Fix safety
-
-Rows of messages go through the template. For a model that will be served on plain text the strings are right: leave
-this rule out with `--ignore template-never-applied`.
+Rows with messages are rendered with the template. If the model will be served on plain text, the strings are right:
+then use `--ignore template-never-applied`.
 
 ## References
 
@@ -74,14 +71,15 @@ class TemplateNeverApplied(BatchRule):
         if any(np.isin(sample.ids, list(markers)).any() for sample in samples):
             return
         yield self.finding(
-            f"none of the chat template's markers is in the {len(samples)} lines of the batches",
-            "give the trainer lists of messages, so that they go through the chat template",
+            f"none of the chat template's control tokens is in the {len(samples)} sequences of the batches",
+            "give the trainer lists of messages (prompt and completion as lists, or a messages column), so that it"
+            " applies the chat template",
             evidence=[
                 f"the rows are {kind}",
                 f"the template would write {', '.join(sorted(markers.values()))}",
             ],
             cases=[
-                Case(f"{sample.place}: begins {sample.text(0, 16)!r}")
+                Case(f"{sample.place}: begins with {sample.text(0, 16)!r}")
                 for sample in samples[:MAX_CASES]
             ],
             count=len(samples),
@@ -110,7 +108,7 @@ class TemplateNeverApplied(BatchRule):
         )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
         return make_count_measurement(
-            "lines with a marker of the chat template", marked, len(samples)
+            "sequences with a control token of the chat template", marked, len(samples)
         )
 
 

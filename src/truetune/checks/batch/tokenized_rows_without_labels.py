@@ -1,21 +1,19 @@
-"""The rows came tokenized, without labels: the prompts are in the loss.
+"""The rows came tokenized but without labels: the prompts are in the loss.
 
 ## What it does
+Reads the columns of the rows before any preparation: `input_ids`, and neither `labels` nor a mask (`completion_mask`,
+`assistant_masks`, `loss_mask`). It is an error if the ids contain the template's turns and the prompts' tokens have a
+label. `truetune.audit` and the callback see TRL's rows after their preparation, in which labels that mask nothing look
+like none; with the data set as `given` they can tell.
 
-Looks at the columns of the rows before any preparation: `input_ids`, and neither `labels` nor a mask
-(`completion_mask`, `assistant_masks`, `loss_mask`). Where the template's turns are in the ids and the prompts' tokens
-have a label, that is an error. `truetune.audit` and the callback see TRL's rows after their preparation, in which
-labels that mask nothing look like none; with the data set as `given` they know.
-
-It is silent for ids without turns of the template: plain text is learned whole on purpose. So it is where
-`completion_only_loss=False` asks for the whole, and where less than half of the lines are chats.
+Ids without turns of the template are not reported, because all of plain text belongs in the loss. Nor are runs with
+`completion_only_loss=False`, and batches in which less than half of the sequences are chats.
 
 ## Why it is bad
-
-A trainer masks prompts while it turns text into tokens. Rows that are tokenized already pass by that: TRL and
-`DataCollatorForLanguageModeling` take the ids as labels, so questions, system prompts and tool results are learned as
-answers are. Nothing is raised. `assistant_only_loss=True` and `completion_only_loss=True` do not help: for such rows
-the first raises an error in TRL, and the second has no effect.
+A trainer masks prompts while it tokenizes text. Rows that are already tokenized skip that: TRL and
+`DataCollatorForLanguageModeling` use the ids as labels, so questions, system prompts and tool results are learned like
+answers. Nothing is raised. `assistant_only_loss=True` and `completion_only_loss=True` do not help: for such rows the
+first raises an error in TRL, and the second has no effect.
 
 ## Example
 
@@ -32,10 +30,9 @@ given = datasets.Dataset.from_list(encoded(rows))
 ```
 
 ## Fix safety
-
-`truetune encode` writes `input_ids` and `labels` from the rows as text; TRL and transformers leave these labels as they
-are. There is no automatic fix: ids alone do not say which turns were meant to be learned. Leave the rule out with
-`--ignore tokenized-rows-without-labels` where whole chats are to be learned.
+`truetune encode` writes `input_ids` and `labels` from the rows as text; TRL and transformers keep these labels. There
+is no automatic fix, because ids do not say which turns should be learned. If whole chats should be in the loss, use
+`--ignore tokenized-rows-without-labels`.
 
 ## References
 
@@ -128,9 +125,9 @@ class TokenizedRowsWithoutLabels(BatchRule):
         supervised, total = count_learned_and_all_tokens(self.subject)
         return Unmet(
             f"the rows came tokenized, without labels: {supervised:,} of {total:,} tokens are in"
-            " the loss, and less than half of the lines hold turns of the chat template; as plain"
+            " the loss, and less than half of the sequences contain turns of the chat template; for plain"
             " text that is right",
-            "give the rows labels where they hold prompts, or name the tokenizer whose template"
+            "give the rows labels if they contain prompts, or name the tokenizer whose template"
             " wrote them",
         )
 
@@ -144,5 +141,5 @@ class TokenizedRowsWithoutLabels(BatchRule):
                 bare.prompts,
             )
         return make_count_measurement(
-            "lines of rows that came tokenized, without labels", 0, len(self.subject.samples)
+            "sequences of rows that came tokenized, without labels", 0, len(self.subject.samples)
         )

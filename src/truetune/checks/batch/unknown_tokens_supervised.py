@@ -1,14 +1,12 @@
 """The unknown token is in the loss.
 
 ## What it does
-
-Counts the labels of the first batches that are the tokenizer's unknown token. It is a warning from one in a hundred on,
-an info below. A tokenizer whose unknown token is also its stop, pad or BOS token is left alone.
+Counts the labels of the first batches that are the tokenizer's unknown token. It is a warning from 1 % on, and info
+below. A tokenizer whose unknown token is also its stop, pad or BOS token is not judged.
 
 ## Why it is bad
-
-Where the tokenizer has no token for a text, the model learns to write its placeholder. Names, emoji or a whole script
-are lost, in training and in every answer.
+If the tokenizer has no token for a text, the model learns to write its placeholder. Names, emoji or a whole script are
+lost, in training and in every answer.
 
 ## Example
 
@@ -29,8 +27,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix: another tokenizer, or new tokens, are the user's choice.
+There is no automatic fix: another tokenizer, or new tokens whose embeddings are trained, are your choice.
 
 ## References
 
@@ -80,8 +77,8 @@ class UnknownTokensSupervised(BatchRule):
         if places:
             yield self.finding(
                 f"{len(places):,} of {labels:,} labels are the unknown token {unknown.token}",
-                "use a tokenizer that can spell the text (byte fallback), or add tokens for it and"
-                " train them",
+                "use a tokenizer that can spell the text (byte fallback), or add tokens for it (tokenizer.add_tokens)"
+                " and train their embeddings",
                 severity="warning" if len(places) >= WARNING_SHARE * labels else "info",
                 cases=[
                     Case(f"{sample.place}: {text_around(sample, i)}")

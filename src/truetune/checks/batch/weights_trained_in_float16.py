@@ -1,14 +1,12 @@
-"""Weights are trained in float16 themselves.
+"""The trained weights are float16.
 
 ## What it does
-
-Looks at the dtype of the parameters that require a gradient.
+Reads the dtype of the parameters that require a gradient.
 
 ## Why it is bad
-
 Adam divides by the root of the second moment plus 1e-8, and 1e-8 is 0 in float16: a parameter whose gradient is zero
-becomes nan at the first step. With `fp16=True` the gradient scaler refuses them ("Attempting to unscale FP16
-gradients"). DeepSpeed alone keeps float32 copies by itself.
+becomes NaN at the first step. With `fp16=True` the gradient scaler rejects them ("Attempting to unscale FP16
+gradients"). Only DeepSpeed keeps float32 copies by itself.
 
 ## Example
 
@@ -25,8 +23,7 @@ loader = torch.utils.data.DataLoader(encoded(rows), 2, collate_fn=transformers.D
 ```
 
 ## Fix safety
-
-There is no automatic fix. Weights in float32 need twice the memory; bfloat16 has float32's range.
+There is no automatic fix. Weights in float32 need twice the memory; bfloat16 has the range of float32 but fewer digits.
 
 ## References
 
@@ -51,11 +48,11 @@ class WeightsTrainedInFloat16(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if "float16" in self.subject.facts["model"]["trained_dtypes"]:
             yield self.finding(
-                "parameters that are trained are float16",
+                "the trained parameters are float16, in which Adam makes them NaN",
                 "load the model with dtype=torch.float32 and train with bf16=True or fp16=True, or"
-                " load it in bfloat16",
+                " load it with dtype=torch.bfloat16",
                 evidence=[
-                    "dtypes of what is trained:"
+                    "dtypes of the trained parameters:"
                     f" {', '.join(self.subject.facts['model']['trained_dtypes'])}"
                 ],
             )
@@ -70,6 +67,6 @@ class WeightsTrainedInFloat16(BatchRule):
     def measurement_if_clean(self) -> str:
         """The dtypes of the weights that are trained."""
         return (
-            f"dtypes of what is trained: {len(self.subject.facts['model']['trained_dtypes'])}, "
+            f"dtypes of the trained parameters: {len(self.subject.facts['model']['trained_dtypes'])}, "
             + ", ".join(self.subject.facts["model"]["trained_dtypes"])
         )

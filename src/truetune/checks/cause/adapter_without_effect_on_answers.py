@@ -1,15 +1,13 @@
-"""The adapter is loaded and changes nothing.
+"""The adapter is loaded but changes nothing.
 
 ## What it does
-
-Compares the log-probabilities of the tokens of some reference answers with the adapter and without it. Where they are
-exactly equal, the adapter is not applied, or is all zero (error). Where they differ by less than 0.001 nats on average,
-it is applied and does next to nothing (warning).
+Compares the log-probabilities of the tokens of some reference answers with and without the adapter. If they are exactly
+equal, the adapter is not applied, or is all zero (error). If they differ by less than 0.001 on average, it is applied
+but has almost no effect (warning).
 
 ## Why it is bad
-
-The answers are those of the base. Loaders skip keys that fit no module with a warning at most, a scale of 0 is no
-error, and LoRA whose second matrix never moved is still zero.
+The answers are those of the base model. Loaders skip keys that match no module, with a warning at most. A scale of 0 is
+not an error, and a LoRA whose second matrix never changed is still zero.
 
 ## Example
 
@@ -28,9 +26,8 @@ effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
 ```
 
 ## Fix safety
-
-There is no automatic fix: compare the names in adapter_model.safetensors with the modules of the base, see `lora_alpha`
-in adapter_config.json, and whether the training moved the adapter at all (`truetune check`).
+There is no automatic fix: compare the names in adapter_model.safetensors with the modules of the base, look at
+`lora_alpha` in adapter_config.json, and check whether training changed the adapter at all (`truetune check ADAPTER`).
 
 ## References
 
@@ -79,8 +76,8 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
         effect = self.subject.effect
         assert effect is not None
         return (
-            f"the adapter changes {effect.tokens:,} tokens of the references by"
-            f" {effect.difference:.2g} nats each"
+            f"the adapter changes the log-probabilities of {effect.tokens:,} reference tokens by"
+            f" {effect.difference:.2g} on average"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -92,8 +89,8 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
             return
         has_none = effect.difference <= MAX_NATS_OF_NO_EFFECT
         message = (
-            f"the adapter has hardly an effect: {effect.difference:.2g} nats/token of the"
-            " reference answers"
+            "the adapter has hardly any effect: it changes the log-probability of a reference token by"
+            f" {effect.difference:.2g} on average"
         )
         if has_none:
             message = (
@@ -101,11 +98,11 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
             )
         yield self.finding(
             message,
-            "compare the adapter's keys with the base's modules, and see that lora_alpha and lora_B"
-            " are not 0",
+            "run `truetune check` on the adapter's folder: its keys must match the base's modules, lora_alpha must"
+            " not be 0, and the lora_B matrices must not be all zero",
             severity="error" if has_none else "warning",
             evidence=[
-                f"mean |difference| of the log-probabilities of {effect.tokens:,} tokens: "
-                f"{effect.difference:.2g} nats"
+                f"mean absolute difference of the log-probabilities of {effect.tokens:,} tokens:"
+                f" {effect.difference:.2g}"
             ],
         )

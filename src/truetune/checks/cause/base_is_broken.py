@@ -1,14 +1,12 @@
-"""The base answers as badly: what is wrong was there before the training.
+"""The base model answers as badly: the fault was there before training.
 
 ## What it does
-
-Asks the base some of the same prompts. It fires where at least half of the model's answers, and at least three quarters
-of at least 4 of the base's, are garbage or empty.
+Asks the base model some of the same prompts. It fires if at least half of the model's answers, and at least 75 % of at
+least 4 of the base's, are garbage or empty.
 
 ## Why it is bad
-
-The files of the base are damaged, hold random or other weights, or are read with another architecture, dtype or
-quantization than they were written with. Any training on it starts from noise.
+The files of the base are damaged, contain random or other weights, or are loaded with another architecture, dtype or
+quantization than they were saved with. Training on it starts from noise.
 
 ## Example
 
@@ -25,9 +23,8 @@ base: {garbage: 0, stopped: 8}
 ```
 
 ## Fix safety
-
-There is no automatic fix: download the base again and compare the sizes or digests of its files; look at it alone
-(`truetune check BASE`, `truetune sample BASE`).
+There is no automatic fix: download the base model again, compare the sizes or hashes of its files, and check it on its
+own (`truetune check BASE`, `truetune sample BASE`). Then train again from it.
 
 ## References
 
@@ -63,11 +60,12 @@ class BaseIsBroken(CauseRule):
 
     def unmet(self) -> Unmet | None:
         if self.subject.base is None or not self.subject.base.looks:
-            return Unmet("the base was asked nothing", "name it with --base")
+            return Unmet("the base model was not asked", "name it with --base")
         count = len(self.subject.base.looks[-1].samples)
         if count < MIN_BASE_ANSWERS:
             return Unmet(
-                f"the base gave {count:,} answers, and it takes {MIN_BASE_ANSWERS}", "ask more (-n)"
+                f"the base gave {count:,} answers; at least {MIN_BASE_ANSWERS} are needed",
+                "ask more (-n)",
             )
         return None
 
@@ -93,9 +91,10 @@ class BaseIsBroken(CauseRule):
             return
         garbage = filter(is_garbage_or_empty, self.subject.base.looks[-1].samples)
         yield self.finding(
-            f"the base is broken: {base} of its answers are garbage or empty, and {tuned} of the"
+            f"the base model is broken: {base} of its answers are garbage or empty, like {tuned} of the tuned"
             " model's",
-            "download the base again, and see what it answers by itself (truetune sample)",
+            "download the base model again, check that it answers well (truetune sample BASE --data DATA), and"
+            " train again from it",
             cases=cases_of_samples(list(garbage)),
             count=base.bad,
             total=base.of,

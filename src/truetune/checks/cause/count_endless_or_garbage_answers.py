@@ -18,7 +18,10 @@ from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample, SampledRun
 from truetune.generation.evidence_on_causes_of_answers import ModelEvidence, StopEstimate
 
-STOPPING_UNKNOWN = Unmet("P(stop) is not known", "ask rows with references, and the model's files")
+STOPPING_UNKNOWN = Unmet(
+    ("the probability of a stop token is not known"),
+    "ask rows with references, and the model's files",
+)
 # A share of the answers that is a failure. Chosen, not measured: a cause that is in the weights or in serving acts on
 # nearly all. At half, single hard prompts would be explained; near 1, one good answer would hide the cause.
 FAILING_SHARE = 0.5
@@ -81,4 +84,7 @@ def describe_stopping(evidence: ModelEvidence) -> str:
     text = f"{cut:,} of {len(samples):,} answers do not stop by themselves"
     if evidence.stopping is None:
         return text
-    return f"{text}; P(stop) after the references is {describe_stop_probability(evidence.stopping)}"
+    return (
+        f"{text}; the probability of a stop token after the references is"
+        f" {describe_stop_probability(evidence.stopping)}"
+    )

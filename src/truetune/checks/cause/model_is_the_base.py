@@ -1,15 +1,13 @@
-"""What answers is the base: nothing of the training is in it.
+"""It is the base model that answers: the training has no effect on it.
 
 ## What it does
-
-Compares the log-probabilities of the tokens of some reference answers under the model, be it a folder, a GGUF file or a
-server, and under its base. It fires where they are exactly equal: an error where there is a record of a training, else
-a warning.
+Compares the log-probabilities of the tokens of some reference answers under the model (a folder, a GGUF file or a
+server) and under its base. It fires if they are exactly equal: an error if there is a record of a training run,
+otherwise a warning.
 
 ## Why it is bad
-
-The trained weights were not merged, not saved or not loaded, or the server answers under the name of the base. Every
-evaluation of it is one of the base.
+The trained weights were not merged, not saved or not loaded, or the server answers under the base's name. Every
+evaluation then measures the base model.
 
 ## Example
 
@@ -30,8 +28,7 @@ effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
 ```
 
 ## Fix safety
-
-There is no automatic fix: ask for the model by the adapter's name, merge before saving, and compare the files
+There is no automatic fix: request the model by the adapter's name, merge before saving, and compare the files
 (`truetune check MODEL --base BASE`).
 
 ## References
@@ -70,8 +67,8 @@ class ModelIsTheBase(CauseRule):
         effect = self.subject.effect
         assert effect is not None
         return (
-            f"{effect.tokens:,} tokens of the references differ from the base's by"
-            f" {effect.difference:.2g} nats each"
+            f"{effect.tokens:,} reference tokens differ from the base's by {effect.difference:.2g} in"
+            " log-probability on average"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -83,8 +80,10 @@ class ModelIsTheBase(CauseRule):
         ):
             return
         yield self.finding(
-            "it is the base that answers: the reference answers are exactly as likely under it",
-            "merge or load the trained weights; ask a server for the model by the adapter's name",
+            "it is the base model that answers: the reference answers have exactly the same probability under it,"
+            " so nothing of the training is used",
+            "merge or load the trained weights (truetune check MODEL --base BASE compares the files); on a server,"
+            " request the model by the adapter's name",
             severity="error" if self.subject.run else "warning",
-            evidence=[f"{effect.tokens:,} tokens were compared"],
+            evidence=[f"log-probabilities of {effect.tokens:,} tokens were compared"],
         )

@@ -1,15 +1,13 @@
-"""The weights make no language model: reference answers are about as unlikely as chance makes them.
+"""The model gives correct answers about the probability of random tokens: its weights or its tokenizer are wrong.
 
 ## What it does
-
-Takes the mean log-probability of the tokens of some reference answers, after their prompts. It fires above 7
-nats/token, or where it is not a number.
+Takes the mean loss (negative log-probability) of the tokens of some reference answers, after their prompts. It fires
+above 7 per token, or if it is not a number.
 
 ## Why it is bad
-
-Language models give sound text 1 to 4 nats/token, in languages they hardly know up to 6; chance gives the logarithm
-of the vocabulary, 10 to 12. What is above 7 holds random, damaged or shuffled weights, or was given the ids of another
-tokenizer.
+Language models give correct text a loss of 1 to 4 per token, up to 6 in languages that they hardly know. Random
+guessing gives the logarithm of the vocabulary size, 10 to 12. Above 7, the weights are random, damaged or shuffled, or
+the model gets the ids of another tokenizer.
 
 ## Example
 
@@ -26,9 +24,9 @@ reference_loss: 1.7
 ```
 
 ## Fix safety
-
-There is no automatic fix: load the model with its own tokenizer, look at its files (`truetune check`), and copy it
-again from where it was trained.
+There is no automatic fix: load the model with its own tokenizer, check its files (`truetune check MODEL`), and copy it
+again from where it was trained. If the loss is normal with the tokenizer of the base model, the tokenizer was wrong;
+otherwise the weights are.
 
 ## References
 
@@ -77,16 +75,16 @@ class NoLanguageLeft(CauseRule):
             )
         if reference_loss > MAX_NATS_OF_LANGUAGE:
             return Unmet(
-                f"the references have {reference_loss:.3g} nats/token, and the answers are text: they"
-                " may be of another task",
-                "name rows of its own task (--data)",
+                f"the references have a loss of {reference_loss:.3g} per token, but the answers are text: the"
+                " references may be for another task",
+                "use rows of the model's own task (--data)",
             )
         return None
 
     def measurement_if_clean(self) -> str:
         """The loss of the reference answers, beside that of chance."""
         return (
-            f"the reference answers have {self.subject.reference_loss:.3g} nats/token; chance has"
+            f"the reference answers have a loss of {self.subject.reference_loss:.3g} per token; random guessing has"
             " about 11"
         )
 
@@ -98,11 +96,11 @@ class NoLanguageLeft(CauseRule):
         if isfinite(reference_loss) and not self._are_answers_no_text_either():
             return
         yield self.finding(
-            f"the weights make no language model: the reference answers have {reference_loss:.3g}"
-            " nats/token",
-            "use the model's own tokenizer and whole weights; compare their files with where they"
-            " come from",
-            evidence=["sound text has 1 to 4 nats/token, and chance about 11"],
+            "the weights or the tokenizer are wrong: the model gives the reference answers a loss of"
+            f" {reference_loss:.3g} per token",
+            "check the files with `truetune check MODEL`; load the model with its own tokenizer, and if the loss"
+            " stays this high, copy the weights again from where they were trained",
+            evidence=["correct text has a loss of 1 to 4 per token, random guessing about 11"],
         )
 
     def _are_answers_no_text_either(self) -> bool:

@@ -1,15 +1,13 @@
-"""A prompt gets another answer in a padded batch than alone.
+"""A prompt gets another answer in a padded batch than on its own.
 
 ## What it does
-
-Asks the two shortest prompts, which a batch pads most, once more, alone. Where an answer is another one, it takes the
-token at which they part: asked alone, it fires where the batch's token is less likely than the other by more than 0.5
-nats. Rounding moves only tokens that are about equally likely.
+Sends the two shortest prompts, which a batch pads most, again one at a time. If an answer differs, it takes the token
+at which they diverge. It fires if that token of the batch is less likely by more than 0.5 in log-probability, computed
+without the batch. Rounding only changes tokens that are about equally likely.
 
 ## Why it is bad
-
-Padding is on the wrong side, the attention mask is ignored, or positions are counted through the padding. The model is
-right and its answers are not, the worse the more their lengths differ; scores depend on the batch size.
+Padding is on the wrong side, the attention mask is ignored, or positions count the padding. The model is right but its
+answers are not, the more so the more the prompt lengths differ. Scores depend on the batch size.
 
 ## Example
 
@@ -30,9 +28,9 @@ divergent_answers:
 ```
 
 ## Fix safety
-
-There is no automatic fix: pad on the left, give `attention_mask` to `generate`, and see that custom modeling code takes
-its positions from the mask. Until then ask in batches of one.
+There is no automatic fix: pad on the left (`tokenizer.padding_side = "left"`), pass `attention_mask` to `generate`, and
+check that custom modeling code takes its positions from the mask. Until then, use a batch size of 1. Scores change,
+since the answers do.
 
 ## References
 
@@ -63,19 +61,21 @@ class PaddedBatchAnswersOtherwise(CauseRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.unbatched_prompts:
             return Unmet(
-                "no prompt was asked alone", "leave --backend out: transformers is asked so"
+                "no prompt was sent on its own", "omit --backend, so that transformers is used"
             )
         unknown = sum(one.nats is None for one in self.subject.divergent_answers)
         if unknown:
-            return Unmet(f"{unknown:,} answers differ when asked alone; by how much is not known")
+            return Unmet(
+                f"{unknown:,} answers differ when the prompt is sent on its own; by how much is not known"
+            )
         return None
 
     def measurement_if_clean(self) -> str:
         """How many answers differ when they are asked alone, and by how many nats at most."""
         worst = max((one.nats or 0.0 for one in self.subject.divergent_answers), default=0.0)
         return (
-            f"{len(self.subject.divergent_answers):,} of {self.subject.unbatched_prompts:,} answers differ alone, by"
-            f" {worst:.2g} nats at most"
+            f"{len(self.subject.divergent_answers):,} of {self.subject.unbatched_prompts:,} answers differ without"
+            f" the batch, by at most {worst:.2g} in log-probability"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -88,17 +88,18 @@ class PaddedBatchAnswersOtherwise(CauseRule):
             return
         worst = max(one.nats or 0.0 for one in differing)
         yield self.finding(
-            f"{len(differing)} of {self.subject.unbatched_prompts} prompts get another answer in a padded batch"
-            " than alone",
-            "pad on the left, with an attention mask and positions that leave the padding out",
+            f"{len(differing)} of {self.subject.unbatched_prompts} prompts get another answer in a padded batch than"
+            " on their own",
+            "set tokenizer.padding_side = 'left' and pass attention_mask to generate(); in custom model code,"
+            " compute position_ids from the mask",
             evidence=[
-                f"where they part, the batch's token is up to {worst:.3g} nats less likely;"
-                f" rounding moves none by {MAX_NATS_OF_ROUNDING}"
+                f"where the answers diverge, the batch's token is up to {worst:.3g} less likely in log-probability;"
+                f" rounding stays below {MAX_NATS_OF_ROUNDING}"
             ],
             cases=[
                 Case(
                     f"{quote_shortened(one.question)}: token {one.token}: in the batch"
-                    f" {quote_shortened(one.together)}, alone {quote_shortened(one.alone)}"
+                    f" {quote_shortened(one.together)}, on its own {quote_shortened(one.alone)}"
                 )
                 for one in differing
             ],

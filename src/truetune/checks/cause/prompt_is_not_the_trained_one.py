@@ -1,14 +1,12 @@
-"""The prompts are other ones than those that were trained.
+"""The prompts differ from those of the training.
 
 ## What it does
-
-Makes the prompts of the training record (contract.json: fixed conversations of one to four turns with system and tools,
-and some rows) once more, with the tokenizer, the template and the settings of now, and compares text and ids.
+Builds the prompts of the training record again (contract.json: fixed conversations of one to four turns with system and
+tools, and some rows), with the current tokenizer, template and settings, and compares text and ids.
 
 ## Why it is bad
-
-A model answers the prompt that it knows. With another header, another system prompt or another control token it is
-asked something that it never saw: answers lose their form, or do not stop.
+A model answers the prompts that it knows. With another header, system prompt or control token, it gets something that
+it never saw: answers lose their format, or do not stop.
 
 ## Example
 
@@ -26,9 +24,8 @@ contract: true
 ```
 
 ## Fix safety
-
-There is no automatic fix: serve with the tokenizer and chat template that lie beside the trained weights, and with the
-template settings of the run (`template_kwargs` of run.json).
+There is no automatic fix: serve with the tokenizer and chat template next to the trained weights, and with the template
+settings of the run (`template_kwargs` in run.json).
 
 ## References
 
@@ -56,19 +53,20 @@ class PromptIsNotTheTrainedOne(CauseRule):
     def unmet(self) -> Unmet | None:
         if self.subject.contract:
             return None
-        return Unmet("there is no contract.json of its training", "train with truetune train")
+        return Unmet("there is no contract.json from its training", "train with truetune train")
 
     def measurement_if_clean(self) -> str:
         """That none of the prompts in contract.json comes out otherwise."""
-        return "0 of the prompts in contract.json come out otherwise"
+        return "0 of the prompts in contract.json differ"
 
     def findings(self) -> Iterator[Finding]:
         # Those that say what differs stand first: the first one is the message.
         different = sorted(self.subject.prompts, key=lambda text: ": " not in text)
         if different:
             yield self.finding(
-                f"the prompts are not the trained ones: {different[0]}",
-                "use the tokenizer, chat template and template settings of the training",
+                f"the prompts differ from those of the training: {different[0]}",
+                "use the tokenizer and chat template that were saved with the trained weights, and the template"
+                " settings of the run (template_kwargs in run.json)",
                 cases=[Case(text, file=RECORD_FILE) for text in different],
                 count=len(different),
             )

@@ -1,15 +1,13 @@
-"""The tuned model has learned its prompts nearly as much as its answers.
+"""The model was trained on its prompts nearly as much as on its answers.
 
 ## What it does
-
-Compares the tokens of some prompts under the model and under its base, and those of the reference answers after them.
-It fires where the prompts have gained half as many nats/token as the answers or more, at least 0.2, and beyond
+Compares the log-probabilities of some prompts, and of the reference answers after them, under the model and under its
+base. It fires if the prompts have gained at least half as much per token as the answers, at least 0.2, and beyond
 chance.
 
 ## Why it is bad
-
-Labels on prompts spend the training on questions that the model never has to write: long prompts outweigh short
-answers, and a model that has learned to write questions continues with one where it should stop.
+With labels on prompts, training is spent on questions that the model never has to write. Long prompts outweigh short
+answers, and a model that has learned to write questions continues with one when it should stop.
 
 ## Example
 
@@ -28,10 +26,9 @@ prompt_gain: {prompt: 0.04, reference: 0.41, error: 0.03, tokens: 412, prompts: 
 ```
 
 ## Fix safety
-
 There is no automatic fix: set the labels of the prompts to -100 (`completion_only_loss`, `assistant_only_loss`,
-`train_on_responses_only`, `train_on_inputs: false`), see what is supervised (`truetune run -- COMMAND`), and train
-again.
+`train_on_responses_only`, `train_on_inputs: false`), check the labels (`truetune run -- COMMAND`), and train again from
+the base model.
 
 ## References
 
@@ -65,7 +62,7 @@ class PromptsWereLearned(CauseRule):
         gain = self.subject.prompt_gain
         assert gain is not None
         return (
-            f"the prompts gained {gain.prompt:+.2f} nats/token over the base, the references"
+            f"over the base, the prompts gained {gain.prompt:+.2f} in log-probability per token, the references"
             f" {gain.reference:+.2f}"
         )
 
@@ -76,11 +73,11 @@ class PromptsWereLearned(CauseRule):
         ):
             return
         yield self.finding(
-            f"prompts were learned: their tokens are {gain.prompt:.2f} nats likelier than under the"
-            f" base, those of the reference answers {gain.reference:.2f}",
+            f"the model was trained on its prompts: compared with the base, their tokens gained {gain.prompt:.2f} in"
+            f" log-probability, those of the reference answers {gain.reference:.2f}",
             HELP,
             evidence=[
-                f"{gain.tokens:,} tokens of {gain.prompts} prompts (standard error"
-                f" {gain.error:.2f}); training on answers alone leaves prompts nearly as they were"
+                f"{gain.tokens:,} tokens of {gain.prompts} prompts (standard error {gain.error:.2f}); training on"
+                " answers only hardly changes the prompts"
             ],
         )

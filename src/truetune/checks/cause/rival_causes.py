@@ -29,16 +29,16 @@ def list_tried_rivals(evidence: ModelEvidence) -> Iterator[str]:
     if evidence.base_stopping is not None:
         yield "stopping under the base"
     if evidence.contract:
-        yield "the prompts against those of the training"
+        yield "the prompts compared with those of the training"
     if evidence.effect is not None:
         yield "the references with and without the training"
     # With and without the training is the stronger comparison, and includes this one.
     elif evidence.reference_loss is not None:
         yield "the references under the model"
     if evidence.greedy is not None:
-        yield "the same prompts, asked greedily"
+        yield "the same prompts with greedy decoding"
     if evidence.unbatched_prompts:
-        yield "prompts alone, out of their batch"
+        yield "prompts on their own, without a batch"
     if evidence.folder is not None:
         yield "the files"
 
@@ -48,7 +48,7 @@ def list_untried_rivals(evidence: ModelEvidence) -> Iterator[str]:
     if evidence.base is None and evidence.base_stopping is None:
         yield "the base (name it with --base)"
     if not evidence.contract:
-        yield "the prompts of the training (no record of it is known)"
+        yield "the prompts of the training (there is no record of it)"
     if evidence.reference_loss is None:
         yield "the references under the model (its log-probabilities are not known)"
 

@@ -1,13 +1,11 @@
-"""The model knows where to stop, and its own answers do not get there.
+"""The model knows where to stop, but its own answers do not get there.
 
 ## What it does
-
-It fires where at least half of the answers do not stop though their references are shorter than the limit, the stop
-token is served, and after the reference answer its probability is 0.5 or more.
+It fires if at least half of the answers do not stop though their references are shorter than the limit, the server uses
+the trained stop token, and the probability of that token after the reference answer is 0.5 or more.
 
 ## Why it is bad
-
-The stop token was learned, so the labels are right. What fails is the way there: the answer loops, or is much longer
+The stop token was learned, so the labels are right. But the answer never reaches its end: it loops, or is much longer
 than those of the data. More training on the same labels does not repair that.
 
 ## Example
@@ -29,9 +27,8 @@ stopping: {probability: 0.93, rank: 0}
 ```
 
 ## Fix safety
-
-There is no automatic fix: where the answers are sound and long, raise the limit of new tokens; where they loop, look
-for duplicate rows and too many epochs, and whether sampling with a temperature ends the loops.
+There is no automatic fix. If the answers are good but long, raise the limit on new tokens. If they loop, look for
+duplicate rows and too many epochs, and try sampling with a temperature.
 
 ## References
 
@@ -74,7 +71,7 @@ class StopLearnedButNotReached(CauseRule):
         unserved = set(self.subject.trained) - set(self.subject.served)
         if unserved:
             return Unmet(
-                "a trained stop token is not served, which trained-stop-not-served is about"
+                "the server does not use a trained stop token, which trained-stop-not-served is about"
             )
         return None
 
@@ -93,14 +90,18 @@ class StopLearnedButNotReached(CauseRule):
             return
         loops = sum(sample.scores.looped for sample in endless.samples)
         remedy = (
-            "raise the limit of new tokens, or see why answers are longer than those of the data"
+            "raise max_new_tokens (--max-new-tokens), or find out why the answers are longer than those"
+            " in the data"
         )
         if loops >= LOOPING_SHARE * len(endless.samples):
-            remedy = "look for what makes the answers loop: duplicate rows, too many epochs"
+            remedy = (
+                "find out why the answers loop: look for duplicate rows (truetune check DATA), and train for fewer"
+                " epochs"
+            )
         yield self.finding(
-            f"stopping was learned and is not reached: {endless.count_in_last_pass} answers run past"
-            f" {subject.watched.limit} tokens, and after the reference answer the probability of a"
-            f" stop token is {describe_stop_probability(stopping)}",
+            f"stopping was learned but is not reached: {endless.count_in_last_pass} answers are longer than"
+            f" {subject.watched.limit} tokens, but after the reference answer the probability of a stop token is"
+            f" {describe_stop_probability(stopping)}",
             remedy,
             evidence=[f"{loops} of these {len(endless.samples)} answers end in a loop"],
             cases=cases_of_samples(endless.samples),

@@ -1,17 +1,16 @@
-"""The model does not stop because no stop token was learned.
+"""The model does not stop because it never learned a stop token.
 
 ## What it does
-
-Reads the probability of a trained stop token after the reference answers, under the model and under its base. It fires
-where at least half of the answers do not stop and the median of this probability is below 0.5: an error where it is
-below 0.05 and not ten times that of the base, else a warning, for then stopping was learned in part. Where the base was
-not asked, it is a warning that names no cause: the base may be what does not stop. It is silent where the model babbles
-and knows the reference answers no better, or its base babbles too: then no single token is what it lacks.
+Takes the probability of a trained stop token after the reference answers, under the model and under its base. It fires
+if at least half of the answers do not stop and the median of this probability is below 0.5. It is an error if it is
+below 0.05 and less than ten times that of the base; otherwise it is a warning, since stopping was partly learned.
+Without answers of the base it is a warning that names no cause: the base may be what does not stop. It does not fire if
+the model writes nonsense and the reference answers are unlikely too, or if its base writes nonsense too: then more than
+one token is missing.
 
 ## Why it is bad
-
-After a whole reference answer nothing is left to say. A model that has learned to stop stops there, with a probability
-near 1. Where it has not, no setting of the server helps: every answer runs to the limit, and says anything.
+After a complete reference answer, nothing is left to say. A model that has learned to stop stops there, with a
+probability near 1. If it has not, no server setting helps: every answer runs up to the limit.
 
 ## Example
 
@@ -36,9 +35,9 @@ base_stopping: {probability: 0.00001, rank: 1033}
 ```
 
 ## Fix safety
-
-There is no automatic fix: the model is trained again, with labels that hold the stop token of each answer (`truetune
-run -- COMMAND` shows them). A pad token that is the stop token is masked with the padding by most collators.
+There is no automatic fix: train again, with labels that contain the stop token of each answer (`truetune run --
+COMMAND` shows them). If the pad token is the stop token, most collators mask it together with the padding; set another
+pad token.
 
 ## References
 
@@ -101,7 +100,7 @@ class StoppingNeverLearned(CauseRule):
             return None
         if not subject.trained:
             return Unmet(
-                "no stop token is known to be trained",
+                "it is not known which stop token was trained",
                 "ask rows with references, or a run of truetune train",
             )
         if subject.stopping is None:
@@ -110,8 +109,7 @@ class StoppingNeverLearned(CauseRule):
         if is_learned or not babbles_and_finds_references_unlikely(subject):
             return None
         return Unmet(
-            "the model babbles and does not know the references either: no single token is what it"
-            " lacks"
+            "the model writes nonsense and finds the references unlikely too: more than a stop token is missing"
         )
 
     def measurement_if_clean(self) -> str:
@@ -170,7 +168,7 @@ class StoppingNeverLearned(CauseRule):
         if base is None:
             return StopState(
                 "is not likely",
-                "ask the base too (--base), and see whether the labels hold the stop token"
+                "ask the base model too (--base), and check that the labels contain the stop token"
                 " (truetune run -- COMMAND)",
                 is_never=is_unlikely,
             )
@@ -180,10 +178,10 @@ class StoppingNeverLearned(CauseRule):
             and stopping.probability > UNLEARNED_STOP_PROBABILITY / MIN_RISE_OVER_BASE
         )
         is_never = is_unlikely and not is_raised
-        what = "was never learned" if is_never else "was learned in part only"
+        what = "was never learned" if is_never else "was only partly learned"
         if base.probability >= LEARNED_STOP_PROBABILITY:
             what = "was unlearned"
-        remedy = "train longer, on answers that end with their stop token"
+        remedy = "train longer, on answers that end with their stop token, with a label on it"
         if is_never:
             remedy = (
                 "train again with the stop token of each answer in the labels (truetune run --"
@@ -194,13 +192,12 @@ class StoppingNeverLearned(CauseRule):
     def _stop_evidence(self, stopping: StopEstimate) -> Iterator[str]:
         """What the probability was taken from, that of the base, and a pad token that masks the stop token."""
         subject, base = self.subject, self.subject.base_stopping
-        yield f"medians over {stopping.references} references; rank 1 is the likeliest token"
+        yield f"medians over {stopping.references} references; rank 1 is the most likely token"
         if base:
-            yield f"under the base it is {describe_stop_probability(base)}"
+            yield f"under the base model it is {describe_stop_probability(base)}"
         else:
-            yield "the base was not asked"
+            yield "the base model was not asked"
         if subject.pad is not None and subject.pad in subject.trained:
             yield (
-                f"the pad token is {subject.pad} too: a collator that masks padding takes it out of"
-                " every label"
+                f"the pad token is {subject.pad} too: a collator that masks padding removes it from all labels"
             )

@@ -1,14 +1,12 @@
-"""The answers were drawn at a temperature at which nothing but noise comes out; greedily the model answers as text.
+"""The temperature is so high that the answers are noise; with greedy decoding the model answers well.
 
 ## What it does
-
-Asks some of the same prompts once more, greedily, where the answers were drawn. It fires where at least half of the
-drawn answers are garbage, and at most a quarter of at least 3 greedy ones are.
+Sends some of the same prompts again with greedy decoding, if the answers were sampled. It fires if at least half of the
+sampled answers are garbage, but at most 25 % of at least 3 greedy ones.
 
 ## Why it is bad
-
-A temperature divides the logits: at 2 and above, unlikely tokens together outweigh the likely ones, however good the
-model is. Nothing is wrong with its weights, its tokenizer or its training, and none of them has to be changed.
+The temperature divides the logits. At 2 and above, the many unlikely tokens together outweigh the likely ones, however
+good the model is. Its weights, its tokenizer and its training are fine.
 
 ## Example
 
@@ -27,8 +25,7 @@ greedy: {garbage: 0, stopped: 8}
 ```
 
 ## Fix safety
-
-Safe: it changes how answers are drawn, and no weight. 0 is greedy; 0.2 to 1.0 is usual.
+Safe: it changes how answers are sampled, not the weights. 0 is greedy; 0.2 to 1.0 is usual.
 
 ## References
 
@@ -63,14 +60,15 @@ class TemperatureIsTooHigh(CauseRule):
 
     def unmet(self) -> Unmet | None:
         if not self.subject.temperature:
-            return Unmet("it is about answers that were drawn, and these are greedy")
+            return Unmet("it is about sampled answers, and these are greedy")
         if self.subject.greedy is None or not self.subject.greedy.looks:
-            return Unmet("the prompts were not asked greedily")
+            return Unmet("the prompts were not repeated with greedy decoding")
         count = len(self.subject.greedy.looks[-1].samples)
         if count >= MIN_GREEDY_ANSWERS:
             return None
         return Unmet(
-            f"{count} prompts were asked greedily, and it takes {MIN_GREEDY_ANSWERS}", "-n 3"
+            f"{count} prompts were repeated with greedy decoding; at least {MIN_GREEDY_ANSWERS} are needed",
+            "-n 3",
         )
 
     def measurement_if_clean(self) -> str:
@@ -99,10 +97,10 @@ class TemperatureIsTooHigh(CauseRule):
             return
         garbage = filter(is_garbage_or_empty, subject.watched.looks[-1].samples)
         yield self.finding(
-            f"the temperature of {subject.temperature:g} makes the garbage: {drawn} drawn answers are"
-            f" garbage, and {greedy} greedy ones to the same prompts",
-            "draw at 0.2 to 1.0, or greedily (--temperature 0); weights and tokenizer need no"
-            " change",
+            f"the temperature of {subject.temperature:g} causes the garbage: {drawn} sampled answers are garbage,"
+            f" but only {greedy} greedy ones to the same prompts",
+            "sample at a temperature of 0.2 to 1.0, or greedily (truetune sample --temperature 0; on a server: the"
+            " `temperature` of the request); the weights and the tokenizer are fine",
             cases=cases_of_samples(list(garbage)),
             count=drawn.bad,
             total=drawn.of,

@@ -1,16 +1,14 @@
-"""The model stops, and serving does not see it: its stop token is not among those that end an answer.
+"""The model writes its stop token, but the server does not stop there.
 
 ## What it does
-
-Compares the stop tokens that answers are trained to end with (of the training record, else of the template and the
-references) with those at which serving ends an answer: `eos_token_id` of generation_config.json, else of config.json,
-else the tokenizer's EOS. It fires where one is missing and is inside answers, or where it is likely after the
-references and half of the answers do not stop.
+Compares the stop tokens that answers are trained to end with (from the training record, otherwise from the template and
+the references) with those at which serving ends an answer: `eos_token_id` in generation_config.json, otherwise in
+config.json, otherwise the tokenizer's EOS. It fires if one is missing and occurs inside answers, or if it is likely
+after the references and half of the answers do not stop.
 
 ## Why it is bad
-
-The model writes its stop token and is asked to continue. What follows was never trained: it plays the user, or says the
-same again until the limit.
+The model writes its stop token and has to continue. It was never trained on what follows: it plays the user, or repeats
+itself until the limit.
 
 ## Example
 
@@ -31,9 +29,8 @@ stopping: {probability: 0.96, rank: 0}
 ```
 
 ## Fix safety
-
-There is no automatic fix: write the id into `eos_token_id` of generation_config.json, beside those that are there.
-Engines that read no generation_config.json need it as a stop of the request.
+There is no automatic fix: add the id to `eos_token_id` in generation_config.json. Engines that do not read
+generation_config.json need it as a stop token in the request. Answers get shorter; nothing else changes.
 
 ## References
 
@@ -71,7 +68,7 @@ class TrainedStopNotServed(CauseRule):
         if self.subject.trained:
             return None
         return Unmet(
-            "no stop token is known to be trained",
+            "it is not known which stop token was trained",
             "ask rows with references, or a run of truetune train",
         )
 
@@ -105,9 +102,9 @@ class TrainedStopNotServed(CauseRule):
             )
         total = len(subject.watched.looks[-1].samples)
         yield self.finding(
-            f"the model stops with {unserved[0]}, and serving continues: it is inside"
+            f"the model ends its answers with {unserved[0]}, but serving continues: the token is inside"
             f" {len(with_stop)} of {total} answers",
-            f'write "eos_token_id": [{ids}] into generation_config.json',
+            f'set "eos_token_id": [{ids}] in generation_config.json',
             evidence=evidence,
             cases=cases_of_samples(with_stop or (endless.samples if endless else ())),
             count=len(with_stop),

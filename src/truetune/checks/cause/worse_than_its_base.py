@@ -1,14 +1,12 @@
-"""The model finds the reference answers less likely than its base does.
+"""The reference answers are less likely under the model than under its base.
 
 ## What it does
-
 Compares the mean log-probability of the tokens of some reference answers under the model and under its base. It fires
-where the model's is lower by more than 1 nat a token, or is not a number.
+if the model's is significantly lower, by more than 1 per token, or is not a number.
 
 ## Why it is bad
-
-Training on such answers makes them likelier, whatever else it does. An adapter that makes them much less likely is
-on another base than it was trained on, is applied at a larger scale, or comes from a training that diverged.
+Training on such answers makes them more likely, whatever else it does. An adapter that makes them much less likely is
+on another base than it was trained on, is applied at a larger scale, or comes from a diverged run.
 
 ## Example
 
@@ -27,9 +25,9 @@ effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
 ```
 
 ## Fix safety
-
-There is no automatic fix: load it on the base of its training (base_fingerprint.json, run.json), with the `r`,
-`lora_alpha` and `use_rslora` of its training; look at the loss of the run (`truetune diagnose`).
+There is no automatic fix: load the adapter on the base model of its training (base_fingerprint.json, run.json), with
+the `r`, `lora_alpha` and `use_rslora` of its training, and look at the loss of the run (`truetune diagnose`). If the
+run diverged, train again with a lower learning rate.
 
 ## References
 
@@ -65,7 +63,7 @@ class WorseThanItsBase(CauseRule):
         "nan-in-weights",
         "tensors-missing",
         "weights-file-broken",
-        "tied-embeddings-lost-on-merge",
+        "tied-embeddings-flag-contradicts-tensors",
         "merge-is-not-base-plus-adapter",
     )
 
@@ -76,9 +74,7 @@ class WorseThanItsBase(CauseRule):
         """The loss of the references under the model and under its base."""
         effect = self.subject.effect
         assert effect is not None
-        return (
-            f"the references have {-effect.model:.3g} nats/token, {-effect.base:.3g} under the base"
-        )
+        return f"the references have a loss of {-effect.model:.3g} per token, {-effect.base:.3g} under the base"
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect
@@ -92,9 +88,14 @@ class WorseThanItsBase(CauseRule):
         if self.subject.kind == "adapter":
             fault, comparison = "the adapter damages its base", "without it"
         yield self.finding(
-            f"{fault}: the reference answers have {-effect.model:.3g} nats/token, and"
-            f" {-effect.base:.3g} {comparison}",
-            "load it on the base of its training, at the scale of its training; else the training"
-            " diverged",
-            evidence=[f"{effect.tokens:,} tokens; mean |difference| {effect.difference:.3g} nats"],
+            f"{fault}: the reference answers have a loss of {-effect.model:.3g} per token, but {-effect.base:.3g}"
+            f" {comparison}",
+            "load it on the base model that it was trained on (base_model_name_or_path in adapter_config.json),"
+            " with the r, lora_alpha and use_rslora of its training; if that changes nothing, the training"
+            " diverged: train again with a lower learning rate",
+            evidence=[
+                (
+                    f"{effect.tokens:,} tokens; their log-probabilities differ by {effect.difference:.3g} on average"
+                )
+            ],
         )

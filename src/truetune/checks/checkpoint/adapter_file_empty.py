@@ -1,14 +1,15 @@
-"""An adapter holds nothing: no tensors, or products that are zero.
+"""An adapter contains nothing: no tensors, or pairs whose product is zero.
 
 ## What it does
-Counts the tensors of an adapter, and those modules whose `lora_A` or `lora_B` is zero throughout, so that their
-product is zero. An `adapter_model.bin` of less than 1 kB is an empty pickle.
+Counts the tensors of an adapter, and the modules whose `lora_A` or `lora_B` is zero throughout, so their product is
+zero. If that is all of them, it is an error; if only some, a warning. An `adapter_model.bin` of less than 1 kB is an
+empty pickle.
 
 ## Why it is bad
-The tuned model is the base model. Where every `lora_B` is zero and `lora_A` is not, these are the weights that PEFT
-begins with: another copy was trained. It happens when the file is saved before training, or when a script overrides
-`model.state_dict`, so that the adapter is filtered away when it is saved; or under DeepSpeed ZeRO-3, where weights that
-are not gathered are saved as nothing.
+The tuned model is the base model. If every `lora_B` is zero and `lora_A` is not, these are the weights that PEFT starts
+with: another copy was trained. It happens if the file is saved before training, or if a script overrides
+`model.state_dict`, so the adapter is filtered out when it is saved. It also happens under DeepSpeed ZeRO-3, where
+weights that are not gathered are saved as nothing.
 
 ## Example
 ```yaml
@@ -24,8 +25,8 @@ lora: [q_proj]
 ```
 
 ## Fix safety
-Remove the assignment to `model.state_dict` and save with `model.save_pretrained` after training. The trained weights
-are lost; checkpoints of the same run may still hold them.
+Remove the assignment to `model.state_dict`, and save with `model.save_pretrained` after training. The trained weights
+are lost in this folder; checkpoints of the same run may still have them.
 
 ## References
 - tloen/alpaca-lora#293, tloen/alpaca-lora#334, tloen/alpaca-lora#446, artidoro/qlora#44,
@@ -46,7 +47,7 @@ from truetune.checks.rule import CheckpointRule
 # Bytes: a pickle of no tensors has about 440, one of the smallest adapter some thousands. At half, longer module paths
 # in an empty pickle would hide it; at double nothing changes.
 MAX_BYTES_OF_EMPTY_PICKLE = 1024
-REMEDY = "save with model.save_pretrained after training, without an override of model.state_dict"
+REMEDY = "save with model.save_pretrained after training, and do not override model.state_dict"
 # An empty file has two usual causes, and the folder of an adapter shows neither.
 REMEDY_OF_EMPTY_FILE = (
     f"{REMEDY}; under DeepSpeed ZeRO-3 set stage3_gather_16bit_weights_on_model_save: true (or train with"
@@ -56,10 +57,10 @@ REMEDY_OF_EMPTY_FILE = (
 
 # The three ways to save what was never trained; which one it was, the folder does not show.
 REMEDY_OF_INITIAL_WEIGHTS = (
-    "the trained weights are not in this folder: take them from a checkpoint-N of the run, or train again. Under"
-    " DeepSpeed ZeRO-3 gather before saving: trainer.save_model on every rank with"
-    " stage3_gather_16bit_weights_on_model_save: true (or zero_to_fp32.py on a checkpoint); else save the model that"
-    " the trainer holds (trainer.model), after trainer.train()"
+    "the trained weights are not in this folder: use a checkpoint-N of the run, or train again. To save them, under"
+    " DeepSpeed ZeRO-3 call trainer.save_model on every process with stage3_gather_16bit_weights_on_model_save: true"
+    " (or run zero_to_fp32.py on a checkpoint); otherwise save the model that the trainer has (trainer.model), after"
+    " trainer.train()"
 )
 
 
@@ -118,7 +119,7 @@ class AdapterFileEmpty(CheckpointRule):
         if files and (small or not pickles):
             sizes = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
             yield self.finding(
-                f"the adapter holds no tensor: {sizes}",
+                f"the adapter contains no tensor: {sizes}",
                 REMEDY_OF_EMPTY_FILE,
             )
 
@@ -142,7 +143,7 @@ class AdapterFileEmpty(CheckpointRule):
             remedy = REMEDY
             evidence: tuple[str, ...] = ()
             if all(_is_factor_initialised_with_zeros(tensor) for _, tensor in dead):
-                message += ", for these are its initial weights"
+                message += ", since these are its initial weights"
                 remedy = REMEDY_OF_INITIAL_WEIGHTS
                 evidence = self._evidence_of_training()
             yield self.finding(
@@ -151,7 +152,7 @@ class AdapterFileEmpty(CheckpointRule):
             return
         yield self.finding(
             f"{factors} is zero in {count:,} of {len(pairs):,} adapted modules: they do nothing",
-            "find out why these modules got no gradient: they may never be called",
+            "find out why these modules got no gradient (truetune run -- COMMAND): they may never be called",
             severity="warning",
             cases=cases,
             count=count,
@@ -176,8 +177,8 @@ class AdapterFileEmpty(CheckpointRule):
         if type(step) is not int or step < 1:
             return ()
         return (
-            f"trainer_state.json counts {step:,} steps: what they trained is another copy of these weights,"
-            " or they had no gradient",
+            f"trainer_state.json counts {step:,} steps: they trained another copy of these weights,"
+            " or the weights had no gradient",
         )
 
 

@@ -1,12 +1,13 @@
-"""The names in the adapter file do not fit the base model.
+"""The tensor names in the adapter file do not match the base model.
 
 ## What it does
 Looks for names that peft does not load: without `base_model.model.`, with that prefix twice, with a wrapper's part
-(`_orig_mod`, `module`, `_fsdp_wrapped_module`), or with the name of the adapter (`lora_A.default.weight`). Where the
-base is available, each adapted module must be one of the base's.
+(`_orig_mod`, `module`, `_fsdp_wrapped_module`), or with the name of the adapter (`lora_A.default.weight`). If the base
+is available, each adapted module must be one of the base's. It is info if the base only uses another name for the same
+place.
 
 ## Why it is bad
-Tensors whose names fit nothing are left out on loading, with a warning at most. The tuned model answers like its
+Tensors whose names match nothing are left out on loading, with a warning at most. The tuned model answers like its
 base.
 
 ## Example
@@ -25,8 +26,8 @@ base: {llama: 2}
 ```
 
 ## Fix safety
-Renaming the tensors is safe; the values are right. Save from the unwrapped model (`accelerator.unwrap_model(model)`),
-so that it does not come back.
+Renaming the tensors is safe; the values are right. To avoid it next time, save from the unwrapped model
+(`accelerator.unwrap_model(model)`).
 
 ## References
 - huggingface/peft#1323, huggingface/peft#1678, huggingface/peft#2118, huggingface/peft#2566,
@@ -89,9 +90,10 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         # Releases of transformers name the parts of one model differently, and peft maps some of them.
         is_unsure = all(reason.startswith("the base names it") for _, reason in misfits)
         yield self.finding(
-            f"{len(misfits):,} of {len(names):,} tensors of the adapter have names that do not fit:"
+            f"{len(misfits):,} of {len(names):,} tensors of the adapter have names that peft does not load:"
             f" {misfits[0][1]}",
-            "rename them to base_model.model.MODULE.lora_A.weight, with the modules of the base",
+            "rename them to base_model.model.MODULE.lora_A.weight (and lora_B), with the base's name for MODULE; next"
+            " time save from accelerator.unwrap_model(model)",
             severity="info" if is_unsure else "error",
             cases=[
                 Case(f"{piece.tensor.name}: {reason}", file=piece.tensor.file.name)
@@ -156,14 +158,14 @@ def _why_name_does_not_load(piece: AdapterTensor) -> str | None:
     name = piece.tensor.name
     parts = name.split(".")
     if not name.startswith(PEFT_PREFIX):
-        return f"it does not begin with {PEFT_PREFIX}"
+        return f"{name} does not begin with {PEFT_PREFIX}"
     if name.startswith(PEFT_PREFIX * 2):
-        return f"{PEFT_PREFIX} is there twice"
+        return f"{PEFT_PREFIX} occurs twice in it"
     wrapper = next((part for part in (*WRAPPERS, "module") if part in parts), None)
     if wrapper:
-        return f"{wrapper} is a wrapper's name"
+        return f"{wrapper} is the name of a wrapper"
     inner = piece.rest.split(".")[0]
     # peft takes the adapter's name out when it saves; it stands there after torch.save of a state dict.
     if piece.part.startswith("lora_") and inner not in ("", "weight", "bias"):
-        return f"it holds the adapter's name, {inner}"
+        return f"it contains the adapter's name, {inner}"
     return None

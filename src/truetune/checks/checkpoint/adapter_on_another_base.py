@@ -2,12 +2,13 @@
 
 ## What it does
 Compares the adapter with the base that is given (else with the one that adapter_config.json names): the sizes of each
-pair with the module's; the embedding that peft saved along with that of the base; and the digests of
-`base_fingerprint.json`, where truetune wrote one. Names nobody: `base_model_name_or_path` is empty.
+pair with the module's, the embedding that peft saved with that of the base, and the digests in `base_fingerprint.json`,
+if truetune wrote one. An empty `base_model_name_or_path` is a warning, or info if a base is given. Another name for the
+base is info.
 
 ## Why it is bad
-A base of the same shape takes the adapter without a word (base and instruct model, another revision). The answers are
-plausible and worse.
+A base of the same shape loads the adapter without a message (base and instruct model, another revision). The answers
+are plausible and worse.
 
 ## Example
 ```yaml
@@ -25,7 +26,8 @@ base: {llama: 2}
 ```
 
 ## Fix safety
-Load the adapter on the base that it was trained on, and note its revision in adapter_config.json (`revision`).
+Load the adapter on the base that it was trained on, and write its `revision` into adapter_config.json. This changes no
+weight.
 
 ## References
 - artidoro/qlora#28
@@ -119,7 +121,8 @@ class AdapterOnAnotherBase(CheckpointRule):
         if proofs:
             yield self.finding(
                 f"the adapter was not trained on {base.folder.name}: {proofs[0]}",
-                "load it on the base that it was trained on",
+                "load it on the base that it was trained on (base_model_name_or_path and revision in its"
+                " adapter_config.json), or train it again on this one",
                 evidence=[
                     *proofs[1:SHOWN_PROOFS],
                     f"adapter_config.json names {named or 'no base'}",
@@ -131,8 +134,8 @@ class AdapterOnAnotherBase(CheckpointRule):
         # A note: the same weights are found under several names.
         if named and base_name and _own_name_of_model(str(named)) != _own_name_of_model(base_name):
             yield self.finding(
-                f"adapter_config.json names the base {named}, this one is {base_name}",
-                "make sure that both are the same weights; shapes alone can't tell",
+                f"adapter_config.json names the base {named}, but this one is {base_name}",
+                "check that both have the same weights (truetune movement A --base B); equal shapes do not show it",
                 severity="info",
             )
 
@@ -163,7 +166,7 @@ class AdapterOnAnotherBase(CheckpointRule):
             # Sorted: GPT-2's Conv1D stores its matrices transposed.
             if sorted((rows, columns)) != sorted(weight.shape):
                 yield (
-                    f"{module} is {list(weight.shape)} in the base, the adapter is for [{rows},"
+                    f"{module} is {list(weight.shape)} in the base, but the adapter is for [{rows},"
                     f" {columns}]"
                 )
 
@@ -186,13 +189,13 @@ class AdapterOnAnotherBase(CheckpointRule):
                 continue
             if tensor.shape[1:] != other.shape[1:]:
                 yield (
-                    f"{name} has rows of {other.shape[1:]} in the base and {tensor.shape[1:]} in"
+                    f"{name} has rows of {other.shape[1:]} in the base but {tensor.shape[1:]} in"
                     " the adapter"
                 )
                 continue
             cosine = _median_row_cosine(tensor, other)
             if cosine is not None and cosine < MIN_COSINE:
-                yield f"no row of {name} is as in the base (median cosine {cosine:.2f})"
+                yield f"no row of {name} is like the base's (median cosine {cosine:.2f})"
 
 
 def _median_row_cosine(tensor: StoredTensor, other: StoredTensor) -> float | None:

@@ -1,11 +1,11 @@
-"""The rank of the tensors is not the one in adapter_config.json.
+"""The rank of the adapter's tensors is not the one in adapter_config.json.
 
 ## What it does
-Compares the rank of each `lora_A` and `lora_B` with each other and with `r` and the ranks of `rank_pattern`.
+Compares the rank of each `lora_A` and `lora_B` with each other and with `r` and the ranks in `rank_pattern`.
 
 ## Why it is bad
-Loading fails, or, with `ignore_mismatched_sizes`, leaves the adapter out. The scale is `lora_alpha / r`: with another
-`r` in the file an engine that goes by the tensors applies the adapter too strongly or too weakly.
+Loading fails, or leaves the adapter out with `ignore_mismatched_sizes`. The scale is `lora_alpha / r`: with another `r`
+in the file, an engine that uses the rank of the tensors applies the adapter too strongly or too weakly.
 
 ## Example
 ```yaml
@@ -20,8 +20,8 @@ adapter_config: {r: 4}
 ```
 
 ## Fix safety
-Write the rank of the tensors into adapter_config.json, and the `lora_alpha` of the run; or take the config that was
-saved with them.
+Use the adapter_config.json that was saved with the tensors, or write their rank and the `lora_alpha` of the run into
+this one. No weight changes.
 
 ## References
 - vllm-project/vllm#10798, sgl-project/sglang#40835
@@ -88,8 +88,9 @@ class AdapterRankDiffers(CheckpointRule):
         if different:
             yield self.finding(
                 f"{len(different):,} of {len(modules):,} modules have another rank than"
-                f" adapter_config.json ({rank})",
-                "take the adapter_config.json that was saved with these tensors",
+                f" adapter_config.json ({rank}): loading fails, or the adapter is scaled wrongly",
+                "use the adapter_config.json that was saved with these tensors, or write their rank into r (and the"
+                " run's lora_alpha)",
                 cases=different,
                 count=len(different),
                 total=len(modules),

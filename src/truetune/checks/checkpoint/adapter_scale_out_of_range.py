@@ -1,12 +1,12 @@
-"""The scale of the adapter is far away from every published one.
+"""The scale of the adapter is far outside every published one.
 
 ## What it does
-Judges lora_alpha / r (or / sqrt(r) with rsLoRA) and lora_dropout of adapter_config.json by the table of ranges that
-`setting-out-of-range` uses for settings of runs.
+Compares lora_alpha / r (or / sqrt(r) with rsLoRA) and lora_dropout in adapter_config.json with the ranges that
+`setting-out-of-range` uses for the settings of runs.
 
 ## Why it is bad
-What the adapter has learned is multiplied by the scale. At 1/256 it changes next to nothing at usual learning rates:
-the loss stays where it was, and the answers are those of the base.
+The adapter's output is multiplied by the scale. At 1/256 it changes almost nothing at usual learning rates: the loss
+does not move, and the answers are those of the base.
 
 ## Example
 ```yaml
@@ -21,7 +21,8 @@ adapter_config: {lora_alpha: 8}
 ```
 
 ## Fix safety
-Train again with the other value: raised after training, it multiplies what was learned for the small one.
+Train again with the other value. If you only raise it after training, it multiplies what was learned for the small
+scale.
 
 ## References
 - Hu et al., LoRA (arXiv:2106.09685), section 4.1; Kalajdzievski, rsLoRA (arXiv:2312.03732)

@@ -1,14 +1,14 @@
-"""Large weights never moved: training in bare bfloat16 rounded their updates away.
+"""Large weights never changed: training in pure bfloat16 rounded their updates away.
 
 ## What it does
-Needs the base in bfloat16. It sorts samples of the matrices by the size of the base's values, and counts which moved.
-In training without a float32 copy of the weights, values above a certain size never move while nearly all below do: a
-cliff within one octave. With a float32 copy the share falls slowly. Models into which an adapter was merged are left
-out.
+Needs the base in bfloat16. It sorts samples of the matrices by the size of the base's values, and counts which changed.
+In training without a float32 copy of the weights, values above a certain size never change while nearly all below do:
+the share falls from nearly all to nearly none when values double. With a float32 copy, the share falls slowly. Models
+into which an adapter was merged are not judged.
 
 ## Why it is bad
-bfloat16 keeps 8 bits. With a small learning rate most updates are smaller than half of the last bit and round to
-nothing, at every step: the loss falls a little and stays.
+bfloat16 has 8 significant bits. At a small learning rate, most updates are smaller than half of the last bit and are
+rounded to nothing, at every step. The loss falls a little and then stays.
 
 ## Example
 ```yaml
@@ -35,8 +35,8 @@ base:
 ```
 
 ## Fix safety
-Load the model in float32 and train with `bf16=True` (autocast), or take an optimizer with a float32 copy or
-stochastic rounding. It needs more memory.
+Load the model in float32 and train with `bf16=True` (autocast), or use an optimizer with a float32 copy or stochastic
+rounding. Both need more memory.
 
 ## References
 - huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254, vllm-project/speculators#668, pytorch/ao#1124
@@ -89,8 +89,8 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
                 f"every value of {len(self._moved_bfloat16_matrices()):,} bfloat16 matrices moved"
             )
         return (
-            f"of the smallest values {octaves[0].moved:.0%} moved, of the largest"
-            f" {octaves[-1].moved:.0%}, and there is no cliff"
+            f"of the smallest values {octaves[0].moved:.0%} changed, of the largest"
+            f" {octaves[-1].moved:.0%}, without a sudden drop"
         )
 
     def _moved_bfloat16_matrices(self) -> list[str]:
@@ -143,10 +143,10 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         ]
         unmoved_norms = sum(norm.same == norm.seen for norm in norms)
         yield self.finding(
-            f"{too_large:.0%} of the values are too large for their updates: below 2^{above.power}"
-            f" {below.moved:.0%} moved, above {above.moved:.1%}",
-            "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32"
-            " copy",
+            f"{too_large:.0%} of the values are too large for their bfloat16 updates: of the values below"
+            f" 2^{above.power}, {below.moved:.0%} changed, of those above only {above.moved:.1%}",
+            "train with float32 weights and bf16 autocast (load with dtype=torch.float32, set bf16=True), or use an"
+            " optimizer that keeps a float32 copy",
             evidence=[
                 f"{values:,} values of {len(matrices):,} matrices were compared",
                 f"{unmoved_norms:,} of {len(norms):,} norms and biases are bit-identical to the"

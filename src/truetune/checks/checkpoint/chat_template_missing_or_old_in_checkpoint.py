@@ -1,13 +1,15 @@
-"""The checkpoint has no chat template, or another one than was trained.
+"""The checkpoint has no chat template, or not the one used in training.
 
 ## What it does
-Compares the chat templates of the checkpoint with those of the base, and with what truetune noted when it encoded the
-training data (`manifest.json` beside the checkpoint). Names two templates in one folder that differ
-(`chat_template.jinja` and `tokenizer_config.json`), and a model that is saved without its tokenizer.
+Compares the chat templates of the checkpoint with those of the base, and with the one that truetune recorded when it
+encoded the training data (`manifest.json` beside the checkpoint). A template that differs from the recorded one, or
+none where the base has one, is an error. Two templates in one folder that differ (`chat_template.jinja` and
+`tokenizer_config.json`) are a warning. A template that only differs from the base's, and a model saved without its
+tokenizer, are info.
 
 ## Why it is bad
-The engine refuses chats, or renders them with a default of its own: the model is asked in a format that it was not
-trained on. Answers get worse, and the stop token is another one.
+The engine refuses chats, or renders them with its own default: the model gets a format that it was not trained on.
+Answers get worse, and the stop token differs.
 
 ## Example
 ```yaml
@@ -24,7 +26,7 @@ base: {llama: 2, tokens: {}}
 ```
 
 ## Fix safety
-Saving the tokenizer that was used for training beside the weights (`tokenizer.save_pretrained`) is safe.
+Saving the training tokenizer beside the weights (`tokenizer.save_pretrained`) is safe.
 
 ## References
 - hiyouga/LlamaFactory#5836, hiyouga/LlamaFactory#7785, Lightning-AI/litgpt#1986, modelscope/ms-swift#2831
@@ -42,7 +44,7 @@ from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
 from truetune.render.find_tokenizer_folder import read_templates
 
-REMEDY = "save the tokenizer that was used for training beside the weights"
+REMEDY = "save the tokenizer that was used in training beside the weights: tokenizer.save_pretrained(FOLDER)"
 TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
 JINJA = "chat_template.jinja"
 
@@ -74,7 +76,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         """The number of chat templates, and where they are the same: in the training's record or the base."""
         own = _read_templates_by_name(self.subject) or {}
         if not own:
-            return "0 templates of its own: the base's holds"
+            return "0 templates of its own: the base's is used"
         trained = _digests_of_trained_templates(self.subject)
         source = "in the record of the training" if trained else "the base has them"
         return f"{len(own):,} templates, as {source}"
@@ -128,7 +130,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
                 )
         elif not own:
             message = (
-                f"the base has a chat template ({', '.join(of_base)}), the checkpoint has none"
+                f"the base has a chat template ({', '.join(of_base)}), but the checkpoint has none"
             )
             yield self.finding(message, REMEDY)
         # Where the training is known and its template is served, another one than the base's is right.
@@ -137,7 +139,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         ):
             yield self.finding(
                 "the chat template is not the base's",
-                "make sure that it is the one that was trained with",
+                "check that it is the template that was used in training",
                 severity="info",
                 evidence=[f"{name}: {len(text):,} characters" for name, text in own.items()],
             )
@@ -148,13 +150,10 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         if served < 2:
             state = "has another" if served else "has none"
         return self.finding(
-            f"the rows were encoded with the chat template {', '.join(unserved)}, and the checkpoint"
+            f"the rows were encoded with the chat template {', '.join(unserved)}, but the checkpoint"
             f" {state}",
             REMEDY,
-            evidence=[
-                f"digest of {name} in the record of the data: {digest}"
-                for name, digest in unserved.items()
-            ],
+            evidence=[f"recorded digest of {name}: {digest}" for name, digest in unserved.items()],
         )
 
     def _finding_on_contradicting_template_files(self, own: dict[str, str]) -> Iterator[Finding]:
@@ -164,8 +163,8 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             return
         if in_settings.strip() != own.get("default", in_settings).strip():
             yield self.finding(
-                f"{JINJA} and tokenizer_config.json hold two chat templates that differ: older"
-                " engines take the second",
+                f"{JINJA} and tokenizer_config.json contain two different chat templates: older"
+                " engines use the second",
                 "delete chat_template from tokenizer_config.json",
                 severity="warning",
             )

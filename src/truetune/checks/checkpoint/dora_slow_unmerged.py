@@ -1,12 +1,12 @@
-"""A DoRA adapter is slow as long as it is not merged.
+"""A DoRA adapter generates slowly until it is merged.
 
 ## What it does
-Notes `use_dora` in adapter_config.json.
+Reports `use_dora` in adapter_config.json, as info.
 
 ## Why it is bad
 DoRA scales each adapted matrix by the norm of base and adapter together. Unmerged, every forward pass computes B A for
-all of these matrices, adds it to the base and takes the norm of each column, for one token as for a thousand:
-generation takes a few times as long as that of the base. Merged weights cost nothing.
+all of these matrices, adds it to the base and computes the norm of each column, for one token as for a thousand.
+Generation takes a few times as long as with the base. Merged weights cost nothing.
 
 ## Example
 ```yaml
@@ -20,7 +20,7 @@ lora: [q_proj]
 ```
 
 ## Fix safety
-`merge_and_unload` gives the same answers but for rounding. Merge into 16-bit weights, not into quantized ones.
+`merge_and_unload` gives the same answers except for rounding. Merge into 16-bit weights, not into quantized ones.
 
 ## References
 - Liu et al., DoRA (arXiv:2402.09353); peft documentation, "Weight-Decomposed Low-Rank Adaptation": merge for inference
@@ -59,7 +59,7 @@ class DoraSlowUnmerged(CheckpointRule):
             yield self.finding(
                 "a DoRA adapter generates a few times slower than its base until it is merged: each"
                 " forward pass computes the norms of all adapted matrices",
-                "merge it before serving: model = model.merge_and_unload(), or truetune merge",
+                "merge it before serving: model = model.merge_and_unload(), or `truetune merge ADAPTER`",
                 cases=[
                     Case("use_dora: true", file=str(self.subject.folder / "adapter_config.json"))
                 ],

@@ -1,13 +1,13 @@
 """The weights are stored in another number format than config.json says.
 
 ## What it does
-Compares `dtype` (`torch_dtype`) of config.json with the format of most values. Tensors in bfloat16 under `float16`
-are a warning, others a note.
+Compares `dtype` (`torch_dtype`) in config.json with the format of most values. Tensors in bfloat16 with `float16` in
+config.json are a warning, other differences are info.
 
 ## Why it is bad
-Loaders convert to what config.json says. Values of bfloat16 reach 3e38, those of float16 end at 65504, and small ones
-become zero: the model overflows. With float32 tensors under `bfloat16` the file is twice as long as it need be, and
-what was trained is rounded on loading.
+Loaders convert to what config.json says. bfloat16 goes up to 3e38, but float16 only to 65504, and small values become
+zero: the model overflows. With float32 tensors and `bfloat16` in config.json, the file is twice as large as necessary,
+and the weights are rounded on loading.
 
 ## Example
 ```yaml
@@ -107,9 +107,9 @@ class DtypeDiffersFromConfig(CheckpointRule):
         # Only this direction overflows; the others cost space or precision.
         may_overflow = (dtype, configured) == ("BF16", "F16")
         yield self.finding(
-            f"config.json says {first_set_text_model_setting(config, 'dtype', 'torch_dtype')}, and"
+            f"config.json says {first_set_text_model_setting(config, 'dtype', 'torch_dtype')}, but"
             f" {count / counts.total():.0%} of the values are stored as {spelled}",
-            f'write "dtype": "{spelled}" into config.json',
+            f'set "dtype": "{spelled}" in config.json',
             severity="warning" if may_overflow else "info",
             evidence=[", ".join(f"{name}: {n:,} values" for name, n in counts.most_common())],
         )

@@ -1,12 +1,12 @@
 """generation_config.json makes right answers impossible.
 
 ## What it does
-Judges the settings of generation_config.json by the table of ranges that `generation-settings-distort-answers` uses
-for code: forbidden n-grams, penalties on repetition, temperatures, a least length.
+Compares the settings in generation_config.json with the ranges that `generation-settings-distort-answers` uses for
+code: forbidden n-grams, repetition penalties, temperatures, a minimum length.
 
 ## Why it is bad
-transformers, vLLM and SGLang take the file unasked, for every request that does not say otherwise. Under
-`no_repeat_ngram_size: 4` no key of a JSON object can come twice, whatever the model has learned.
+transformers, vLLM and SGLang use this file by default, for every request that does not set something else. With
+`no_repeat_ngram_size: 4`, no key of a JSON object can occur twice, whatever the model has learned.
 
 ## Example
 ```yaml
@@ -21,7 +21,8 @@ generation_config: {eos_token_id: 2}
 ```
 
 ## Fix safety
-Safe for models whose answers have a form. Where answers loop without a penalty, the cause is in training.
+Removing the setting is safe for models whose answers have a fixed form. If answers loop without a penalty, the cause is
+in training.
 
 ## References
 - huggingface/transformers: `NoRepeatNGramLogitsProcessor`, `RepetitionPenaltyLogitsProcessor`

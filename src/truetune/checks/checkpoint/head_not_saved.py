@@ -1,13 +1,14 @@
-"""A head that was trained is not in the file.
+"""A trained head is not in the file.
 
 ## What it does
-Compares `modules_to_save` and `task_type` of adapter_config.json, and the architecture in config.json, with the
-tensors: a classifier, a reward head or another module that is named there must be in the file. A run whose log has
-the curves of a reward trainer must have a `score` too. Of a model whose head may have another name, none must be left:
-nothing but layers, embeddings, norms and the head over the vocabulary.
+Compares `modules_to_save` and `task_type` in adapter_config.json, and the architecture in config.json, with the
+tensors: a classifier, a reward head or another module that is named there must be in the file. If the log has the
+curves of a reward trainer, a `score` must be there too. Of a model whose head may have another name, it is only
+reported if nothing but layers, embeddings, norms and the output head is there.
 
 ## Why it is bad
-The head is filled with random numbers on loading: random scores, with a warning about newly initialized weights.
+The head is filled with random numbers on loading. Its scores are random, and there is only a warning about newly
+initialized weights.
 
 ## Example
 ```yaml
@@ -24,7 +25,8 @@ tensors:
 ```
 
 ## Fix safety
-Train again with the right `task_type` (peft then saves the head), or name the head in `modules_to_save`.
+Train again with the right `task_type` (peft then saves the head), or name the head in `modules_to_save`. The trained
+head can't be recovered from this file.
 
 ## References
 - huggingface/trl#1379, huggingface/peft#577, huggingface/peft#876, OpenRLHF/OpenRLHF#1342
@@ -124,8 +126,8 @@ class HeadNotSaved(CheckpointRule):
         if lost:
             names = ", ".join(lost)
             yield self.finding(
-                f"no tensor of {names} is in the file: {next(iter(lost.values()))}",
-                "name the head in modules_to_save (or set the right task_type), and train again",
+                f"no tensor of {names} is in the file, so it would be random: {next(iter(lost.values()))}",
+                "name the head in modules_to_save (or set the right task_type) of LoraConfig, and train again",
                 evidence=[f"{name}: {reason}" for name, reason in list(lost.items())[1:]],
                 count=len(lost),
             )

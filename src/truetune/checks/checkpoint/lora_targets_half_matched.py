@@ -1,12 +1,12 @@
 """Some entries of target_modules have no tensor in the adapter.
 
 ## What it does
-Compares each entry of `target_modules` (or each word of a pattern's alternatives) with the modules that have tensors
-in the adapter file. An alternative of a pattern is a note: it may be meant for other models.
+Compares each entry of `target_modules` (or each alternative in a pattern) with the modules that have tensors in the
+adapter file. It is a warning for a list, and info for an alternative in a pattern, which may be meant for other models.
 
 ## Why it is bad
-peft stops only where no entry fits. A typo, a missing comma, or a name of another architecture is passed over in
-silence, and the adapter is weaker than planned.
+peft only raises an error if no entry matches. A typo, a missing comma, or a name from another architecture is ignored
+without a message, and the adapter is weaker than planned.
 
 ## Example
 ```yaml
@@ -20,7 +20,7 @@ lora: [q_proj, v_proj]
 ```
 
 ## Fix safety
-Correct the names and train again; the saved adapter can't be completed.
+Correct the names and train again; missing modules can't be added to the saved adapter.
 
 ## References
 - vvvvvjdy/D-OPSD#5, bghira/SimpleTuner#766, unslothai/unsloth-zoo#1150, hiyouga/LlamaFactory#10790
@@ -107,7 +107,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         yield self.finding(
             f"{len(lost):,} of {len(names):,} target_modules have no tensor:"
             f" {', '.join(lost[:SHOWN_NAMES])}",
-            "name modules that the model has, and train again",
+            "correct these names in target_modules to modules that the model has, and train again",
             severity="info" if is_pattern else "warning",
             evidence=[f"adapted: {by_module}"],
             cases=[Case(hint, file="adapter_config.json") for hint in hints],

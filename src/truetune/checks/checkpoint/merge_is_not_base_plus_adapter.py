@@ -1,14 +1,14 @@
-"""A merged model is not what base and adapter make.
+"""A merged model is not the sum of its base and its adapter.
 
 ## What it does
 Needs the base and the adapter that was merged (`truetune movement MERGED --base BASE --adapter ADAPTER`; `truetune
-merge` does it by itself). Computes from the files what each tensor should be, all values of it, and compares. An
-error: modules that were left out, another scale than the adapter's, something else altogether. A warning: the format
-of the merged model rounds much of the change away, though the merge is right.
+merge` does it by itself). It computes from the files what each value should be, and compares. Modules that were left
+out, another scale than the adapter's, or something else altogether are an error. It is a warning if the merge is right
+but the format of the merged model rounds much of the change away.
 
 ## Why it is bad
-The merged model answers otherwise than the adapter that was tested. A scale of `lora_alpha / r` where rsLoRA trained
-with `lora_alpha / sqrt(r)` leaves a small part of the effect; so does a change that is smaller than the steps of
+The merged model gives other answers than the adapter that was tested. A scale of `lora_alpha / r` where rsLoRA trained
+with `lora_alpha / sqrt(r)` leaves a small part of the effect. So does a change that is smaller than the steps of
 bfloat16.
 
 ## Example
@@ -28,8 +28,8 @@ base: {llama: 2}
 ```
 
 ## Fix safety
-Merge again, in float32, with the adapter_config.json that was saved with the adapter. Keep float32 where bfloat16
-rounds the change away, or serve the adapter unmerged.
+Merge again, in float32, with the adapter_config.json that was saved with the adapter. If bfloat16 rounds the change
+away, keep float32 (twice the size), or serve the adapter unmerged.
 
 ## References
 - huggingface/peft#1043, huggingface/peft#2321, vllm-project/vllm#6909, vllm-project/vllm#10798
@@ -56,7 +56,7 @@ MAX_SCALE_ERROR = 0.1
 MAX_ROUNDED_SHARE = 0.25
 # Share of the changed values that are the base's from which a tensor was left out: a few come out equal by rounding.
 LEFT_OUT_SHARE = 0.999
-REMEDY = "merge again in float32, with the adapter_config.json that was saved with the adapter"
+REMEDY = "merge again in float32 with the adapter_config.json that was saved with the adapter: truetune merge ADAPTER"
 
 
 class MergeIsNotBasePlusAdapter(CheckpointRule):
@@ -96,7 +96,7 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             if tensor.merged
         }
         if not merged:
-            yield self.finding("no tensor of the model is one that the adapter changes", REMEDY)
+            yield self.finding("the model has none of the tensors that the adapter changes", REMEDY)
             return
         faults = list(self._findings_on_wrong_tensors(merged, checkpoint.adapter))
         yield from faults
@@ -127,8 +127,8 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         tensors = sorted(merged, key=lambda tensor: merged[tensor].best)
         yield self.finding(
             f"{1 - total.best:.0%} of the adapter's change is rounded away in"
-            f" {tensors[0].dtype}: {total.lost:,} of {total.changed:,} values come out as the"
-            " base's alone",
+            f" {tensors[0].dtype}: {total.lost:,} of {total.changed:,} values are the same as in the"
+            " base",
             "merge into float32 (--dtype float32), or serve the adapter unmerged",
             severity="warning",
             cases=[
@@ -180,12 +180,12 @@ def _describe_scales(tensors: Sequence[TensorMovement], adapter: Checkpoint) -> 
     median = scales[len(scales) // 2]
     is_one_scale = scales[-1] - scales[0] <= MAX_SCALE_ERROR * abs(median)
     if not is_one_scale or abs(median) < MIN_SHARE_TO_TELL:
-        return "hold something else than base and adapter: another adapter, or another base"
+        return "are not base plus adapter at any scale: another adapter or another base was used"
     config = adapter.adapter_config
     rank, is_rslora = config.get("r"), bool(config.get("use_rslora"))
-    # alpha / r in place of alpha / sqrt(r) is smaller by sqrt(r), and the other way round.
+    # alpha / r instead of alpha / sqrt(r) is smaller by sqrt(r), and the other way round.
     root = math.sqrt(rank) if isinstance(rank, int) and rank > 0 else math.nan
     note = ""
     if math.isclose(median, 1 / root if is_rslora else root, rel_tol=MAX_SCALE_ERROR):
-        note = ": use_rslora was not read" if is_rslora else ": as if use_rslora was set"
-    return f"hold {median:.3g} times the adapter's change{note}"
+        note = ": use_rslora was ignored" if is_rslora else ": as if use_rslora was set"
+    return f"contain the adapter's change {median:.3g} times, not once{note}"

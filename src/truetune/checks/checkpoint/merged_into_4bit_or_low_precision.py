@@ -1,15 +1,16 @@
 """An adapter was merged into rounded weights, and much of it is lost.
 
 ## What it does
-Needs the base, and looks at models in which an adapter was merged: matrices inside the layers differ from the base's,
-embeddings and norms do not. It counts the values that are bit-identical in the merged matrices; it looks for matrices
-that hold at most 16 different values in each block of 64 where the base holds more (they were 4-bit); and for large
-differences that spare the largest value of each block of 64, as rounding to 4 bits does and no training.
+Needs the base, and reads models into which an adapter was merged: matrices inside the layers differ from the base's,
+embeddings and norms do not. It counts the values in merged matrices that are bit-identical to the base's. It looks for
+matrices with at most 16 different values in each block of 64 where the base has more (they were 4-bit). And it looks
+for large differences that leave out the largest value of each block of 64, as rounding to 4 bits does and training does
+not.
 
 ## Why it is bad
-In bfloat16 a small change of a value rounds to nothing. A 4-bit base that is unpacked and merged carries the error of
+In bfloat16 a small change of a value is rounded to nothing. A 4-bit base that is unpacked and merged has the error of
 its quantization, which is larger than what most adapters add. The merged model is closer to the base, or further from
-what was trained, than adapter and base together.
+what was trained, than base and adapter together.
 
 ## Example
 ```yaml
@@ -38,8 +39,8 @@ base:
 ```
 
 ## Fix safety
-Merge in float32 into the base as it was trained on (unpacked in the same way for QLoRA), and serve that, or serve the
-adapter unmerged.
+Merge in float32 into the base as it was in training (unpacked in the same way for QLoRA), and serve that, or serve the
+adapter unmerged. A float32 model takes twice the space.
 
 ## References
 - huggingface/peft#1043, huggingface/peft#2321, huggingface/peft#2586, artidoro/qlora#28, artidoro/qlora#254
@@ -73,8 +74,8 @@ MAX_CHANGE_AT_PEAKS = 0.7
 # Matrices whose blocks are read; reading all would take as long as the merge.
 MAX_SAMPLED_MATRICES = 8
 REMEDY = (
-    "merge in float32 into the unquantized base that the adapter was trained on, or serve the"
-    " adapter unmerged"
+    "merge in float32 into the unquantized base that the adapter was trained on (truetune merge ADAPTER --base BASE"
+    " --dtype float32), or serve the adapter unmerged"
 )
 
 
@@ -117,7 +118,7 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         is_quantized = bool(checkpoint.config.get("quantization_config"))
         if is_quantized and not base.config.get("quantization_config"):
             yield self.finding(
-                "the base is not quantized, and this model is stored quantized", REMEDY
+                "the base is not quantized, but this merged model is stored quantized", REMEDY
             )
             return
         # A base that was itself unpacked from 4 bits is so with and without a merge.
@@ -129,7 +130,7 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         ]
         if unpacked:
             yield self.finding(
-                f"{len(unpacked):,} matrices hold at most 16 different values in each block of 64:"
+                f"{len(unpacked):,} matrices have at most 16 different values in each block of 64:"
                 " they were unpacked from 4 bits",
                 REMEDY,
                 cases=[Case(name, file=checkpoint.tensors[name].file.name) for name in unpacked],
@@ -185,12 +186,12 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
             return
         first = next(iter(spared))
         yield self.finding(
-            f"the merged matrices differ from the base by {changed[first].change:.1%}, and the"
-            f" largest value of each block of {BLOCK_VALUES} is spared: it was merged into a base that"
+            f"the merged matrices differ from the base by {changed[first].change:.1%}, except for the"
+            f" largest value of each block of {BLOCK_VALUES}: the adapter was merged into a base that"
             " had been rounded to 4 bits",
             REMEDY,
             evidence=[
-                f"{name}: the largest of blocks moved by {share:.0%} of what all did"
+                f"{name}: the largest values of blocks changed by only {share:.0%} of what all values did"
                 for name, share in spared.items()
             ],
             count=len(spared),

@@ -1,13 +1,13 @@
-"""config.json computes something else with the same weights than the base's does.
+"""The same weights give different results with this config.json than with the base's.
 
 ## What it does
-Compares the settings of config.json that change what the weights compute, without changing their shapes, with those
-of the base: rotary positions (theta, scaling, in the old and the new way to write them), attention window, soft caps,
-scales, the norms' epsilon, the activation function.
+Compares the settings in config.json that change results without changing shapes with those of the base: rotary
+positions (theta, scaling, in the old and the new spelling), attention window, soft caps, scales, the norms' epsilon,
+the activation function.
 
 ## Why it is bad
-Such a setting is not trained, it is copied: by a converter, a merge tool, or a run whose configuration overrode it.
-The weights fit, nothing fails, and the model answers a little worse, or breaks down beyond the first few thousand
+Such a setting is not trained but copied: by a converter, a merge tool, or a run whose configuration overrode it. The
+weights fit and nothing fails, but the model answers a little worse, or breaks down beyond the first few thousand
 tokens.
 
 ## Example
@@ -25,7 +25,7 @@ base: {llama: 2, config: {rope_theta: 500000.0}}
 ```
 
 ## Fix safety
-Safe to copy back from the base, unless the model was trained with the changed setting (longer positions).
+Copying it back from the base is safe, unless the model was trained with the changed setting (longer positions).
 
 ## References
 - axolotl-ai-cloud/axolotl#383, modelscope/ms-swift#2340, vllm-project/vllm#56066
@@ -105,13 +105,13 @@ class ModelSettingsDifferFromBase(CheckpointRule):
         if not changed:
             return
         texts = [
-            f"{name} is {_show(now)}, and {_show(before)} in the base"
+            f"{name} is {_show(now)} here but {_show(before)} in the base"
             for name, (before, now) in changed.items()
         ]
         yield self.finding(
-            f"the same weights compute something else than with the base's {CONFIG}: {texts[0]}",
-            f"copy {' and '.join(changed)} from the base's {CONFIG}, unless the model was trained"
-            " with the changed value",
+            f"the same weights give different results than with the base's {CONFIG}: {texts[0]}",
+            f"copy {' and '.join(changed)} from the base's {CONFIG} into {self.subject.folder.name}/{CONFIG}, unless"
+            " the model was trained with the changed value",
             cases=[Case(text, file=CONFIG) for text in texts],
             count=len(changed),
         )

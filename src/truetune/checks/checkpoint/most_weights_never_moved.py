@@ -1,14 +1,15 @@
-"""Most tensors of a fine-tuned model equal its base bit by bit, and nothing says that they were to stay.
+"""Most tensors of a fine-tuned model equal its base bit by bit, for no known reason.
 
 ## What it does
-Compares the tensors with the base's. It fires where half of them or more are the same, while others moved; but not
-where that was meant: an adapter was merged (of the layers all of some kinds moved, and no embedding or norm), the
-record of the run names an adapter or frozen layers, only rows of new tokens moved, or norms alone stayed. It is a note
-where the tensors that moved are all those of one kind or of whole layers, as layers are frozen on purpose.
+Compares the tensors with the base's. It warns if half of them or more are the same, while others changed. It is not
+reported if that was meant: an adapter was merged (in the layers all modules of some kinds changed, and no embedding or
+norm), the record of the run names an adapter or frozen layers, only rows of new tokens changed, or only norms stayed
+the same. It is info if the tensors that changed are all those of one kind or of whole layers, as when layers are frozen
+on purpose.
 
 ## Why it is bad
-The loss of such a run falls, for what moved learns what it can. The rest was frozen by a setting that nobody meant,
-left out of the optimizer, without a gradient, or not saved.
+The loss of such a run falls, because the tensors that change learn what they can. The rest was frozen by a setting that
+nobody intended, left out of the optimizer, without a gradient, or not saved.
 
 ## Example
 ```yaml
@@ -49,8 +50,8 @@ base:
 ```
 
 ## Fix safety
-There is no automatic fix. `truetune run -- COMMAND` shows which tensors are trained, get a gradient, and are in the
-optimizer, before the next run.
+There is no automatic fix. Before the next run, `truetune run -- COMMAND` shows which tensors are trained, get a
+gradient, and are in the optimizer.
 
 ## References
 - huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254
@@ -140,11 +141,11 @@ class MostWeightsNeverMoved(CheckpointRule):
         shown = ", ".join(sorted(moved)[:SHOWN_NAMES])
         yield self.finding(
             f"{len(unmoved):,} of {len(checkpoint.sampled_changes_from_base):,} tensors equal those of"
-            f" {base.folder.name} bit by bit, while {len(moved):,} moved",
-            "see which tensors are trained and reach the optimizer (truetune run -- COMMAND),"
+            f" {base.folder.name} bit by bit, while {len(moved):,} changed",
+            "check which tensors are trained and are in the optimizer (truetune run -- COMMAND),"
             " unless these were frozen on purpose",
             severity="info" if are_chosen else "warning",
-            evidence=[f"moved: {shown}" + (", ..." if len(moved) > SHOWN_NAMES else "")],
+            evidence=[f"changed: {shown}" + (", ..." if len(moved) > SHOWN_NAMES else "")],
             cases=[
                 Case(name, file=checkpoint.tensors[name].file.name) for name in sorted(matrices)
             ],

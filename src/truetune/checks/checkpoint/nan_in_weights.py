@@ -1,12 +1,12 @@
 """Weights are NaN or infinite.
 
 ## What it does
-Looks at the bits of all floating-point tensors (a sample of each where there are more than 2 GB) and counts
-the values that are not numbers or infinite.
+Reads the bits of all floating-point tensors (a sample of each if there are more than 2 GB) and counts the values that
+are NaN or infinite.
 
 ## Why it is bad
-One NaN in a layer makes every answer NaN: the model writes one token for ever, or the engine stops with an error in
-its sampler. The loss of that run was NaN too, and a logging filter may have hidden it.
+One NaN in a layer makes every output NaN: the model repeats one token forever, or the engine stops with an error in its
+sampler. The loss of that run was NaN too, and a logging filter may have hidden it.
 
 ## Example
 ```yaml
@@ -72,12 +72,11 @@ class NanInWeights(CheckpointRule):
         inf = sum(values.inf for values in bad.values())
         seen = sum(values.seen for values in bad.values())
         yield self.finding(
-            f"{len(bad):,} of {len(self.subject.nan_inf_and_constant_counts):,} tensors hold {nan:,} NaN and {inf:,}"
+            f"{len(bad):,} of {len(self.subject.nan_inf_and_constant_counts):,} tensors contain {nan:,} NaN and {inf:,}"
             " infinite values",
-            "take an earlier checkpoint, and find the step at which the gradient became NaN",
+            "use an earlier checkpoint, and find the step at which the gradient became NaN (truetune diagnose LOG)",
             evidence=[
-                f"that is {(nan + inf) / seen:.2%} of the values that were looked at in these"
-                " tensors"
+                f"that is {(nan + inf) / seen:.2%} of the values that were read in these tensors"
             ],
             cases=[
                 Case(

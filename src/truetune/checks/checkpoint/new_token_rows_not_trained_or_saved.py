@@ -1,9 +1,9 @@
-"""The rows of new tokens were not trained, or are not in the file.
+"""The embedding rows of new tokens were not trained, or are not in the file.
 
 ## What it does
-Takes the tokens that the tokenizer of the checkpoint has and that of the base has not (the pad token left out). In an
+Takes the tokens that are in the tokenizer of the checkpoint but not in that of the base (except the pad token). In an
 adapter, their rows must be in the file (`embed_tokens` in `modules_to_save`, `trainable_token_indices`, or an adapter
-on the embedding). In a model, they must not be zero and not all alike.
+on the embedding). In a model, they must not be zero or all alike.
 
 ## Why it is bad
 The new tokens have random vectors after loading: the model never writes them, and does not understand them.
@@ -30,8 +30,8 @@ base:
 ```
 
 ## Fix safety
-Train again with `trainable_token_indices` (the new ids), or with `modules_to_save=["embed_tokens", "lm_head"]`, which
-takes more memory. Tokens that the vocabulary has already need none of it.
+Train again with `trainable_token_indices` (the ids of the new tokens), or with `modules_to_save=["embed_tokens",
+"lm_head"]`, which takes more memory. Tokens that the vocabulary already has do not need it.
 
 ## References
 - artidoro/qlora#214, huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570,
@@ -58,8 +58,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 REMEDY = (
-    "train and save their rows: trainable_token_indices, or modules_to_save with embed_tokens and"
-    " lm_head"
+    "train again and save their rows: set trainable_token_indices in LoraConfig to their ids, or"
+    ' modules_to_save=["embed_tokens", "lm_head"]'
 )
 
 
@@ -115,12 +115,12 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         trained = ids_adapter_can_change(self.subject)
         for text, id in new.ids.items():
             if trained is not None and id not in trained:
-                yield Case(f"{text} ({id:,}): no tensor of the adapter holds its row")
+                yield Case(f"{text} ({id:,}): no tensor of the adapter contains its row")
 
     def _cases_of_missing_or_untrained_rows(self, new: NewTokens) -> Iterator[Case]:
         """New tokens of a model without a row, or with one that is near zero or that several of them share.
 
-        Rows that the base has too are the business of `new-token-lands-in-padded-row`.
+        Rows that the base has too are the business of `new-token-on-untrained-spare-row`.
         """
         if new.rows is None:
             return
@@ -129,7 +129,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         ids = ids[ids >= base_rows]
         for text, id in new.ids.items():
             if id >= len(new.rows):
-                yield Case(f"{text} ({id:,}): the embedding has {len(new.rows):,} rows")
+                yield Case(f"{text} ({id:,}): the embedding has only {len(new.rows):,} rows")
         rows, median = new.rows.rows(ids), new.median_base_row_norm()
         norms = np.linalg.norm(rows, axis=1)
         # A resize sets all new rows to one mean, or draws each by chance: equal rows were never trained.
@@ -142,5 +142,5 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                     f", equal to the rows of {equal_rows:,} other new tokens" if equal_rows else ""
                 )
                 yield Case(
-                    f"{new.token_with_id(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}"
+                    f"{new.token_with_id(id)}: norm {norm:.3g}{more}; others have {median:.3g}"
                 )

@@ -1,14 +1,14 @@
-"""All norms are bit-identical to the base's, while the matrices moved.
+"""All norms are bit-identical to the base's, while the matrices changed.
 
 ## What it does
-Needs a base whose norms are stored in bfloat16. Fires where every norm is as it was and nearly all matrices are not,
-the embedding among them (a model into which an adapter was merged is left out). A warning where the matrices show
-that training ran in bare bfloat16 (`bf16-updates-rounded-away`); else a note: the norms may have been frozen on
-purpose, or a short run in float32 was rounded when it was saved.
+Needs a base whose norms are stored in bfloat16. It fires if every norm is the same and nearly all matrices are not,
+including the embedding (a model into which an adapter was merged is not judged). It is a warning if the matrices show
+that training ran in pure bfloat16 (`bf16-updates-rounded-away`). Otherwise it is info: the norms may have been frozen
+on purpose, or a short run in float32 was rounded when it was saved.
 
 ## Why it is bad
-A norm's weight is near 1, where bfloat16 has steps of 2^-8 and 2^-7. An update of less than half of that rounds to
-nothing, at every step, for as long as the run lasts: the norms are frozen, whatever the settings say.
+A norm's weight is near 1, where bfloat16 has steps of 2^-8 and 2^-7. An update below half of that is rounded to
+nothing, at every step: the norms are frozen, whatever the settings say.
 
 ## Example
 ```yaml
@@ -37,7 +37,7 @@ base:
 ```
 
 ## Fix safety
-Load the model in float32 and train with `bf16=True` (autocast), or keep the norms in float32. It needs more memory.
+Load the model in float32 and train with `bf16=True` (autocast), or keep the norms in float32. That needs more memory.
 
 ## References
 - huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254, pytorch/ao#1124
@@ -140,10 +140,10 @@ class NormsNeverMoved(CheckpointRule):
         if not moved or len(moved) < MIN_MOVED_SHARE * len(matrices):
             return
         yield self.finding(
-            f"all {len(norms):,} norms equal the base bit by bit; {len(moved):,} of"
-            f" {len(matrices):,} matrices are not",
-            "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32"
-            " copy",
+            f"all norms ({len(norms):,}) equal the base bit by bit, but {len(moved):,} of"
+            f" {len(matrices):,} matrices changed",
+            "train with float32 weights and bf16 autocast (load with dtype=torch.float32, set bf16=True), or use an"
+            " optimizer that keeps a float32 copy",
             severity="warning" if self._do_matrices_show_bare_bfloat16(moved) else "info",
             evidence=[
                 "near 1, bfloat16 has steps of 2^-8 and 2^-7: an update of less than half of that"

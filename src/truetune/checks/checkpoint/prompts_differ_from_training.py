@@ -1,13 +1,13 @@
 """The tokenizer or template makes other prompts than the model was trained on.
 
 ## What it does
-Renders and encodes the conversations of contract.json, which truetune wrote when the training began, with the tokenizer
-and template that are beside the weights (or else with those of the base), and compares text and ids. Also compares
-the special and the stop tokens.
+Renders and encodes the conversations in contract.json, which truetune wrote when the training began, with the tokenizer
+and template beside the weights (or else with those of the base), and compares text and ids. It also compares the
+special and the stop tokens. If the prompts can't be rendered, that is a warning.
 
 ## Why it is bad
-The model is asked in a form that it was not trained on. Answers get worse, or do not end, and no loss shows it. It
-comes from an edited template, from a tokenizer of another revision, or from a library that saved it otherwise.
+The model gets prompts in a form that it was not trained on. Answers get worse, or do not end, and no loss shows it.
+Causes are an edited template, a tokenizer of another revision, or a library that saved it in another way.
 
 ## Example
 ```yaml
@@ -32,7 +32,7 @@ files:
 ```
 
 ## Fix safety
-Put the tokenizer and template of the training back. Where the change was meant, train with it.
+Put the tokenizer and template of the training back. If the change was intended, train with it.
 
 ## References
 - hiyouga/LlamaFactory#7785, huggingface/transformers#42591, Lightning-AI/litgpt#1986
@@ -114,14 +114,14 @@ class PromptsDifferFromTraining(CheckpointRule):
         except TruetuneError as error:
             yield self.finding(
                 f"the prompts can't be compared: {error}",
-                "see what the message names",
+                "correct the chat template or tokenizer that this error names",
                 severity="warning",
             )
             return
         if differences:
             yield self.finding(
-                f"{served.name} makes other prompts than were trained: {differences[0]}",
-                "put the tokenizer and chat template of the training beside the weights, and serve"
+                f"{served.name} makes other prompts than in training: {differences[0]}",
+                "copy the tokenizer and chat template of the training beside the weights, and serve"
                 " with them",
                 cases=[Case(text, file=CONTRACT_FILE) for text in differences],
                 count=len(differences),

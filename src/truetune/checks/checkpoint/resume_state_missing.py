@@ -1,13 +1,13 @@
-"""A checkpoint to continue from lacks the state of the optimizer.
+"""A checkpoint to resume from lacks the state of the optimizer, scheduler or random numbers.
 
 ## What it does
-Looks at `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must be beside
-it (or the shards of DeepSpeed or FSDP). It is a warning for the last checkpoint of a run that had not ended, else a
-note.
+Reads `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must be beside it (or
+the shards of DeepSpeed or FSDP). It is a warning for the last checkpoint of a run that had not ended, and otherwise
+info.
 
 ## Why it is bad
-Resuming restores the step count and the weights, and starts the optimizer or the learning rate again: the loss jumps,
-the warm-up comes again.
+Resuming restores the step count and the weights, but restarts the optimizer or the learning rate: the loss jumps, and
+the warm-up runs again.
 
 ## Example
 ```yaml
@@ -24,8 +24,8 @@ files: {optimizer.pt: "", scheduler.pt: "", rng_state.pth: ""}
 ```
 
 ## Fix safety
-The state can't be made up afterwards. Resume from a checkpoint that has it, or start a new run with a short warm-up.
-Save with `save_only_model=False` (the default).
+The state can't be recovered. Resume from a checkpoint that has it, or start a new run with a short warm-up. Save with
+`save_only_model=False` (the default), which takes about three times the space.
 
 ## References
 - huggingface/transformers#24274, huggingface/transformers#29607, huggingface/peft#574, modelscope/ms-swift#3396
@@ -69,7 +69,7 @@ class ResumeStateMissing(CheckpointRule):
     def measurement_if_clean(self) -> str:
         """The files of the training state that are there, and their step."""
         step = self.subject.trainer_state["global_step"]
-        return f"{', '.join(FILES_OF_STATE)} of step {step:,} are there"
+        return f"{', '.join(FILES_OF_STATE)} of step {step:,} are saved"
 
     def _is_numbered_checkpoint(self) -> bool:
         """Is the folder a numbered checkpoint of a run, and not the model that was saved at its
@@ -102,12 +102,12 @@ class ResumeStateMissing(CheckpointRule):
         )
         is_one = len(missing) == 1
         yield self.finding(
-            f"{' and '.join(missing)} of step {step:,} {'is' if is_one else 'are'} not there:"
-            f" resuming starts {'it' if is_one else 'them'} again",
-            "resume from a checkpoint that has optimizer.pt, scheduler.pt and rng_state.pth"
-            " (save_only_model=False)",
+            f"{' and '.join(missing)} of step {step:,} {'is' if is_one else 'are'} missing:"
+            f" resuming restarts {'it' if is_one else 'them'}",
+            "resume from a checkpoint that has optimizer.pt, scheduler.pt and rng_state.pth, and save with"
+            " save_only_model=False",
             severity="info" if is_harmless else "warning",
-            evidence=[f"the run was to have {last:,} steps"] if type(last) is int else (),
+            evidence=[f"the run was planned with {last:,} steps"] if type(last) is int else (),
         )
 
 

@@ -1,12 +1,12 @@
-"""The adapter's scale is one that some engines do not read.
+"""Some engines do not read how this adapter is scaled.
 
 ## What it does
-Notes `use_rslora`, `alpha_pattern` and `rank_pattern`, `use_dora` and biases in adapter_config.json, with the scale
-that the adapter was trained with.
+Reports `use_rslora`, `alpha_pattern`, `rank_pattern`, `use_dora` and biases in adapter_config.json, with the scale that
+the adapter was trained with. It is info.
 
 ## Why it is bad
-Training used `lora_alpha / sqrt(r)`, or another scale for some modules. Engines and converters that apply `lora_alpha
-/ r` throughout, or leave out the magnitudes of DoRA, make the adapter too weak or too strong.
+Training used `lora_alpha / sqrt(r)`, or another scale for some modules. Engines and converters that apply `lora_alpha /
+r` throughout, or leave out the magnitudes of DoRA, make the adapter too weak or too strong.
 
 ## Example
 ```yaml
@@ -20,7 +20,7 @@ lora: [q_proj]
 ```
 
 ## Fix safety
-Merging with peft before serving (`merge_and_unload`) applies the right scale and needs nothing of the engine.
+Merging with peft before serving (`merge_and_unload`) applies the right scale, and the engine needs no adapter support.
 
 ## References
 - vllm-project/vllm#6909, vllm-project/vllm#10798, sgl-project/sglang#40835, NVIDIA/TensorRT-LLM#1477
@@ -77,7 +77,8 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
             )
         # A note: which engine will serve it is not known, and peft reads all of them.
         yield self.finding(
-            f"{', '.join(used)}: some engines do not read {'it' if len(used) == 1 else 'these'}",
-            "compare the answers of the engine with peft's, or merge before serving",
+            f"{', '.join(used)}: some engines do not read {'it' if len(used) == 1 else 'these'}, and would apply the"
+            " adapter at another strength",
+            "merge the adapter before serving (truetune merge ADAPTER), or compare the engine's answers with peft's",
             evidence=evidence,
         )

@@ -1,12 +1,11 @@
-"""generation_config.json sets how engines sample, unless a request says otherwise.
+"""generation_config.json sets how engines sample by default.
 
 ## What it does
-Lists the sampling settings of generation_config.json that are not neutral. It is a note: most published models have
-some.
+Lists the sampling settings in generation_config.json that are not neutral. It is info: most published models have some.
 
 ## Why it is bad
-vLLM, SGLang and transformers take them unasked. An evaluation or a rollout that believes to be greedy samples; scores
-move between two engines, and log-probabilities of reinforcement learning do not fit.
+vLLM, SGLang and transformers use them by default. An evaluation or a rollout that is meant to be greedy then samples.
+Scores differ between two engines, and log-probabilities in reinforcement learning do not match.
 
 ## Example
 ```yaml
@@ -21,8 +20,8 @@ generation_config: {temperature: 1.0, eos_token_id: 2}
 ```
 
 ## Fix safety
-Set temperature, top_p, top_k and repetition_penalty in each request of an evaluation (vLLM: `--generation-config
-vllm`).
+Set temperature, top_p, top_k and repetition_penalty in each request of an evaluation (vLLM: or start it with
+`--generation-config vllm`). Answers then follow the request and not the file.
 
 ## References
 - vllm-project/vllm#12622, NVIDIA-NeMo/RL#3497, OpenPipe/ART#140, EleutherAI/lm-evaluation-harness#3154
@@ -67,7 +66,7 @@ class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     def measurement_if_clean(self) -> str:
         """How many settings of sampling are named, each of them neutral."""
         named = [name for name in NEUTRAL if self.subject.generation_config.get(name) is not None]
-        return f"it names {len(named):,} settings of sampling, each neutral"
+        return f"it names {len(named):,} sampling settings, all neutral"
 
     def findings(self) -> Iterator[Finding]:
         values = self.subject.generation_config
@@ -78,7 +77,8 @@ class SamplingDefaultsFromGenerationConfig(CheckpointRule):
         ]
         if changed:
             yield self.finding(
-                f"engines sample with {', '.join(changed)} unless a request says otherwise",
-                "set the sampling of each evaluation and rollout in the request",
+                f"engines sample with {', '.join(changed)} unless a request sets something else",
+                "set temperature, top_p, top_k and repetition_penalty in each request of an evaluation or rollout"
+                " (vLLM: or start it with --generation-config vllm)",
                 count=len(changed),
             )

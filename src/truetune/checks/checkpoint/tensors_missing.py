@@ -1,15 +1,19 @@
-"""Tensors are missing that the architecture needs.
+"""Tensors that the architecture needs are missing.
 
 ## What it does
-In a model: names that a wrapper or an adapter has left its mark on, layers that lack what most other layers have
-(first and last may go without a norm), gaps in their numbers, fewer layers than `num_hidden_layers`, no input
-embedding, and tensors that the base has in the same stacks and this checkpoint has not.
-In an adapter: a `lora_A` without its `lora_B` or the other way round, and, where the base is available, modules that
-`target_modules` names and that have no tensors.
+In a model, it looks for
+
+- tensor names that contain the mark of a wrapper or an adapter;
+- layers that lack what most other layers have (first and last may lack a norm), and gaps in the layer numbers;
+- fewer layers than `num_hidden_layers`, or no input embedding;
+- tensors that the base has in the same layers and this checkpoint has not.
+
+In an adapter, it looks for a `lora_A` without its `lora_B` or the other way round. If the base is available, modules
+that `target_modules` names and that have no tensors are a warning.
 
 ## Why it is bad
-What is missing is filled with random numbers on loading, with a warning at most. An adapter without one half of a
-pair has no effect there.
+What is missing is filled with random numbers on loading, with a warning at most. If one half of a pair is missing in an
+adapter, the pair has no effect.
 
 ## Example
 ```yaml
@@ -24,7 +28,7 @@ llama: 3
 ```
 
 ## Fix safety
-Save again from the model in memory. Do not load with `ignore_mismatched_sizes` or `strict=False`.
+Save again from the model in memory. Loading with `ignore_mismatched_sizes` or `strict=False` only hides it.
 
 ## References
 - huggingface/transformers#26259, huggingface/transformers#10789, hiyouga/LlamaFactory#477
@@ -63,7 +67,7 @@ WRAPPER_MARKS = re.compile(
 BUFFERS = ("inv_freq", "attn.bias", "masked_bias", "rotary_emb")
 EMBEDDING_PARTS = ("emb", "wte", "shared.weight")
 """Parts of the names that families give to their input embedding"""
-REMEDY = "save again from the model in memory; loading would fill the rest with random numbers"
+REMEDY = "save again from the model in memory; otherwise loading fills the missing tensors with random numbers"
 
 
 class TensorsMissing(CheckpointRule):
@@ -116,7 +120,7 @@ class TensorsMissing(CheckpointRule):
         halves = list(list_modules_with_half_pair(self.subject))
         if halves:
             yield self.finding(
-                f"{len(halves):,} adapted modules have one half of their pair only: they have no"
+                f"{len(halves):,} adapted modules have only one half of their pair, so they have no"
                 " effect",
                 REMEDY,
                 cases=halves,
@@ -125,9 +129,10 @@ class TensorsMissing(CheckpointRule):
         unadapted = list(list_unadapted_modules(self.subject))
         if unadapted:
             yield self.finding(
-                f"{len(unadapted):,} modules of the base fit target_modules and have no tensors in"
+                f"{len(unadapted):,} modules of the base match target_modules but have no tensors in"
                 " the adapter",
-                "compare the names in the run with those of the base; save the whole adapter",
+                "compare the module names in the run with those of the base, and save the whole adapter"
+                " (model.save_pretrained)",
                 severity="warning",
                 cases=unadapted,
                 count=len(unadapted),
@@ -136,9 +141,10 @@ class TensorsMissing(CheckpointRule):
     def _finding_on_wrapper_names(self, marked: list[str]) -> Finding:
         """The finding on names that torch.compile, DDP or peft has left its mark on."""
         return self.finding(
-            f"{len(marked):,} names are those of a wrapper or an adapter, which no loader"
-            f" takes: {marked[0]}",
-            "save the model itself (accelerator.unwrap_model), adapters merged (merge_and_unload)",
+            f"{len(marked):,} tensor names contain the mark of a wrapper or an adapter, and no loader"
+            f" reads them: {marked[0]}",
+            "save the model itself: accelerator.unwrap_model(model).save_pretrained(FOLDER), with adapters merged first"
+            " (merge_and_unload)",
             cases=[Case(name) for name in marked],
             count=len(marked),
         )

@@ -1,11 +1,11 @@
-"""The saved tokenizer cuts text in another way than the base's.
+"""The saved tokenizer splits text in another way than the base's.
 
 ## What it does
 Compares the normalizer and the pre-tokenizer in tokenizer.json with the base's, and the ids of the tokens that both
 have.
 
 ## Why it is bad
-The same text gets other ids in serving than the model knows: quality falls a little everywhere, and nothing fails.
+In serving, the same text gets other ids than the model knows: quality falls a little everywhere, and nothing fails.
 
 ## Example
 ```yaml
@@ -27,8 +27,8 @@ base:
 ```
 
 ## Fix safety
-Copying the base's tokenizer.json is safe where no token was added. Where the base's own pattern was wrong and corrected
-on purpose (`fix_mistral_regex`), keep the one that was trained with.
+Copying the base's tokenizer.json is safe if no token was added. If the base's pattern was wrong and was corrected on
+purpose (`fix_mistral_regex`), keep the one from training.
 
 ## References
 - huggingface/transformers#42591, huggingface/transformers#42299, unslothai/unsloth#4996, modelscope/ms-swift#6883
@@ -101,11 +101,12 @@ class TokenizerDiffersFromBase(CheckpointRule):
             for part in changed
         ]
         if moved:
-            evidence.append(f"{len(moved):,} tokens have another id, {moved[0]!r} first")
+            evidence.append(f"{len(moved):,} tokens have another id, the first is {moved[0]!r}")
         yield self.finding(
-            f"{' and '.join(changed) or 'ids'} of tokenizer.json are not the base's: a text"
-            " gets other ids",
-            "put the tokenizer that was used in training into both training and serving",
+            f"{' and '.join(changed) or 'ids'} in tokenizer.json differ{'s' if len(changed) == 1 else ''} from the"
+            " base's: the same text gets other ids",
+            "serve with the tokenizer that was used in training; if no token was added, copy the base's tokenizer.json"
+            " into this folder",
             evidence=evidence,
             cases=[Case("", file="tokenizer.json")],
         )

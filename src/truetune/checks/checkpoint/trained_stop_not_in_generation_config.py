@@ -1,11 +1,11 @@
 """generation_config.json lacks the stop token that was trained.
 
 ## What it does
-Compares `eos_token_id` of generation_config.json with the stop token that the run trained (run.json).
+Compares `eos_token_id` in generation_config.json with the stop token that the run trained (run.json).
 
 ## Why it is bad
-`generate` and the serving engines end an answer at the ids of generation_config.json. The model says its stop token,
-nobody listens, and it continues: it invents the user's next turn, or repeats itself to the limit.
+`generate` and the serving engines end an answer at the ids in generation_config.json. The model writes its stop token,
+but nothing stops there: it invents the user's next turn, or repeats itself up to the limit.
 
 ## Example
 ```yaml
@@ -22,7 +22,7 @@ files: {run.json: {format: 1, status: finished, stops: [{token: <|im_end|>, id: 
 ```
 
 ## Fix safety
-Adding the id is safe: the model says this token at the end of its answers and nowhere else.
+Adding the id is safe: the model writes this token at the end of its answers and nowhere else.
 
 ## References
 - hiyouga/LlamaFactory#7454, vllm-project/vllm#4180
@@ -82,8 +82,8 @@ class TrainedStopNotInGenerationConfig(CheckpointRule):
         first = unserved[0]
         yield self.finding(
             f"answers were trained to end with {first.get('token')} ({first.get('id')}),"
-            f" and {FILE} does not stop there",
-            f'write "eos_token_id": [{", ".join(map(str, ids))}] into {FILE}',
+            f" but {FILE} does not stop there",
+            f'set "eos_token_id": [{", ".join(map(str, ids))}] in {FILE}',
             evidence=[f"{FILE} stops at {value}"],
             cases=[Case(f"eos_token_id: {value}", file=FILE)],
         )

@@ -1,12 +1,12 @@
-"""The folder holds a single file of weights and an index of others, and they differ.
+"""The folder contains a single weights file and an index of other files, and they differ.
 
 ## What it does
-Where model.safetensors and model.safetensors.index.json are both there, compares the first bytes of the tensors that
-both name.
+If model.safetensors and model.safetensors.index.json are both there, compares the first bytes of the tensors that are
+in both.
 
 ## Why it is bad
-transformers loads model.safetensors and never looks at the index; other loaders read all files, or those of the index.
-A run that saved shards into a folder with an older single file is then served with the older weights.
+transformers loads model.safetensors and ignores the index; other loaders read all files, or those in the index. If a
+run saved shards into a folder with an older single file, transformers uses the older weights.
 
 ## Example
 ```yaml
@@ -27,7 +27,7 @@ shards:
 ```
 
 ## Fix safety
-Delete the set that is older, and its index; look at both dates first.
+Look at the dates of the files first. Deleting the older set and its index changes what loaders that used it return.
 
 ## References
 - huggingface/transformers documentation, "Big models" (sharded checkpoints)
@@ -74,7 +74,7 @@ class TwoSetsOfWeights(CheckpointRule):
     def measurement_if_clean(self) -> str:
         """How many tensors both sets hold alike."""
         count = len(self._tensor_pairs_in_file_and_shards())
-        return f"{count:,} tensors are alike in {SINGLE_MODEL_FILE} and in the shards"
+        return f"{count:,} tensors are the same in {SINGLE_MODEL_FILE} and in the shards"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
@@ -89,8 +89,8 @@ class TwoSetsOfWeights(CheckpointRule):
             return
         yield self.finding(
             f"{SINGLE_MODEL_FILE} and the shards of {INDEX_FILE} differ in {len(different):,} of"
-            f" {len(both):,} tensors: transformers loads the single file, others the shards",
-            "delete the set that is older, with its index if it is the shards",
+            f" {len(both):,} tensors: transformers loads the single file, others load the shards",
+            "delete the older of the two (ls -l shows the dates); if that is the shards, delete their index too",
             cases=[Case(name, file=SINGLE_MODEL_FILE) for name in different],
             count=len(different),
             total=len(both),

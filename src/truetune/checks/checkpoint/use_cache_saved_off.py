@@ -1,12 +1,12 @@
-"""The checkpoint is saved with the key-value cache switched off.
+"""The checkpoint is saved with the key-value cache turned off.
 
 ## What it does
-Reads `use_cache` in config.json and generation_config.json. It is a note where only config.json switches it off and a
-generation_config.json is beside it, which `generate` goes by.
+Reads `use_cache` in config.json and generation_config.json. It is info if only config.json turns it off and a
+generation_config.json is beside it, which `generate` uses.
 
 ## Why it is bad
-`use_cache=False` is set for training with gradient checkpointing, and saved along. Generation then computes all
-earlier tokens again for each new one: it gets slower with each token.
+`use_cache=False` is set for training with gradient checkpointing, and then saved. Generation computes all earlier
+tokens again for each new one, so it gets slower with each token.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ config: {use_cache: true}
 ```
 
 ## Fix safety
-Safe: the field changes no value.
+Changing the setting is safe: results stay the same.
 
 ## References
 - turbo-llm/turbo-alignment#47, unslothai/unsloth-zoo#715, huggingface/transformers#28056
@@ -80,20 +80,20 @@ class UseCacheSavedOff(CheckpointRule):
         # generate() goes by generation_config.json where there is one; then config.json does no harm.
         if off == ["config.json"] and self.subject.has_file("generation_config.json"):
             yield self.finding(
-                f"use_cache is false in {files}",
-                f'write "use_cache": true into {files}',
+                f"use_cache is false in {files}, which some engines read",
+                f'set "use_cache": true in {files}',
                 severity="info",
-                evidence=["generate() goes by generation_config.json, where it is on"],
+                evidence=["generate() uses generation_config.json, where it is on"],
                 cases=cases,
             )
             return
         yield self.finding(
             f"use_cache is false in {files}: generation computes the whole text again for each"
             " token",
-            f'write "use_cache": true into {files}; model.generate(..., use_cache=True) does the'
-            " same once",
+            f'set "use_cache": true in {files}; model.generate(..., use_cache=True) turns it on for one'
+            " call",
             evidence=[
-                "training with gradient checkpointing switches it off, and it is saved along"
+                "training with gradient checkpointing turns it off, and the setting is then saved"
             ],
             cases=cases,
         )

@@ -1,12 +1,12 @@
-"""One of the model's weight files is the base's, while those beside it were trained.
+"""One of the model's weight files is the base's, while the others were trained.
 
 ## What it does
-Compares the tensors with the base's, file by file. It fires where all tensors of one file equal the base's bit by bit,
-two matrices of them at least, while nearly all matrices of the other files moved.
+Compares the tensors with the base's, file by file. It warns if all tensors of one file, at least two matrices, equal
+the base's bit by bit, while nearly all matrices of the other files changed.
 
 ## Why it is bad
-The folder was prepared as a copy of the base, and the save, the download or the sync replaced some of the files alone.
-Such a model loads without a word: its first layers are tuned, its last ones are not, and it answers badly.
+The folder was prepared as a copy of the base, and the save, the download or the sync replaced only some of the files.
+Such a model loads without a message: its first layers are tuned, its last ones are not, and it answers badly.
 
 ## Example
 ```yaml
@@ -57,8 +57,8 @@ base:
 ```
 
 ## Fix safety
-Save the model again into an empty folder, or copy the missing files from where it was trained. Layers that were frozen
-on purpose may end where a file ends: then nothing is to be done.
+Save the model again into an empty folder, or copy the missing files from where it was trained. If layers were frozen on
+purpose, they may end where a file ends: then no change is needed.
 
 ## References
 - NVIDIA/Model-Optimizer#2199
@@ -101,7 +101,7 @@ class WeightFileIsTheBases(CheckpointRule):
         """How many of the weight files hold a matrix that moved."""
         files = self._matrices_by_file()
         moved = sum(any(self._has_moved(name) for name in names) for names in files.values())
-        return f"{moved:,} of {len(files):,} weight files hold a matrix that moved"
+        return f"{moved:,} of {len(files):,} weight files contain a matrix that changed"
 
     def _matrices_by_file(self) -> dict[str, list[str]]:
         """File -> its matrices that can be compared with the base's."""
@@ -135,8 +135,9 @@ class WeightFileIsTheBases(CheckpointRule):
         count = sum(map(len, unmoved.values()))
         yield self.finding(
             f"all {count:,} matrices of {shown} equal those of {base.folder.name} bit by bit, while"
-            f" {moved:,} of {len(others):,} in the other files moved",
-            "save the model again into an empty folder, or copy these files from where it was trained",
+            f" {moved:,} of {len(others):,} in the other files changed",
+            "save the model again into an empty folder, or copy these files from where it was trained; if these layers"
+            " were frozen on purpose, no change is needed",
             cases=[
                 Case(name, file=file) for file, names in sorted(unmoved.items()) for name in names
             ],

@@ -1,12 +1,11 @@
 """Matrices of the model are zero, or one value, throughout.
 
 ## What it does
-Looks for tensors of two dimensions or more in which all values are equal. What is so in the base too is left out, and
-so are the pairs of adapters (`adapter-file-empty`) and quantized models.
+Looks for tensors with two dimensions or more in which all values are equal. Those that are the same in the base are not
+reported, nor are the pairs of adapters (`adapter-file-empty`) and quantized models.
 
 ## Why it is bad
-Such a layer passes nothing on. It was never initialized, or a merge or conversion wrote zeros for what it did not
-find.
+Such a layer passes nothing on. It was never initialized, or a merge or conversion wrote zeros for what it did not find.
 
 ## Example
 ```yaml
@@ -21,7 +20,7 @@ llama: 2
 ```
 
 ## Fix safety
-Convert or merge again. Layers that were put in as empty ones (block expansion) must be trained first.
+Convert or merge again. Layers that were added as empty ones on purpose (block expansion) must be trained first.
 
 ## References
 - huggingface/transformers#26259, deepspeedai/DeepSpeed#2413
@@ -57,7 +56,7 @@ class WeightsAllZero(CheckpointRule):
     def measurement_if_clean(self) -> str:
         """That no tensor is a matrix of one value throughout, of how many tensors."""
         count = len(self.subject.nan_inf_and_constant_counts)
-        return f"0 of {count:,} tensors are matrices that hold one value throughout"
+        return f"0 of {count:,} tensors are matrices with one value throughout"
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
@@ -77,9 +76,9 @@ class WeightsAllZero(CheckpointRule):
         zero = sum(values.zero for values in uniform.values())
         tensors = [checkpoint.tensors[name] for name in uniform]
         yield self.finding(
-            f"{len(uniform):,} of {len(checkpoint.nan_inf_and_constant_counts):,} tensors hold one value throughout"
-            f" ({zero:,} of them zero)",
-            "convert or merge again from the trained weights",
+            f"{len(uniform):,} of {len(checkpoint.nan_inf_and_constant_counts):,} tensors have the same value"
+            f" throughout ({zero:,} of them zero)",
+            "convert or merge again from the trained weights, and check that it finds these tensors",
             cases=[
                 Case(f"{tensor.name} {list(tensor.shape)}", file=tensor.file.name)
                 for tensor in tensors

@@ -1,12 +1,12 @@
-"""Weights are stored as a Python pickle, which is not opened.
+"""Weights are stored as a Python pickle, which truetune does not open.
 
 ## What it does
-Names the `.bin`, `.pt`, `.pth` and `.ckpt` files with weights, with their sizes. A pickle runs code when it is
-loaded, so no rule looks into it. It is a note where safetensors files are beside it.
+Lists the `.bin`, `.pt`, `.pth` and `.ckpt` files with weights, with their sizes. A pickle runs code when it is loaded,
+so no rule reads it. It is info if there are safetensors files beside it, else a warning.
 
 ## Why it is bad
-Nothing here says whether these weights are whole: all other rules are blind to them. Loading them runs whatever their
-maker put in, and newer releases refuse to.
+No rule can tell whether these weights are intact. Loading them runs whatever code their author put in, and newer
+releases refuse to.
 
 ## Example
 ```yaml
@@ -20,7 +20,8 @@ lora: [q_proj]
 ```
 
 ## Fix safety
-Load it once where you trust its maker, and save with `safe_serialization=True` (the default).
+If you trust the author, load it once and save it with `safe_serialization=True` (the default). The values stay the
+same.
 
 ## References
 - tloen/alpaca-lora#293, https://huggingface.co/docs/hub/security-pickle
@@ -56,9 +57,10 @@ class WeightsArePickle(CheckpointRule):
             return
         total = sum(weights.pickled.values())
         yield self.finding(
-            f"{len(weights.pickled):,} weight files are pickles ({total:,} bytes) and were not"
-            " opened",
-            "save as safetensors (safe_serialization=True), and look at that",
+            f"{len(weights.pickled):,} weight file{'s are pickles' if len(weights.pickled) > 1 else ' is a pickle'}"
+            f" ({total:,} bytes) and {'were' if len(weights.pickled) > 1 else 'was'} not opened",
+            "if you trust the author, load it and save it as safetensors (model.save_pretrained(FOLDER)), and check"
+            " that folder",
             severity="info" if weights.files else "warning",
             cases=[Case(f"{size:,} bytes", file=name) for name, size in weights.pickled.items()],
             count=len(weights.pickled),

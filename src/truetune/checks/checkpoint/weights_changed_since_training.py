@@ -1,12 +1,12 @@
 """The weights are not those that the run wrote.
 
 ## What it does
-Compares the files in the folder of a run with the sizes and digests in its run.json. Weights that changed or are gone
-are an error, other files of the model (config.json, adapter_config.json, generation_config.json) a note.
+Compares the files in the folder of a run with the sizes and digests in its run.json. Weights that changed or are
+missing are an error, other files of the model (config.json, adapter_config.json, generation_config.json) are info.
 
 ## Why it is bad
-Whatever was measured and written down about the run (losses, samples, the base it belongs to) is about other weights:
-the file was overwritten by another run, cut off while it was copied, or damaged.
+Everything that was measured about the run (losses, samples, the base it belongs to) is about other weights. The file
+was overwritten by another run, cut off while it was copied, or damaged.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ files: {run.json: {format: 1, status: finished, files: {model.safetensors: [102,
 ```
 
 ## Fix safety
-Copy the folder again from where it was trained. The run's last checkpoint holds the same weights, if it is still there:
+Copy the folder again from where it was trained. If the run's last checkpoint is still there, it has the same weights:
 the same command with the same folder writes them again.
 
 ## References
@@ -75,9 +75,9 @@ class WeightsChangedSinceTraining(CheckpointRule):
             yield self.finding(
                 f"the weights are not those that the run wrote: {changed[0]}",
                 "copy the folder again from where it was trained, or start the same command there"
-                " again",
+                " again, which writes them from its last checkpoint",
                 cases=[Case(text) for text in changed],
-                evidence=[f"the run ended {run.get('ended')}"],
+                evidence=[f"the run ended {run['ended']}"] if run.get("ended") else (),
                 count=len(changed),
                 total=len(weights),
             )
@@ -86,7 +86,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
         if edited:
             yield self.finding(
                 f"settings were changed after the training: {edited[0]}",
-                "make sure that the change was meant",
+                "check that the change was intended",
                 severity="info",
                 cases=[Case(text) for text in edited],
             )

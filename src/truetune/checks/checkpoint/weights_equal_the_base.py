@@ -1,13 +1,13 @@
-"""The weights are those of the base, bit by bit.
+"""The weights equal those of the base bit by bit.
 
 ## What it does
-Compares samples of all tensors of a full model with those of the base that is given. Of an adapter, it compares the
-modules that were trained whole (`modules_to_save`) with those of the base, unless its low-rank pairs are zero too.
+Compares samples of all tensors of a full model with those of the base that is given. In an adapter, it compares the
+modules that were trained as a whole (`modules_to_save`) with those of the base, unless its low-rank pairs are zero too.
 
 ## Why it is bad
-Training or merging changed nothing: an adapter without effect was merged, the base was saved in place of the tuned
-model, or every update was rounded away. A head that an adapter saved as it was before the training is often still
-random: the pairs learned to serve a head that knows nothing.
+Training or merging changed nothing: an adapter without effect was merged, the base was saved instead of the tuned
+model, or every update was rounded away. A head that an adapter saved as it was before training is often still random:
+the pairs then learned to serve a head that knows nothing.
 
 ## Example
 ```yaml
@@ -24,9 +24,9 @@ base: {llama: 2}
 ```
 
 ## Fix safety
-Look at the adapter before the merge (`adapter-file-empty`, `adapter-keys-do-not-match`), and at the object that was
-saved. Of an adapter, see that the module is in the optimizer (`truetune run -- COMMAND`), and that the copy of it that
-peft trains is the one that was saved.
+Check the adapter before the merge (`adapter-file-empty`, `adapter-keys-do-not-match`), and check which object was
+saved. In an adapter, check that the module is in the optimizer (`truetune run -- COMMAND`), and that the copy that peft
+trains is the one that was saved.
 
 ## References
 - huggingface/peft#2105, huggingface/transformers#31293
@@ -141,10 +141,10 @@ class WeightsEqualTheBase(CheckpointRule):
         seen = sum(movement.seen for movement in movements)
         total = sum(tensor.value_count for tensor in checkpoint.tensors.values())
         yield self.finding(
-            f"all {len(movements):,} tensors are equal to those of {base.folder.name}:"
+            f"all {len(movements):,} tensors equal those of {base.folder.name} bit by bit:"
             " nothing was learned or merged",
-            "check that the adapter has an effect before merging, and that it is the trained"
-            " model that is saved",
+            "before merging, check that the adapter has an effect (truetune check ADAPTER), and save the trained"
+            " model, not the base",
             evidence=[f"{seen:,} of {total:,} values were compared"],
         )
 
@@ -162,10 +162,10 @@ class WeightsEqualTheBase(CheckpointRule):
         if equal:
             values = sum(tensor.value_count for tensors in equal.values() for _, tensor in tensors)
             yield self.finding(
-                f"{', '.join(equal)} of modules_to_save equals that of {base.folder.name} bit by bit:"
+                f"{', '.join(equal)} in modules_to_save equals that of {base.folder.name} bit by bit:"
                 " it was never trained, or another copy of it was saved",
-                "see that it is in the optimizer (truetune run -- COMMAND), train again, and save the"
-                " model that the trainer holds",
+                "check that it is in the optimizer (truetune run -- COMMAND), train again, and save the"
+                " model that the trainer has (trainer.model)",
                 evidence=[f"{values:,} of {values:,} values were compared"],
                 cases=[
                     Case(name, file=tensor.file.name)

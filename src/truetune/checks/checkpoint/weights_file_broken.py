@@ -1,13 +1,13 @@
 """A file of the checkpoint is cut off, missing, or not what its name says.
 
 ## What it does
-Reads the headers of all safetensors files and the index of the shards: lengths, shapes and offsets against each other
-and against the size of the file, shards that are missing, tensors that the index names and no file has, tensors that
-two files have. JSON files that are broken are named too.
+Reads the headers of all safetensors files and the index of the shards. It compares lengths, shapes and offsets with
+each other and with the size of the file. It reports missing shards, tensors that the index names and no file has, and
+tensors that two files have. Broken JSON files are reported too.
 
 ## Why it is bad
-Loading fails, or fills what is missing with random numbers and says so in a warning that nobody reads. A copy that
-stopped halfway and a Git LFS pointer look like a checkpoint.
+Loading fails, or fills what is missing with random numbers and only prints a warning. A copy that stopped halfway, or a
+Git LFS pointer, looks like a checkpoint.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ llama: 2
 ```
 
 ## Fix safety
-Copy or download the file again; save again if the original is broken too.
+Copy or download the file again (a Git LFS pointer: `git lfs pull`), or save again if the original is broken too.
 
 ## References
 - huggingface/transformers#28510, huggingface/transformers#20082
@@ -66,7 +66,7 @@ class WeightsFileBroken(CheckpointRule):
         more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
         yield self.finding(
             f"{files[0]}{more}: {faults[0].text}",
-            "copy or download these files again; where the original is broken, save the model"
+            "copy or download these files again (Git LFS: git lfs pull); if the original is broken too, save the model"
             " again",
             evidence=[f"{fault.file}: {fault.text}" for fault in faults[1:SHOWN_FAULTS]],
             cases=[Case(fault.text, file=fault.file) for fault in faults],

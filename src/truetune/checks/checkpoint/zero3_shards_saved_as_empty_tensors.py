@@ -1,13 +1,13 @@
-"""Tensors have another shape than config.json says: they were saved while they were sharded.
+"""Tensors have other shapes than in config.json: they were saved while they were sharded.
 
 ## What it does
-Looks for tensors without values, for flattened parameters, and compares the shapes of embedding, head, attention and
-MLP with config.json, from the headers alone. A folder of ZeRO shards (`zero_to_fp32.py`) without weights is named
-too.
+Looks for tensors without values and for flattened parameters, and compares the shapes of embedding, head, attention and
+MLP with config.json. It reads only the headers. A folder with ZeRO shards (`zero_to_fp32.py`) and no weights is
+reported too.
 
 ## Why it is bad
-Under ZeRO-3 or FSDP each process holds a part of each tensor. A script that saves without gathering writes empty
-tensors or the part of one process. Loading fails, or, with `ignore_mismatched_sizes`, leaves these layers random.
+With ZeRO-3 or FSDP, each process has only a part of each tensor. A script that saves without gathering writes empty
+tensors or the part of one process. Loading fails, or leaves these layers random with `ignore_mismatched_sizes`.
 
 ## Example
 ```yaml
@@ -22,8 +22,9 @@ llama: 2
 ```
 
 ## Fix safety
-Save with `trainer.save_model()` or `accelerator.get_state_dict(model)` and
-`stage3_gather_16bit_weights_on_model_save: true`; ZeRO's own shards are put together by its `zero_to_fp32.py`.
+Save with `trainer.save_model()` or `accelerator.get_state_dict(model)` and `stage3_gather_16bit_weights_on_model_save:
+true`. Gathering needs host memory for the whole model. ZeRO's own shards are joined by its `zero_to_fp32.py`, which
+changes no value.
 
 ## References
 - huggingface/transformers#10789, huggingface/transformers#28510, deepspeedai/DeepSpeed#2413, hiyouga/LlamaFactory#477
@@ -49,8 +50,8 @@ FAMILIES_OF_LLAMA_FORM = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemm
 """Values of `model_type` whose projections have the shapes that config.json gives, without exceptions"""
 NAMES_OF_OTHER_PARTS = ("vis", "audio", "image")
 REMEDY = (
-    "gather before saving (trainer.save_model, accelerator.get_state_dict), or run zero_to_fp32.py"
-    " on the shards"
+    "gather before saving (trainer.save_model, or accelerator.get_state_dict, with"
+    " stage3_gather_16bit_weights_on_model_save: true), or run zero_to_fp32.py on the shards"
 )
 
 
@@ -73,7 +74,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         weights = checkpoint.weights
         if checkpoint.has_file("zero_to_fp32.py") and not weights.files and not weights.pickled:
             yield self.finding(
-                "the folder holds ZeRO's shards and no weights of the whole model", REMEDY
+                "the folder contains ZeRO's shards but not the weights of the whole model", REMEDY
             )
         partial = []
         for tensor in checkpoint.tensors.values():
@@ -83,9 +84,9 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         if not partial:
             return
         empty = sum(not tensor.value_count for tensor, _ in partial)
-        fault = f"{empty:,} are empty" if empty else partial[0][1]
+        fault = f"{empty:,} {'is' if empty == 1 else 'are'} empty" if empty else partial[0][1]
         yield self.finding(
-            f"{len(partial):,} of {len(checkpoint.tensors):,} tensors are not whole: {fault}",
+            f"{len(partial):,} of {len(checkpoint.tensors):,} tensors are incomplete: {fault}",
             REMEDY,
             evidence=[f"{checkpoint.total_tensor_bytes:,} bytes in all"],
             cases=[
@@ -130,7 +131,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         expected = self._shape_of_projection(tensor.name, hidden)
         if not expected or tensor.shape == expected:
             return None
-        return f"config.json makes it {list(expected)}"
+        return f"config.json says {list(expected)}"
 
     def _why_no_whole_embedding_or_head(self, tensor: StoredTensor, hidden: int) -> str | None:
         """Why it is no whole embedding or head; None where it is one, or is something else."""

@@ -321,7 +321,7 @@ def _contradictions_of_rate_in_own_loop(launch: LaunchFiles) -> Iterator[_Contra
 def _contradictions_of_schedule_and_optimizer(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """A schedule of the DeepSpeed file that sets another rate than the optimizer beside it.
 
-    Settings of a Trainer are judged by schedule-replaces-the-rate.
+    Settings of a Trainer are judged by deepspeed-schedule-sets-another-rate.
     """
     settings = launch.deepspeed
     found = peak_rate_of_schedule(settings.value) if settings is not None else None

@@ -5,7 +5,7 @@ Compares the DeepSpeed settings (a file, or a table in the config) with the run'
 its learning rate, betas, epsilon and weight decay, the gradient clipping, the warm-up, the steps and the precision. It
 compares only values that both set; "auto" takes the run's value. It also reports a file without `gradient_clipping`:
 DeepSpeed then clips nothing, whatever `max_grad_norm` is. `deepspeed-batch-size-contradicts` checks batch sizes, and
-`schedule-replaces-the-rate` the peak of a schedule.
+`deepspeed-schedule-sets-another-rate` the peak of a schedule.
 
 ## Why it is bad
 A `scheduler` or `optimizer` block silently replaces the run's schedule or optimizer. With `WarmupLR`, a run with

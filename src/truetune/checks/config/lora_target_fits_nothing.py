@@ -51,10 +51,6 @@ from truetune.checks.config.evidence.facts_from_model_folder import (
     model_config,
     tensor_shapes,
 )
-from truetune.checks.config.evidence.layer_names_of_published_model_families import (
-    layer_names_of_family,
-    targets_of_other_families_only,
-)
 from truetune.checks.config.evidence.match_module_names_like_peft import (
     FULLY_TRAINED_NAMES,
     LINEAR_NAMES,
@@ -68,6 +64,10 @@ from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs imp
     NO_WEIGHTS,
 )
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.target_module_names_of_published_families import (
+    layer_names_of_family,
+    targets_of_other_families_only,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement

@@ -120,7 +120,7 @@ class RowsSurelyCut(ConfigRule):
     moot_where = (
         "truncation-leaves-no-label",
         "truncation-cuts-the-terminator",
-        "sft-max-length-default-1024",
+        "rows-longer-than-default-max-length",
         "token-rows-cut-at-the-limit",
     )
 

@@ -122,7 +122,8 @@ class TrainedAdapterNotUsed(ConfigRule):
             yield from self._findings_on_starting_adapter_left_out(
                 of_output, _starting_weights(config), output
             )
-        # What is wrong with a later stage, if anything, is what it starts from (`stage-starts-from-the-base`).
+        # What is wrong with a later stage, if anything, is what it starts from:
+        # `preference-run-ignores-sft-beside-it` says so.
         elif not _is_only_later_preference_run_used(config, uses):
             yield from self._findings_where_output_is_unused(uses, output)
 

@@ -46,7 +46,7 @@ class Zero3WithDeviceMap(DeviceRule):
 
     def findings(self) -> Iterator[Finding]:
         device_map, zero3 = self.training.device_map, self.training.deepspeed_stage == 3
-        # A map that spreads the layers belongs to device-map-auto-with-ddp: one fault, one rule.
+        # A map that spreads the layers belongs to device-map-splits-the-trained-model: one fault, one rule.
         if device_map in (None, "none", *SPREADING_MAPS):
             return
         if self.config.stack in STACKS_THAT_PLACE_THE_MODEL:

@@ -1,13 +1,11 @@
-"""Answers hold the gold value, and the parser reads nothing of them.
+"""Answers contain the gold value, but the parser can't read it.
 
 ## What it does
-
-Looks for the final answer of the gold in each answer that the parser reads nothing of: the same marked number or
-letter, the same words, the same JSON. It fires for 3 or more, if they are at least 1 of 20.
+Looks for the gold's final answer in each answer that the parser can't read: the same marked number or letter, the same
+words, the same JSON. It fires from 3 answers and 5 %.
 
 ## Why it is bad
-
-Right answers count as wrong: what is measured is the form. A model that was tuned on the form gains without knowing
+Right answers count as wrong: the score measures the format. A model that was tuned on the format gains without knowing
 more.
 
 ## Example
@@ -27,9 +25,8 @@ answers: ["The answer is 5.", "**Answer: 7**", "So we have 9.", "#### 4"]
 ```
 
 ## Fix safety
-
-There is no automatic fix. If the form is part of what is wanted, say so with the figure; else name a parser that reads
-both.
+There is no automatic fix. If the format is part of what you want, report it with the score; otherwise use a parser that
+reads both. The score changes, and can't be compared with earlier ones.
 
 ## References
 
@@ -64,22 +61,22 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
             return unmet
         if self.parser_selftest().answers:
             return None
-        return Unmet("the model was asked nothing", "ask rows with --answers N")
+        return Unmet("the model generated no answers", "generate some with --answers N")
 
     def measurement_if_clean(self) -> str:
         """How many answers hold the gold value and are not read by the parser."""
         unread, answers = len(self.parser_selftest().unread), self.parser_selftest().answers
-        return f"{unread:,} of {answers:,} answers hold the gold value and are not read"
+        return f"{unread:,} of {answers:,} answers contain the gold value but are not read"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser
         if proof is None or len(proof.unread) < max(MIN_UNREAD, MIN_UNREAD_SHARE * proof.answers):
             return
         yield self.finding(
-            f"{len(proof.unread):,} of {proof.answers:,} answers hold the gold value, and the"
-            f" parser {proof.name} reads nothing of them",
-            "name a parser that reads the forms in which the model answers, or report the form"
-            " apart",
+            f"{len(proof.unread):,} of {proof.answers:,} answers contain the gold value, but the parser {proof.name}"
+            " can't read them, so they count as wrong",
+            "choose a parser that reads the formats in which the model answers (--parser number, choice, json or a"
+            " pattern), or report the share of readable answers separately",
             cases=few_cases_by_reason(proof.unread),
             count=len(proof.unread),
             total=proof.answers,

@@ -1,13 +1,11 @@
-"""Rows that the model is measured on are among those that it was trained on.
+"""Evaluation rows were in the training data.
 
 ## What it does
-
-Looks for the rows in the data of the run that made the model, where that is recorded and still there. Such rows are
-measured apart. A few (up to 1 of 20) are a note.
+Looks for the evaluation rows in the data of the run that made the model, if that is recorded and still available. Such
+rows are measured separately. Up to 5 % of them are an info, more a warning.
 
 ## Why it is bad
-
-A model does well on what it has seen; how it does on what users ask, these rows don't tell.
+A model does well on what it has seen. These rows do not show how it does on what users ask.
 
 ## Example
 
@@ -24,8 +22,7 @@ seen: {rows: 0}
 ```
 
 ## Fix safety
-
-There is no automatic fix: take rows that were held out, or look at the losses of the others alone.
+There is no automatic fix: use rows that were held out, or look only at the losses of the other rows.
 
 ## References
 
@@ -67,13 +64,12 @@ class EvaluationRowsWereTrainedOn(EvaluationRule):
         losses = []
         if overlap.seen and overlap.unseen:
             losses.append(
-                f"loss of these {overlap.seen.mean:.3f}, of the others {overlap.unseen.mean:.3f}"
+                f"the loss of these rows is {overlap.seen.mean:.3f}, of the others {overlap.unseen.mean:.3f}"
             )
         file, line = overlap.example or (None, None)
         yield self.finding(
             f"{overlap.rows:,} of {overlap.of:,} rows were trained on",
-            "measure on rows that were held out; the losses of the others are listed apart in the"
-            " report",
+            "evaluate on rows that were held out (--data); the report lists the losses of the other rows separately",
             severity="info" if overlap.rows <= MAX_SHARE_OF_NOTE * overlap.of else "warning",
             evidence=losses,
             cases=[Case("one of them", file=file, line=line)] if file else [],

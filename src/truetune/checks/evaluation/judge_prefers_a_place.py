@@ -1,16 +1,14 @@
-"""An LLM judge decides by the place of an answer: the one that comes first (or second) wins, whatever it is.
+"""An LLM judge decides by position: the first (or second) answer wins, whatever it says.
 
 ## What it does
-
 Reads the verdicts of files with pairs of answers (`answer_a`, `answer_b`, `verdict`; `model_a`, `model_b`, `winner`).
-It counts which place won where the place should decide nothing: the same two answers judged in both orders, a model
-against itself, two models that were compared each way. It fires where one place won 20 verdicts or more so often that
-chance makes it less than once in a thousand.
+It counts which position won if position should not matter: the same two answers judged in both orders, a model against
+itself, or two models compared each way. It fires if one position won 20 verdicts or more, so often that it happens by
+chance less than once in a thousand.
 
 ## Why it is bad
-
-A script that always shows its own model first then measures the judge's preference for the first place: the tuned model
-beats the base in three of four questions, and so does the base the tuned model.
+A script that always shows its own model first then measures the judge's preference for the first position: the tuned
+model beats the base model in 75 % of the questions, and the base model the tuned one.
 
 ## Example
 
@@ -29,9 +27,8 @@ judged:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Judge each pair in both orders, and count a win only where both verdicts name the same
-answer; else it is a tie. Drawing the order at random makes the mean right and leaves its noise.
+There is no automatic fix. Judge each pair in both orders, and count a win only if both verdicts name the same answer;
+otherwise it is a tie. Randomising the order corrects the mean but keeps the noise.
 
 ## References
 
@@ -74,7 +71,7 @@ class JudgePrefersAPlace(EvaluationRule):
     def measurement_if_clean(self) -> str:
         """How often the first place won, and how often the second."""
         return "; ".join(
-            f"the first place won {one.first} and the second {one.second} of {one.how}"
+            f"the first position won {one.first} and the second {one.second} of {one.how}"
             for one in count_wins_that_show_place_bias(self.subject.judged)
         )
 
@@ -92,12 +89,13 @@ class JudgePrefersAPlace(EvaluationRule):
         )
         of = count.number_of_decided_pairs + count.ties
         return self.finding(
-            f"the judge decides by place: of {count.how}, the answer that is {place} won {wins:,} times and the"
-            f" other place {count.number_of_decided_pairs - wins:,}",
-            "judge each pair in both orders, and count a win only where both verdicts name the same answer; do not"
+            f"the judge decides by position: of {count.how}, the {place} answer won {wins:,} times and the other one"
+            f" {count.number_of_decided_pairs - wins:,}",
+            "judge each pair in both orders, and count a win only if both verdicts name the same answer; do not"
             " report this win rate",
             evidence=[
-                f"chance makes so uneven a count in {count.p_value_of_unevenness:.1g} of cases (binomial, two-sided)",
+                f"the probability of such an uneven count by chance is {count.p_value_of_unevenness:.1g} (binomial"
+                " test, two-sided)",
                 *_describe_win_rates_by_file(self.subject.judged, place),
             ],
             cases=[_case_of_pair(count.case)] if count.case is not None else (),
@@ -115,7 +113,7 @@ def _describe_win_rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> It
         ]
         wins = sum(pair.verdict == place for pair in decided)
         if decided:
-            yield f"in {file} the {place} place won {wins:,} of {len(decided):,}"
+            yield f"in {file} the {place} position won {wins:,} of {len(decided):,}"
 
 
 def _case_of_pair(pair: JudgedPair) -> Case:

@@ -1,14 +1,12 @@
-"""An LLM judge nearly always prefers the longer answer: a win rate by it may measure length.
+"""An LLM judge nearly always prefers the longer answer, so its win rate may measure length.
 
 ## What it does
-
 Reads the verdicts of files with pairs of answers (`answer_a`, `answer_b`, `verdict`), and compares who won with whose
-answer is longer, by a tenth or more. It is a note where the longer one won 85 of 100, of 20 or more.
+answer is longer by 10 % or more. It is an info if the longer answer won 85 % of 20 or more.
 
 ## Why it is bad
-
-A model that was tuned to write more wins without being better. Length may be what makes an answer better too: the note
-says what to look at, and not that the verdicts are wrong.
+A model that was tuned to write more wins without being better. But a longer answer may also be better: the info tells
+what to check, not that the verdicts are wrong.
 
 ## Example
 
@@ -27,8 +25,7 @@ judged:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Compare win rates among pairs of like length, or report a length-controlled win rate as
+There is no automatic fix. Compare win rates among pairs of similar length, or report a length-controlled win rate, as
 AlpacaEval 2 does.
 
 ## References
@@ -70,7 +67,7 @@ class JudgePrefersLongerAnswers(EvaluationRule):
         if compared < MIN_VERDICTS:
             return Unmet(
                 f"{compared} verdicts are on answers of different length: too few to judge",
-                f"name {MIN_VERDICTS} or more",
+                f"give {MIN_VERDICTS} or more",
             )
         return None
 
@@ -90,7 +87,7 @@ class JudgePrefersLongerAnswers(EvaluationRule):
             return
         yield self.finding(
             f"the judge prefers the longer answer in {longer} of {of} pairs: its win rate may measure length",
-            "compare win rates among pairs of like length, or ask for a length-controlled win rate",
+            "compare win rates among pairs of similar length, or report a length-controlled win rate (AlpacaEval 2)",
             count=longer,
             total=of,
         )

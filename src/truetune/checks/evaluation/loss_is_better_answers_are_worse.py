@@ -1,14 +1,12 @@
-"""The loss is better than the other model's, and the answers are worse.
+"""The loss is lower than the other model's, but the answers are worse.
 
 ## What it does
-
-Fires where the loss on the same rows is surely lower than that of the model it is compared with (`--against`), and
-significantly more answers are right under that one alone than under this one alone (McNemar's exact test, p < 0.05).
+Fires if the loss on the same rows is significantly lower than that of the model it is compared with (`--against`), but
+significantly more answers are right only under that model than only under this one (McNemar's exact test, p < 0.05).
 
 ## Why it is bad
-
-The loss is measured after the reference's own words; an answer comes after the model's. A model can learn the style
-of its rows, and lose what it knew or where to stop. To choose by the loss would choose the worse one.
+The loss is computed after the reference's own words; an answer continues the model's own words. A model can learn the
+style of its rows, and lose knowledge or the ability to stop. Choosing by the loss would choose the worse model.
 
 ## Example
 
@@ -31,9 +29,8 @@ agreements:
 ```
 
 ## Fix safety
-
-There is no automatic fix: look at the answers side by side (`truetune sample --against`), and choose checkpoints by
-answers.
+There is no automatic fix: look at the answers side by side (`truetune sample --against`), and select checkpoints by
+their answers.
 
 ## References
 
@@ -65,17 +62,17 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
             return NOT_AGAINST
         if self.subject.agreements:
             return None
-        return Unmet("both models were asked nothing", "ask rows with --answers N")
+        return Unmet("neither model generated answers", "generate some with --answers N")
 
     def measurement_if_clean(self) -> str:
         """The difference of the losses, and how many answers are right under one model alone."""
         change = self.subject.loss_change_of_token_kind()
         assert change is not None
         alone = (
-            f"{a.only_this} right here alone, {a.only_other} there ({a.measure})"
+            f"{a.only_this} right only here, {a.only_other} only there ({a.measure})"
             for a in self.subject.agreements
         )
-        return f"the loss differs by {change.difference:+.3f} nats/token; {'; '.join(alone)}"
+        return f"the loss per token differs by {change.difference:+.3f}; {'; '.join(alone)}"
 
     def findings(self) -> Iterator[Finding]:
         change, other = self.subject.loss_change_of_token_kind(), self.subject.other
@@ -87,11 +84,11 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
             if agreement.only_other <= agreement.only_this or agreement.p >= MAX_P:
                 continue
             yield self.finding(
-                f"the loss is {-change.difference:.3f} nats/token better than that of"
-                f" {other.name}, and the answers are worse ({agreement.measure}):"
-                f" {agreement.only_other} are right there alone, {agreement.only_this} here alone",
-                "look at both models' answers (truetune sample --against), and choose checkpoints"
-                " by answers",
+                f"the loss per token is {-change.difference:.3f} lower than that of {other.name}, but the answers"
+                f" are worse ({agreement.measure}): {agreement.only_other} are right only there,"
+                f" {agreement.only_this} only here",
+                "compare both models' answers (truetune sample --against), and select checkpoints by their answers,"
+                " not by the loss",
                 evidence=[
                     f"p = {agreement.p:.2g}; both are right {agreement.both} times, neither"
                     f" {agreement.neither}"

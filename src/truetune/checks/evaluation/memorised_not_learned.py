@@ -1,13 +1,11 @@
-"""Rows that were trained on are far better than rows that were not.
+"""Rows that were trained on have a far lower loss than other rows.
 
 ## What it does
-
-Fires where the data holds 8 or more rows that the model was trained on and as many that it was not, and the loss of the
-first is surely lower, and less than half of the other.
+Fires if the data contains 8 or more rows that the model was trained on and as many that it was not, and the loss of the
+former is significantly lower, and less than half of the latter.
 
 ## Why it is bad
-
-The model says its training rows by heart. A loss over both kinds looks good and says little of what users will see.
+The model has memorised its training rows. A loss over both kinds looks good and does not show what users will see.
 
 ## Example
 
@@ -24,8 +22,8 @@ seen: {rows: 2, seen: [1.2, 0.9, 1.5], unseen: [1.4, 1.2, 1.6]}
 ```
 
 ## Fix safety
-
-There is no automatic fix: fewer epochs, a lower learning rate or rank, more rows, or an earlier checkpoint.
+There is no automatic fix: train fewer epochs, with a lower learning rate or LoRA rank, or on more rows; or use an
+earlier checkpoint.
 
 ## References
 
@@ -63,8 +61,8 @@ class MemorisedNotLearned(EvaluationRule):
         if rows >= MIN_ROWS:
             return None
         return Unmet(
-            f"the data hold {overlap.rows:,} rows that were trained on and"
-            f" {overlap.of - overlap.rows:,} others; it takes {MIN_ROWS} of each"
+            f"the data contains {overlap.rows:,} rows that were trained on and {overlap.of - overlap.rows:,} others;"
+            f" {MIN_ROWS} of each are needed"
         )
 
     def measurement_if_clean(self) -> str:
@@ -91,10 +89,10 @@ class MemorisedNotLearned(EvaluationRule):
         is_surely_lower = trained.high < other.low
         if is_surely_lower and trained.mean < MAX_SHARE_OF_OTHER_LOSS * other.mean:
             yield self.finding(
-                f"{trained.rows} rows that were trained on have a loss of {trained.mean:.3f},"
-                f" {other.rows} others one of {other.mean:.3f}: the model knows its rows by heart",
-                "train fewer epochs, at a lower learning rate, or on more rows; judge by rows that"
-                " were not trained on",
+                f"{trained.rows} rows that were trained on have a loss of {trained.mean:.3f}, {other.rows} others"
+                f" one of {other.mean:.3f}: the model has memorised its rows",
+                "train fewer epochs, with a lower learning rate, or on more rows, or use an earlier checkpoint;"
+                " evaluate on rows that were not trained on",
                 count=trained.rows,
                 total=overlap.of,
             )

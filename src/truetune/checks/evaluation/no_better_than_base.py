@@ -1,18 +1,16 @@
-"""The loss on held-out rows is no better than that of the base, or is no number.
+"""The loss on held-out rows is no better than the base model's, or is not a number.
 
 ## What it does
-
-Compares the loss of each of 8 or more rows under the model and under what it is compared with (`--against`), in pairs:
-a bootstrap over rows, and a test that exchanges the two. It fires where the model is worse for sure (an error where the
-other is known to be its base) and, against its base, where it is not better for sure (a warning). A difference below
-0.001 nats is none. Models that were trained on preferences, as far as run.json tells, are left alone: their loss is not
-the one of answers. It also fires where the loss is not a number (error), with nothing to compare
-it with.
+Compares the loss of each of 8 or more rows under the model and under the other model (`--against`), in pairs: a
+bootstrap over rows, and a permutation test. It fires if the model is significantly worse (an error if the other is
+known to be its base, otherwise a warning). Compared with its base, it also fires if the model is not significantly
+better (a warning). Against another model, a difference below 0.001 per token does not count. Models that were trained
+on preferences, according to run.json, are ignored: their loss is not that of answers. It also fires if the loss is not
+a number (error), without any comparison.
 
 ## Why it is bad
-
-The training has given nothing that these rows show, or has done harm: a learning rate that is too high or too low, an
-adapter that is not applied, rows of another kind than those that were trained on, or too few of them.
+The training changed nothing that these rows show, or did harm: the learning rate is too high or too low, the adapter is
+not applied, or the rows are of another kind than the training rows, or too few.
 
 ## Example
 
@@ -31,8 +29,7 @@ changes: {all: [-0.42, -0.6, -0.25, 0.001]}
 ```
 
 ## Fix safety
-
-There is no automatic fix. `truetune diagnose` looks at the run's log, `truetune sample` at the answers.
+There is no automatic fix. `truetune diagnose` checks the run's log, `truetune sample` the answers.
 
 ## References
 
@@ -50,7 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.evaluation_results import LossChange, ModelMeasurements
+from truetune.generation.evaluation_loss_and_score_types import LossChange, ModelMeasurements
 
 # Rows: an exchange test of 8 pairs can reach p = 0.008; of 4 pairs never below 0.12.
 MIN_ROWS = 8
@@ -75,7 +72,7 @@ class NoBetterThanBase(EvaluationRule):
             return None if self.subject.model.mean_loss_of_token_kind() is not None else NOT_AGAINST
         if self.subject.method not in METHODS_WITH_ANSWER_LOSS:
             return Unmet(
-                f"it was trained by {self.subject.method}, whose loss is not the one of answers"
+                f"it was trained with {self.subject.method}, whose loss is not that of answers"
             )
         if change.rows < MIN_ROWS or change.low is None or change.high is None:
             return Unmet(
@@ -93,21 +90,20 @@ class NoBetterThanBase(EvaluationRule):
         )
         if change is not None and other is not None:
             return (
-                f"the loss is {change.difference:+.3f} nats/token against {other.name}"
-                f" ({change.low:+.3f} to {change.high:+.3f}, p = {change.p:.2g},"
-                f" {change.rows:,} rows)"
+                f"the loss per token differs by {change.difference:+.3f} from {other.name} ({change.low:+.3f} to"
+                f" {change.high:+.3f}, p = {change.p:.2g}, {change.rows:,} rows)"
             )
         if loss is None:
             return ""
-        return f"the loss is {loss.mean:.3g} nats/token; no other model was measured"
+        return f"the loss is {loss.mean:.3g} per token; no other model was measured"
 
     def findings(self) -> Iterator[Finding]:
         loss = self.subject.model.mean_loss_of_token_kind()
         if loss is not None and not isfinite(loss.mean):
             yield self.finding(
-                f"on {loss.rows:,} rows the loss is not a number",
-                "see that the weights are whole (truetune check MODEL); take an earlier checkpoint"
-                " where they are not",
+                f"the loss on {loss.rows:,} rows is not a number (NaN)",
+                "check the weights for NaN (truetune check MODEL); if they have some, use an earlier checkpoint and"
+                " train on with a lower learning rate",
             )
             return
         change, other = self.subject.loss_change_of_token_kind(), self.subject.other
@@ -127,11 +123,10 @@ class NoBetterThanBase(EvaluationRule):
         if verdict == "better" or not (is_worse or is_base):
             return
         yield self.finding(
-            f"on {change.rows} rows the loss is {verdict} than that of {other.name}:"
-            f" {change.difference:+.3f} nats/token ({change.low:+.3f} to {change.high:+.3f}, p ="
-            f" {change.p:.2g})",
-            "look at the run's log (truetune diagnose) and at the answers (truetune sample); where"
-            " rows are few, add",
+            f"the loss on {change.rows} rows is {verdict} than that of {other.name}: {change.difference:+.3f} per"
+            f" token (95 % interval {change.low:+.3f} to {change.high:+.3f}, p = {change.p:.2g})",
+            "check the run's log (truetune diagnose RUN) for a learning rate that is too high or too low, and that"
+            " the adapter is applied (truetune check MODEL); with few evaluation rows, add more (--data)",
             severity="error" if is_worse and is_base else "warning",
         )
 

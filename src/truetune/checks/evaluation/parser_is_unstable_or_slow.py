@@ -1,13 +1,11 @@
-"""The parser reads the same answer otherwise a second time, or takes a second for one.
+"""The parser reads the same answer differently a second time, or takes over a second for one.
 
 ## What it does
-
-Reads each gold answer twice, in two orders. Before that it times the parser on some golds and on texts of up to 3,000
-characters as a model makes them that does not stop, and gives it one second for each.
+Reads each gold answer twice, in two orders. Before that, it times the parser on some golds and on texts of up to 3,000
+characters like those of a model that does not stop, with a limit of one second for each.
 
 ## Why it is bad
-
-The score changes from run to run, or an evaluation waits for one bad answer: a pattern with nested repetitions
+The score changes from run to run, or an evaluation hangs on one bad answer: a pattern with nested repetitions
 (`(\\w+\\s?)*$`) takes time that doubles with each character.
 
 ## Example
@@ -25,8 +23,7 @@ golds: [spam, ham]
 ```
 
 ## Fix safety
-
-There is no automatic fix: keep no state between calls; let no part of a pattern repeat what repeats inside of it.
+There is no automatic fix: keep no state between calls, and do not nest repetitions in a pattern.
 
 ## References
 
@@ -62,13 +59,16 @@ class ParserIsUnstableOrSlow(EvaluationRule):
         if proof is None or not proof.shaky:
             return
         fault = (
-            f"reads {len(proof.shaky):,} of {proof.golds:,} gold answers otherwise a second time"
+            f"reads {len(proof.shaky):,} of {proof.golds:,} gold answers differently a second time, so scores are"
+            " not reproducible"
         )
-        remedy = "keep no state in it"
+        remedy = "keep no state between calls of the parser (no counter, cache or iterator that is used up)"
         # After a time-out nothing was read twice, so that the time is all that is known.
         if proof.gave_up:
-            fault = f"takes more than {proof.slowest:.1f} s for one answer"
-            remedy = "let no part of a pattern repeat what repeats inside of it"
+            fault = (
+                f"takes more than {proof.slowest:.1f} s for one answer, so an evaluation can hang"
+            )
+            remedy = "remove nested repetitions from the pattern: write (\\w+ ?)* as [\\w ]*"
         yield self.finding(
             f"the parser {proof.name} {fault}",
             remedy,

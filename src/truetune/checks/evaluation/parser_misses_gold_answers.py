@@ -1,14 +1,13 @@
-r"""The parser does not read the gold answers, or reads another value in them.
+r"""The parser can't read the gold answers, or reads a wrong value in them.
 
 ## What it does
-
-Gives the data's own answers to the parser, which must score 1: each is read, equal to itself, not as an empty answer
-is, and as the number or letter that it marks as its answer (`####`, `\boxed{}`, `answer is`). A warning where it reads
-the golds, and takes the same values for others in a form that models use (`**Answer: B**`, `1,234`).
+Gives the data's own answers to the parser, which must score 1. Each must be read, equal itself, differ from an empty
+answer, and be read as the number or letter that it marks as its answer (`####`, `\boxed{}`, `answer is`). It is an
+error if one is not. It is a warning if the parser reads the golds, but misreads the same values in formats that models
+use (`**Answer: B**`, `1,234`).
 
 ## Why it is bad
-
-The score is that of the parser. It is 0 whatever the model says, or it rises with the form of the answers.
+The score measures the parser. It is 0 whatever the model says, or it rises with the format of the answers.
 
 ## Example
 
@@ -25,9 +24,8 @@ golds: ["3 + 2 = 5. The answer is 5.", "4 + 3 = 7. The answer is 7."]
 ```
 
 ## Fix safety
-
-There is no automatic fix: choose a parser that fits the form of the data (docs/parsers.md), or clean the rows whose
-answers have another form.
+There is no automatic fix: choose a parser that fits the format of the data (docs/parsers.md), or clean the rows whose
+answers have another format. Earlier scores can't be compared.
 
 ## References
 
@@ -64,9 +62,10 @@ class ParserMissesGoldAnswers(EvaluationRule):
             return
         if proof.missed:
             yield self.finding(
-                f"the parser {proof.name} scores {describe_score(proof.read, proof.golds)} with the gold"
-                " answers themselves",
-                "name a parser that reads the data's own answers (--parser)",
+                f"the parser {proof.name} scores {describe_score(proof.read, proof.golds)} on the gold answers"
+                " themselves, which must score 1",
+                "choose a parser that reads the data's own answers (--parser number, choice, json, or"
+                " regex:PATTERN)",
                 cases=few_cases_by_reason(proof.missed),
                 count=len(proof.missed),
                 total=proof.golds,
@@ -74,9 +73,9 @@ class ParserMissesGoldAnswers(EvaluationRule):
         # A warning: these forms are ours, and the model may never use them.
         elif proof.misread:
             yield self.finding(
-                f"the parser {proof.name} takes gold answers in {len(proof.misread)} other forms"
-                " for other values",
-                "name a parser that reads these forms, or nothing in them (--parser)",
+                f"the parser {proof.name} reads wrong values from gold answers in {len(proof.misread)} other formats"
+                " that models use",
+                "choose a parser that reads these formats correctly, or not at all (--parser)",
                 severity="warning",
                 cases=few_cases_by_reason(proof.misread),
             )

@@ -1,13 +1,12 @@
-"""The parser gives a score to answers that say nothing.
+"""The parser gives points to answers that say nothing.
 
 ## What it does
-
-Gives the parser empty answers, which must score 0 with every gold; then texts that say nothing (`I don't know.`,
-`Answer:`, `A good question!`), and, where more score than chance makes, the questions themselves (warnings).
+Gives the parser empty answers, which must score 0 with every gold (otherwise an error). Then it gives it texts that say
+nothing (`I don't know.`, `Answer:`, `A good question!`), and, if they score more than by chance, the questions
+themselves (warnings).
 
 ## Why it is bad
-
-A model that says nothing gets points: an empty reading equals an empty reading, a default stands for an answer, the
+A model that says nothing gets points: an empty reading equals an empty reading, a default counts as an answer, or the
 letter of `A good question` is taken for choice A.
 
 ## Example
@@ -25,8 +24,7 @@ golds: ["It is 5.", "It is 7."]
 ```
 
 ## Fix safety
-
-There is no automatic fix: let the parser give None where it reads nothing.
+There is no automatic fix: let the parser return None if it finds no answer. Scores can only fall.
 
 ## References
 
@@ -61,7 +59,8 @@ class ParserScoresEmptyAnswers(EvaluationRule):
             fault = f"scores {proof.empty:.2f} with empty answers"
         yield self.finding(
             f"the parser {proof.name} {fault}",
-            "let it give None where there is no answer (--parser)",
+            "let the parser return None if there is no answer; a pattern must not match the empty string (use +"
+            " instead of *)",
             # An empty answer is never right; one that says nothing may hold a letter by its wording.
             severity="error" if proof.empty else "warning",
             cases=few_cases_by_reason(proof.nothing),

@@ -1,14 +1,12 @@
-"""The parser gives answers of other rows the score of right ones.
+"""The parser scores the answers of other rows as right.
 
 ## What it does
-
-Compares what the parser reads of each pair of gold answers: the share that is equal is what shuffled golds score. By
-the answers that the golds mark as final (`####`, `answer is`, or the whole where it is short), it must be that of
-equal answers. A warning where none is marked, and all golds are read as the same.
+Compares what the parser reads in each pair of gold answers: the share of equal readings is what shuffled golds score.
+It must match the share of golds whose final answers are really equal (`####`, `answer is`, or the whole answer if it is
+short). If it is higher, it is an error. If no gold marks its answer and all are read as the same, it is a warning.
 
 ## Why it is bad
-
-The parser is blind to what it is to judge: a wrong answer is right, and every model is good.
+The parser can't see what it should judge: a wrong answer is right, and every model looks good.
 
 ## Example
 
@@ -25,8 +23,8 @@ golds: ["12", "15", "131", "140", "17", "190"]
 ```
 
 ## Fix safety
-
-There is no automatic fix: read the whole value, not a part of it or whether there is one.
+There is no automatic fix: read the whole value, not a part of it, and not whether there is one. Scores fall to their
+true value.
 
 ## References
 
@@ -81,11 +79,12 @@ class ParserScoresShuffledGolds(EvaluationRule):
             return
         expected = "" if proof.chance is None else f"; {proof.chance:.2f} is chance"
         yield self.finding(
-            f"the parser {proof.name} scores {proof.shuffled:.2f} with shuffled gold"
-            f" answers{expected}",
-            "name a parser that reads the value that makes the answers differ (--parser)",
+            f"the parser {proof.name} scores {proof.shuffled:.2f} with shuffled gold answers{expected}: it counts"
+            " wrong answers as right",
+            "choose a parser that reads the whole value by which the answers differ (--parser number, choice, json,"
+            " or regex:PATTERN)",
             severity="warning" if proof.chance is None else "error",
-            evidence=[f"it reads {proof.values:,} different values in {proof.golds:,} golds"],
+            evidence=[f"it reads only {proof.values:,} different values in {proof.golds:,} golds"],
             cases=few_cases_by_reason(proof.alike),
         )
 

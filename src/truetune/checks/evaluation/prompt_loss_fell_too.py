@@ -1,15 +1,13 @@
-"""The loss of the prompts fell against the base, as that of the answers did.
+"""The loss on the prompts fell too, compared with the base model.
 
 ## What it does
-
-Compares what the prompts of 8 or more held-out rows cost the model and its base (`--against base`), beside the same of
-the supervised tokens. It fires where the prompts have gained half as many nats/token as the answers or more, at least
-0.2, and their interval excludes none. Prompts that the settings train (`learn: all`) are supervised, and not counted.
+Compares the loss on the prompts of 8 or more held-out rows under the model and its base (`--against base`), and that on
+the supervised tokens. It fires if the prompts have gained at least half as much per token as the answers, at least 0.2,
+and their interval excludes 0. Prompts that the settings train on (`learn: all`) count as supervised.
 
 ## Why it is bad
-
-The training had labels on the prompts: long questions outweigh short answers in the loss, the training loss falls
-because of them, and the answers are learned less than it says.
+The prompts had labels in training. Long questions outweigh short answers in the loss; the training loss falls because
+of them, and the answers are learned less than it shows.
 
 ## Example
 
@@ -30,9 +28,8 @@ prompts: [-0.03, -0.05, 0.01, 0.4]
 ```
 
 ## Fix safety
-
-There is no automatic fix: set the labels of the prompts to -100 and train again; `truetune run -- COMMAND` shows what
-is supervised.
+There is no automatic fix: set the labels of the prompts to -100 and train again from the base model; `truetune run --
+COMMAND` shows the labels.
 
 ## References
 
@@ -72,7 +69,7 @@ class PromptLossFellToo(EvaluationRule):
             return NOT_AGAINST
         if prompts.rows < MIN_ROWS or prompts.high is None:
             return Unmet(
-                f"{prompts.rows:,} rows have a prompt, and it takes {MIN_ROWS}",
+                f"{prompts.rows:,} rows have a prompt; at least {MIN_ROWS} are needed",
                 "name more rows with --data",
             )
         return None
@@ -83,8 +80,8 @@ class PromptLossFellToo(EvaluationRule):
         assert prompts is not None
         assert answers is not None
         return (
-            f"the loss of the prompts moved by {prompts.difference:+.2f} nats/token, that of the"
-            f" supervised tokens by {answers.difference:+.2f}"
+            f"the loss per token of the prompts changed by {prompts.difference:+.2f}, that of the supervised tokens"
+            f" by {answers.difference:+.2f}"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -97,9 +94,9 @@ class PromptLossFellToo(EvaluationRule):
         if not have_prompts_gained_like_answers(-prompts.difference, -answers.difference, 0.0):
             return
         yield self.finding(
-            f"prompts were learned: on {prompts.rows} rows their loss is {-prompts.difference:.2f}"
-            f" nats/token below the base's ({-prompts.high:.2f} to {-(prompts.low or 0.0):.2f}),"
-            f" that of the supervised tokens {-answers.difference:.2f}",
+            f"the model was trained on its prompts: on {prompts.rows} rows their loss per token is"
+            f" {-prompts.difference:.2f} below the base's ({-prompts.high:.2f} to {-(prompts.low or 0.0):.2f}), that"
+            f" of the supervised tokens {-answers.difference:.2f}",
             HELP,
-            evidence=["training on answers alone leaves the loss of prompts nearly as it was"],
+            evidence=["training on answers only hardly changes the loss of the prompts"],
         )

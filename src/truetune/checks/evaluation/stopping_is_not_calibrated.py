@@ -1,16 +1,14 @@
 """The model expects answers to end far more rarely, or far more often, than they do.
 
 ## What it does
-
-Adds up the probability of the tokens that serving stops at, over all places of 8 or more reference answers: how many
-ends the model expects. A model that has learned where answers end expects about as many as there are, even where no
-single end can be foretold. It fires where it surely expects less than half of them (an error below a fifth), or more
-than twice as many.
+Sums the probability of the stop tokens that serving uses, over all positions of 8 or more reference answers: that is
+how many ends the model expects. A model that has learned where answers end expects about as many as there are, even if
+no single end is predictable. It fires if it expects significantly less than half of them (an error below 20 %), or more
+than twice as many (a warning).
 
 ## Why it is bad
-
-Answers run on to the limit, into turns that the model makes up, or break off. The stop token was masked with the
-padding (pad = eos), cut off with the end of long rows, is another one than serving stops at, or is inside answers.
+Answers continue to the limit, into turns that the model makes up, or break off. The stop token was masked with the
+padding (pad = eos), cut off with the end of long rows, differs from the one that serving uses, or is inside answers.
 
 ## Example
 
@@ -27,9 +25,9 @@ stops: {mean: 0.93, expected: [0.98, 0.9, 1.05]}
 ```
 
 ## Fix safety
-
-There is no automatic fix: a stop token that was not learned has to be trained (`truetune check` on the data and
-settings of the run), one that serving does not know goes into generation_config.json as eos_token_id.
+There is no automatic fix. If the stop token was not learned, train again with a label on it (`truetune check` on the
+data and the settings of the run shows why it has none). If serving does not know it, add it to eos_token_id in
+generation_config.json.
 
 ## References
 
@@ -44,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.evaluation_results import StopCalibration
+from truetune.generation.evaluation_loss_and_score_types import StopCalibration
 
 # Rows with an end: with fewer a bootstrap over rows says nothing of its edges.
 MIN_ROWS = 8
@@ -68,11 +66,12 @@ class StoppingIsNotCalibrated(EvaluationRule):
         stops = self.subject.model.stops
         if stops is None:
             return Unmet(
-                "P(stop) is not known", "evaluate the model's files, and rows with answers"
+                "the probability of a stop token is not known",
+                "evaluate the model's files, and rows with answers",
             )
         if stops.rows < MIN_ROWS or stops.low is None:
             return Unmet(
-                f"{stops.rows:,} rows have an end, and it takes {MIN_ROWS}",
+                f"{stops.rows:,} rows have an end; at least {MIN_ROWS} are needed",
                 "name more rows with --data",
             )
         return None
@@ -94,13 +93,15 @@ class StoppingIsNotCalibrated(EvaluationRule):
         expects_few, expects_many = stops.high < MIN_EXPECTED, stops.low > MAX_EXPECTED
         if not expects_few and not expects_many:
             return
-        verdict = "it has not learned where answers end" if expects_few else "it breaks answers off"
+        verdict = (
+            "it has not learned where answers end" if expects_few else "it will break answers off"
+        )
         remedy = (
-            "train the stop token after each answer, and nowhere else: truetune check on the run's"
-            " settings shows it"
+            "train again with the stop token at the end of each answer, with a label, and nowhere else (truetune"
+            " check on the run's settings and data shows where it is lost)"
         )
         if expects_few and stops.unserved:
-            remedy = "name the stop token in generation_config.json (eos_token_id)"
+            remedy = "add the stop token's id to eos_token_id in generation_config.json"
         yield self.finding(
             f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to"
             f" {stops.high:.2g}): {verdict}",
@@ -114,8 +115,8 @@ class StoppingIsNotCalibrated(EvaluationRule):
     def _stop_evidence(self, stops: StopCalibration) -> Iterator[str]:
         """P(stop) at ends and inside answers, stops that are not served, and what the other model expects."""
         yield (
-            f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,}"
-            f" of {stops.ends:,}; inside answers {stops.inside_mean:.2g}, at most"
+            f"probability of a stop token at the end of answers: {stops.mean:.2g} on average, above 0.5 at"
+            f" {stops.likely:,} of {stops.ends:,}; inside answers {stops.inside_mean:.2g}, at most"
             f" {stops.largest:.2g}"
         )
         if stops.unserved:
@@ -123,4 +124,7 @@ class StoppingIsNotCalibrated(EvaluationRule):
             yield f"answers end with tokens that serving does not stop at: {named}"
         other = self.subject.other
         if other and other.stops:
-            yield f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.2g}"
+            yield (
+                f"{other.name} expects {other.stops.expected:.2g}, with a probability of {other.stops.mean:.2g} at"
+                " the ends"
+            )

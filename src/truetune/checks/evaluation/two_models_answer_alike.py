@@ -1,16 +1,14 @@
 """Two models give the same answers, word for word: one model answered for both.
 
 ## What it does
-
-Compares the answers to the same questions in two files of predictions, in two columns of a file, or of two values of
-its column `model`, where their names say that they are of different models (base and tuned). It fires where 98 of 100
-or more are equal word for word, of 20 or more, and they are sentences and no labels: 5 words on average, half of them
-different from one another.
+Compares the answers to the same questions in two files of predictions, in two columns of a file, or for two values of
+its column `model`, if their names say that they come from different models (base and tuned). It fires if 98 % or more
+of at least 20 answers are equal word for word, and they are sentences, not labels: 5 words on average, half of them
+different from each other.
 
 ## Why it is bad
-
-Two models write the same sentence now and then, and not a hundred times. The adapter was not loaded, the request named
-the base, or a file was written twice: the comparison says nothing of the training.
+Two models write the same sentence now and then, but not a hundred times. The adapter was not loaded, the request named
+the base model, or one file was written twice: the comparison shows nothing about the training.
 
 ## Example
 
@@ -29,9 +27,8 @@ twins:
 ```
 
 ## Fix safety
-
-There is no automatic fix. Look at the script or the command that asked: `lora_request` of vLLM's `LLM`, the `model` of
-a request, `peft=` of lm_eval. `truetune serve-check` compares a server with the model.
+There is no automatic fix. Check the script or command that generated the answers: `lora_request` in vLLM's `LLM`, the
+`model` of a request, `peft=` in lm_eval. `truetune serve-check` compares a server with the model.
 
 ## References
 
@@ -45,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.evaluation_results import EqualAnswers
+from truetune.generation.evaluation_loss_and_score_types import EqualAnswers
 
 MIN_ROWS = 20
 """Answers to compare at least. Chosen by hand: two models may agree on a handful of easy questions"""
@@ -68,8 +65,8 @@ class TwoModelsAnswerAlike(EvaluationRule):
             return Unmet("no answers of two models to the same questions were read", asked=True)
         if not any(map(_are_answers_enough_and_varied, self.subject.twins)):
             return Unmet(
-                "the answers of two models are too few, or labels, which may be equal by right",
-                f"name {MIN_ROWS} answers or more that are sentences",
+                "the answers of two models are too few, or labels, which may rightly be equal",
+                f"give {MIN_ROWS} answers or more that are sentences",
             )
         return None
 
@@ -90,13 +87,14 @@ class TwoModelsAnswerAlike(EvaluationRule):
                 continue
             one, other = twins.names
             yield self.finding(
-                f"{one} and {other} are of different models by their names, and {twins.equal} of {twins.rows} answers"
-                " are the same, word for word: one model answered for both",
-                "see which model was asked: lora_request in each call of vLLM, the adapter's name as the model of a"
-                " request, peft= of lm_eval, no disable_adapter(); an adapter that changes no token at all was not"
-                " applied",
+                f"{one} and {other} should be from different models by their names, but {twins.equal} of"
+                f" {twins.rows} answers are the same, word for word: one model answered for both",
+                "check which model generated each file: lora_request in each call of vLLM's generate, the adapter's"
+                " name as `model` of a request, peft= in lm_eval, no disable_adapter(); then generate the tuned"
+                " model's answers again",
                 evidence=[
-                    f"an answer has {twins.words:.0f} words, and {twins.distinct} of them differ from one another"
+                    f"an answer has {twins.words:.0f} words on average, and {twins.distinct} answers differ from"
+                    " each other"
                 ],
                 cases=[
                     Case("the same answer", file=file, line=line) for file, line in twins.places

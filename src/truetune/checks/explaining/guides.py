@@ -72,25 +72,26 @@ GUIDES = (
          "model outputs random tokens", "wrong language", "empty answers", "worse than the base model"),
         "truetune sample RUN --diagnose",
         (
-            Cause("the prompt is another one than in training",
+            Cause("the prompt differs from the one in training",
                   "good answers in training's format only; ignores instructions; repeats or copies the user's message",
                   ("prompt-is-not-the-trained-one", "answers-echo-the-prompt", "server-builds-another-prompt")),
             Cause("the answers were not what was supervised", "answers look like prompts, headers or another"
                   " column; prompts are trained too",
                   ("prompt-supervised", "another-field-supervised")),
-            Cause("an attention mask of one's own has no causal part, so that the training could copy its targets",
+            Cause("a hand-written attention mask has no causal part, so that the training could copy its targets",
                   "the loss falls to almost zero and the model writes word salad; own packing code, 4D mask",
                   ("mask-without-causality", "shortcut-loss")),
             Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
                   "random tokens, worse than the base model, adapter merged or loaded wrongly",
-                  ("no-language-left", "worse-than-its-base", "adapter-on-another-base", "script-loads-another-base")),
+                  ("no-language-left", "worse-than-its-base", "adapter-on-another-base",
+                   "script-puts-adapter-on-another-base")),
             Cause("the learning rate destroyed the weights",
                   "the loss climbed above guessing before, or diverged in the warm-up; `the the the`, commas alone",
                   ("loss-climbs-above-guessing", "loss-diverges", "steps-larger-than-the-weights")),
             Cause("the answers are drawn at a high temperature", "good greedily, nonsense when sampled",
                   ("temperature-is-too-high",)),
-            Cause("the tokenizer is another one than the model's", "words and symbols without relation",
-                  ("tokenizer-differs-from-base", "model-and-tokenizer-ids-differ")),
+            Cause("the tokenizer is not the model's", "words and symbols without relation",
+                  ("tokenizer-differs-from-base", "model-and-tokenizer-pad-ids-differ")),
             Cause("the base is broken", "the base model answers garbage too", ("base-is-broken",)),
             Cause("marks of the chat template were never trained: a base model (Llama 3) with the template of its "
                   "instruct "
@@ -109,8 +110,8 @@ GUIDES = (
             Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
                   "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
                   "precision",
-                  ("fp16-overflow", "server-casts-to-float16", "activations-leave-fp16",
-                   "nan-hidden-by-logging-filter")),
+                  ("bf16-model-run-in-fp16", "server-casts-to-float16", "activations-leave-fp16",
+                   "loss-or-gradient-exactly-zero")),
             Cause("batches of prompts are padded on the right",
                   "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
                   "broken",
@@ -127,7 +128,7 @@ GUIDES = (
                   ("asked-in-another-form", "server-builds-another-prompt")),
             Cause("prompts are cut on the right where they are asked (truncation=True with a short max_length): the"
                   " question and the header of the answer are at their end",
-                  "long documents or contexts: it continues the document in place of an answer; short ones are fine",
+                  "long documents or contexts: it continues the document instead of an answer; short ones are fine",
                   ("prompts-lose-their-end",)),
             Cause("generate returns the prompt's ids before the answer's, and both are decoded",
                   "answers begin with the prompt, the question or system and user; repeats the question",
@@ -166,13 +167,13 @@ GUIDES = (
                   "a head that was not saved",
                   "some weights were not initialized from the checkpoint and are newly initialized; word salad after "
                   "loading",
-                  ("tensors-missing", "tied-embeddings-lost-on-merge", "sharded-weights-not-gathered")),
+                  ("tensors-missing", "tied-embeddings-flag-contradicts-tensors", "sharded-weights-not-gathered")),
             Cause("prompts are longer than the model, its rope scaling or the training knows: compare the tokens of "
                   "the "
                   "prompt with max_position_embeddings in config.json, and with the length of training",
                   "short prompts are fine and long ones (longer than 4k, 8k, 32k tokens) turn into gibberish",
                   ("length-beyond-the-model", "context-is-shorter-than-training")),
-            Cause("labels are shifted twice in a loop or collator of one's own",
+            Cause("labels are shifted twice in a hand-written loop or collator",
                   "fluent words in a wrong order, every second token skipped; a custom collator with labels[:, 1:]",
                   ("labels-shifted-by-hand", "double-label-shift")),
             Cause("a large part of the training answers is in another language than the questions will be in: a"
@@ -180,7 +181,7 @@ GUIDES = (
                   " yours, or prompt and answer in one language",
                   "I ask in German and it suddenly answers in Chinese, in English or in another language; switches the"
                   " language",
-                  ("same-questions-answered-in-two-languages",)),
+                  ("answers-mix-languages-unasked",)),
             Cause("an instruct model was trained on raw texts alone (books, articles) and has unlearned to answer:"
                   " mix in chats, train an adapter at a lower rate, or train the base and then instruct it",
                   "writes articles, chapters or wikipedia style paragraphs and continues my text instead of answering;"
@@ -211,7 +212,7 @@ GUIDES = (
             Cause("most rows lose their end at a length limit, a default such as TRL's 1,024 tokens too: set "
                   "max_length to the longest row",
                   "long answers or documents; it stays in a middle section and never comes to the end",
-                  ("truncation-cuts-the-terminator", "sft-max-length-default-1024", "rows-surely-cut")),
+                  ("truncation-cuts-the-terminator", "rows-longer-than-default-max-length", "rows-surely-cut")),
             Cause("the server stops at another token", "stops in the notebook, and not when served",
                   ("trained-stop-not-served", "stop-ids-incomplete")),
             Cause("stopping is switched off where it is asked: ignore_eos, min_tokens or min_new_tokens, a bias on EOS",
@@ -245,7 +246,7 @@ GUIDES = (
             Cause("no token has a label: the loss is 0 or NaN",
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",
-                  ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
+                  ("line-without-label", "no-supervised-token", "loss-or-gradient-exactly-zero",
                    "response-marker-of-another-family", "response-marker-not-written", "answers-masked-in-token-rows",
                    "prompts-fill-the-limit")),
             Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
@@ -262,11 +263,11 @@ GUIDES = (
             Cause("activations or gradients overflow in float16 (most of all Gemma and T5), so that the scaler skips"
                   " each step: bf16 has the range; on a V100 or T4, which has no bf16, float32",
                   "loss is 0.0 or nan, grad norm is nan or inf and the learning rate stays at 0; fp16",
-                  ("grad-norm-explodes", "nan-hidden-by-logging-filter", "fp16-overflow")),
+                  ("grad-norm-explodes", "loss-or-gradient-exactly-zero", "bf16-model-run-in-fp16")),
             Cause("DeepSpeed's loss scale is a fixed number at which the gradients overflow: set loss_scale to 0, which"
                   " is dynamic",
                   "Attempted loss scale 65536, reducing to 65536; the learning rate and the norm are logged as 0",
-                  ("loss-scale-is-fixed",)),
+                  ("fixed-loss-scale-skips-steps",)),
             Cause("the adapter is scaled away: lora_alpha far below its rank",
                   "a flat loss at an ordinary learning rate", ("flat-loss",)),
             Cause("the adapter is scaled far up: lora_alpha many times its rank, or use_rslora with the alpha of"
@@ -277,7 +278,7 @@ GUIDES = (
                   " rows in a step, or more epochs",
                   "the loss hardly moves and training is over in a minute; 300 rows, gradient_accumulation_steps 64,"
                   " Total optimization steps = 6"),
-            Cause("the graph is cut in code of one's own: the loss is made from .item(), .detach(), argmax or"
+            Cause("the graph is cut in your own code: the loss is made from .item(), .detach(), argmax or"
                   " torch.tensor(...), or under torch.no_grad()",
                   "element 0 of tensors does not require grad and does not have a grad_fn; own loss or compute_loss,"
                   " loss constant although it is computed; requires_grad_(True) on the loss",
@@ -288,18 +289,18 @@ GUIDES = (
                   ("loss-climbs-above-guessing", "loss-diverges", "loss-is-chaotic", "steps-larger-than-the-weights",
                    "learning-rate-far-from-published", "learning-rate-beyond-reason")),
             Cause("labels do not belong to the inputs", "labels shifted twice; the loss stays near guessing",
-                  ("double-label-shift", "loss-learns-other-targets",
+                  ("double-label-shift", "loss-target-is-not-next-token",
                    "labels-shifted-by-hand")),
             Cause("weights in bfloat16 alone, and steps that are rounded away", "the same loss at every step",
                   ("loss-repeats-exactly", "updates-smaller-than-rounding", "pure-bf16-updates-rounded-away",
-                   "bf16-weights-updated-in-place")),
+                   "bf16-weights-lose-small-updates")),
             Cause("the schedule has ended, or never leaves its warm-up", "the learning rate is 0, or warmup never ends",
                   ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run",
                    "schedule-never-stepped")),
             Cause("the scheduler counts optimizer steps and is stepped once an epoch, or the other way round",
-                  "a loop of one's own, or Lightning", ("scheduler-length-miscounted",)),
+                  "a hand-written loop, or Lightning", ("scheduler-length-miscounted",)),
             Cause("the optimizer never steps, steps on cleared gradients, or was made before the adapter",
-                  "a loop of one's own; no error",
+                  "a hand-written loop; no error",
                   ("gradients-never-used", "steps-without-gradient", "optimizer-misses-trained-tensors")),
             Cause("there is nothing left to learn: the base knows the rows", "a low loss from the start"),
             Cause("the rows were generated by the very model that is tuned, so the loss is at its floor: take a"
@@ -325,7 +326,7 @@ GUIDES = (
             Cause("the optimizer and scheduler of ds_config.json decide, and the script's --lr is read nowhere: "
                   "deepspeed.initialize without an optimizer takes the file's lr and warm-up",
                   "I changed the lr three times and the curve is identical; deepspeed",
-                  ("engine-takes-the-rate-of-its-settings", "launch-files-contradict")),
+                  ("deepspeed-ignores-the-scripts-rate", "launch-files-contradict")),
             Cause("an optimizer that scales nothing (plain SGD) has the rate of AdamW, or a soft prompt has that of "
                   "weights", "saved memory with sgd but the loss is a straight line; prompt tuning loss is flat",
                   ("setting-out-of-range", "learning-rate-beyond-reason")),
@@ -363,7 +364,7 @@ GUIDES = (
                   " registered nowhere, or its name was not put in",
                   "dataset: identity,alpaca_en_demo was left in; the model knows nothing of our data after "
                   "LLaMA-Factory or Axolotl; Num examples is not the number of our rows",
-                  ("own-rows-not-trained",)),
+                  ("demo-data-trained-own-rows-unused",)),
             Cause("the text that answers are made from reaches no prompt: a column that is not mapped, or a placeholder"
                   " that nothing fills; the model can only invent names and numbers",
                   "the form or JSON is right, and names, numbers and values are invented or made up; LLaMA-Factory "
@@ -375,8 +376,8 @@ GUIDES = (
                   ("weights-equal-the-base", "adapter-is-not-served")),
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
                   "it was over within minutes; only 3 steps; max_steps 60 of a notebook",
-                  ("setting-out-of-range", "run-ended-after-few-steps", "steps-of-many-rows")),
-            Cause("an attention mask of one's own (packing, 4D, FlexAttention) has no causal part: tokens see the ones"
+                  ("setting-out-of-range", "run-ended-after-few-steps", "few-steps-of-very-many-rows")),
+            Cause("a hand-written attention mask (packing, 4D, FlexAttention) has no causal part: tokens see the ones"
                   " that they are to predict",
                   "own packing code or collator; the loss falls to 0.00x within the first epoch, then word salad",
                   ("mask-without-causality", "shortcut-loss")),
@@ -387,7 +388,7 @@ GUIDES = (
             Cause("a config, collator or callback is built and never passed on: what it configures does not happen",
                   "LoraConfig without peft_config; all parameters are trained; prompts are not masked",
                   ("settings-never-passed",)),
-            Cause("the base is asked in place of the tuned model: no adapter, a new one, none in the request",
+            Cause("the base is asked instead of the tuned model: no adapter, a new one, none in the request",
                   "same answers as the base model; lora_request is missing; get_peft_model at inference; ollama create"
                   " worked and the tuning is not in the model; Modelfile without ADAPTER",
                   ("base-asked-instead", "modelfile-serves-the-base")),
@@ -401,7 +402,7 @@ GUIDES = (
             Cause("a step is smaller than bfloat16 can hold", "weights never moved",
                   ("updates-smaller-than-rounding",)),
             Cause("dead batches are logged as 0, and the mean falls", "loss is exactly zero now and then",
-                  ("nan-hidden-by-logging-filter",)),
+                  ("loss-or-gradient-exactly-zero",)),
             Cause("facts that are in few rows, in one wording each, are not learned: write each fact in many wordings"
                   " (and questions), train for more epochs with a larger rank, or give the texts to the model (RAG)",
                   "the model does not know the facts of our documents or company and makes things up about our "
@@ -462,7 +463,7 @@ GUIDES = (
             Cause("checkpoints are asked with one cache or one kept file: lm_eval --use_cache is not kept by model",
                   "every checkpoint has the same score to the last digit; later evaluations take a minute; Cached"
                   " requests: N, Requests remaining: 0",
-                  ("checkpoints-share-one-cache",)),
+                  ("checkpoints-evaluated-from-one-cache",)),
             Cause("the learning rate is far below that of an adapter: 1e-5 and less is for all weights, an adapter"
                   " begins at 1e-4",
                   "loss goes down a little and the model writes like before; learning_rate 1e-6 or 1e-5 with LoRA,"
@@ -517,7 +518,7 @@ GUIDES = (
             Cause("CUDA_VISIBLE_DEVICES is set in the script after CUDA was started, and another GPU is used",
                   "os.environ CUDA_VISIBLE_DEVICES is ignored, always GPU 0, which another process fills",
                   ("visible-devices-set-too-late",)),
-            Cause("all weights are trained in place of an adapter: a LoraConfig is built and never passed on",
+            Cause("all weights are trained instead of an adapter: a LoraConfig is built and never passed on",
                   "LoRA with batch size 1 runs out of memory; trainable parameters are all parameters",
                   ("settings-never-passed",)),
             Cause("states of the optimizer, and gradients of what is trained",
@@ -546,7 +547,7 @@ GUIDES = (
                   "gradient checkpointing makes no difference, the same memory with gradient_checkpointing_enable",
                   ("checkpointing-without-training-mode", "trained-in-eval-mode")),
             Cause("an evaluation or a teacher without torch.no_grad, whose activations are kept",
-                  "oom in validation of a loop of one's own; a teacher or reference model takes as much memory "
+                  "oom in validation of a hand-written loop; a teacher or reference model takes as much memory "
                   "as training",
                   ("evaluation-builds-graphs",)),
             Cause("weights are cast to float32: prepare_model_for_kbit_training casts embeddings, norms and head"
@@ -606,8 +607,7 @@ GUIDES = (
                   " micro-batches are"
                   " kept",
                   "gradient accumulation does not save memory, 16 micro-batches need as much as a batch of 16; a"
-                  " loop of"
-                  " one's own",
+                  " hand-written loop",
                   ("one-backward-for-many-batches",)),
             Cause("all prompts of a file go into one generate() call, or its scores and hidden states are kept for"
                   " every row",
@@ -636,7 +636,7 @@ GUIDES = (
                   "the same model, cutoff and batch need nearly twice the memory of a colleague's run; out of memory"
                   " on the"
                   " first step",
-                  ("checkpointing-switched-off",)),
+                  ("gradient-checkpointing-switched-off",)),
             Cause("packing fills every row to sequence_len, and micro_batch_size of them are computed at a time",
                   "my examples are just 300 tokens each, why does it need memory like for 16k context; sample_packing,"
                   " pad_to_sequence_len",
@@ -710,20 +710,21 @@ GUIDES = (
          "same rows on every rank", "loss differs with more gpus", "deadlock in evaluation"),
         "truetune run -- torchrun --nproc-per-node 2 SCRIPT",
         (
-            Cause("every process reads the same rows: a loader of one's own that nobody splits, or a stream",
+            Cause("every process reads the same rows: a hand-written loader that nobody splits, or a stream",
                   "an epoch has as many iterations or steps, and takes as long, as on a single GPU; no speed-up",
                   ("same-rows-on-every-rank", "stream-read-whole-by-every-rank",
                    "loader-without-distributed-sampler")),
             Cause("layers on several GPUs (`device_map`), which then wait for one another",
                   "GPUs are busy one at a time, sequentially; steps are slow; memory on all and work on one card",
-                  ("several-gpus-in-one-process", "device-map-in-a-distributed-script", "device-map-auto-with-ddp")),
+                  ("several-gpus-in-one-process", "device-map-in-a-distributed-script",
+                   "device-map-splits-the-trained-model")),
             Cause("the files of the launch contradict each other: accelerate's YAML, the DeepSpeed JSON, the command",
                   "the learning rate in the deepspeed json overrides mine; mismatch of deepspeed config and"
                   " TrainingArguments; two accelerate configs, config_file; gpu_ids, num_processes",
                   ("launch-files-contradict",)),
             Cause("FSDP is set to wrap a layer class that this model does not have",
                   "could not find the transformer layer class; fsdp_transformer_layer_cls_to_wrap of another model",
-                  ("fsdp-wraps-no-layer",)),
+                  ("fsdp-wraps-another-models-layers",)),
             Cause("ms-swift without NPROC_PER_NODE, or a torchtune recipe for a single device: one process",
                   "swift sft on 4 gpus is not faster than one; tune run single_device uses one gpu",
                   ("job-gpus-differ-from-processes",)),
@@ -747,7 +748,7 @@ GUIDES = (
                   " that every task trains alone on all rows. Start torchrun once on each node",
                   "went from one to four gpus under slurm, all at 98 %, and an epoch takes as long as before; each line"
                   " of the log is there four times; srun python with several ntasks",
-                  ("tasks-train-alone", "several-trainings-in-one-log")),
+                  ("tasks-train-alone", "processes-train-apart-in-one-log")),
             Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np N around torchrun"
                   " or accelerate launch), and all open the same port: one task on each node",
                   "address already in use on any port and any node; EADDRINUSE in a new job; port is taken although"
@@ -784,7 +785,7 @@ GUIDES = (
             Cause("each process shuffles or splits the rows another way: no seed before rows[rank::world] or "
                   "random_split",
                   "overlapping shards; validation loss too good with several gpus; rows are trained on twice",
-                  ("rows-divided-differently",)),
+                  ("processes-divide-rows-in-different-orders",)),
             Cause("one process leaves the loop alone: early stopping, or a skipped batch, by a loss of its own rows",
                   "hangs after early stopping; one rank printed that it stops; skip nan loss in ddp, then a timeout",
                   ("collective-call-on-one-rank", "batch-skipped-on-one-rank")),
@@ -845,7 +846,7 @@ GUIDES = (
                   "trained on 8 gpus instead of one, finishes 8x faster but the model is worse; fewer steps "
                   "than on one"
                   " gpu; effective batch size and learning rate with several gpus",
-                  ("fewer-steps-than-the-run-beside", "steps-of-many-rows")),
+                  ("fewer-steps-than-the-run-beside", "few-steps-of-very-many-rows")),
             Cause("copies from GPU to GPU (P2P) are caught by the IOMMU or ACS: NCCL_P2P_DISABLE=1 proves it",
                   "hangs at step 0 with both or all gpus at 100 %, nothing happens, no error; vllm hangs with tensor"
                   " parallel size 2; IO_PAGE_FAULT in dmesg; stands still after NCCL Init COMPLETE",
@@ -876,7 +877,7 @@ GUIDES = (
                   " (DistributedSampler): sum loss and tokens over all with all_reduce, then divide",
                   "validation loss on 8 gpus is different from what I get when I evaluate the same checkpoint on one;"
                   " the logged loss jumps; Lightning's self.log without sync_dist",
-                  ("figure-of-one-process",)),
+                  ("evaluation-metric-of-one-process",)),
             Cause("a stream has fewer shards than processes x workers: most workers stop, and each process reads over"
                   " the rows of the others. Write num_shards as a multiple of the GPUs",
                   "GPU utilisation saws between 0 and 100 % as soon as I use 8 GPUs with streaming; Too many dataloader"
@@ -895,7 +896,7 @@ GUIDES = (
             Cause("the run was resumed on another number of GPUs: global_step counts steps of another size, so that"
                   " rows are skipped or repeated. Keep processes x accumulation x batch as it was",
                   "after resuming on 2 rather than 8 GPUs the progress bar is at another epoch and training ends early",
-                  ("steps-of-many-rows",)),
+                  ("few-steps-of-very-many-rows",)),
             Cause("each node wrote its part of the checkpoint to its own disk: output_dir on a file system that all"
                   " nodes share, or copy the parts together before resuming",
                   "training over two nodes worked but the checkpoint can't be resumed, rank files are missing;"
@@ -907,8 +908,8 @@ GUIDES = (
                   " slower than one, gradient accumulation does not help",
                   ("gradients-averaged-at-each-micro-batch",)),
             Cause("a scheduler that is stepped by every process", "the learning rate ends early",
-                  ("lr-scheduler-stepped-per-process", "learning-rate-ended-early")),
-            Cause("a loss of one's own that breaks accumulation", "loss differs with accumulation steps",
+                  ("prepared-schedule-length-divided-by-processes", "learning-rate-ended-early")),
+            Cause("a hand-written loss that breaks accumulation", "loss differs with accumulation steps",
                   ("custom-loss-breaks-gradient-accumulation", "accumulated-gradient-differs")),
             Cause("the cards are not alike, or one is throttled by its heat: every step waits for the slowest",
                   "8 gpus should give 8x and give 3x; one gpu is hot, SW Thermal Slowdown, clocks of 700 MHz; an A100"
@@ -917,7 +918,7 @@ GUIDES = (
             Cause("gradients under FSDP1 are clipped by torch.nn.utils.clip_grad_norm_, which takes the norm of each"
                   " process's own part: model.clip_grad_norm_(1.0), or accelerator.clip_grad_norm_",
                   "FSDP training is noisier than DDP; printed grad norms differ between ranks; FullyShardedDataParallel"
-                  " in a loop of one's own"),
+                  " in a hand-written loop"),
             Cause("vLLM is started on one of its GPUs: neither --tensor-parallel-size nor --data-parallel-size is"
                   " given",
                   "serving on 4 gpus is not faster; vllm uses only one gpu, the others are idle",
@@ -941,7 +942,7 @@ GUIDES = (
                   "accuracy too good to be true, perfect on the test set, and users see no improvement; the eval loss"
                   " is superb, excellent, nearly the training loss, and on new or unseen questions the model is wrong;"
                   " held-out rows are near duplicates or paraphrases of trained ones, the split leaks",
-                  ("train-eval-leak", "siblings-on-both-sides", "evaluation-rows-were-trained-on",
+                  ("train-eval-leak", "sibling-rows-held-out-and-trained", "evaluation-rows-were-trained-on",
                    "memorised-not-learned")),
             Cause("the parser does not read the answers or references",
                   "score or exact match is zero, and the answers look right or correct",
@@ -963,7 +964,7 @@ GUIDES = (
                   ("prompt-left-in-answers", "answers-echo-the-prompt")),
             Cause("the loss of the evaluation depends on its batch size, or is that of the training",
                   "eval loss changes with the eval batch size; eval loss equals training loss",
-                  ("eval-loss-depends-on-batch-size", "eval-equals-train")),
+                  ("eval-loss-depends-on-batch-size", "evaluation-measured-on-training-rows")),
             Cause("a perplexity over other tokens: prompts, padding or another tokenizer. Per token it can't be "
                   "compared between models of different tokenizers; nats or bits per byte or character can",
                   "perplexity of two model families or vocabularies compared: which is better?"),
@@ -972,7 +973,8 @@ GUIDES = (
                   " bfloat16",
                   "eval loss and perplexity are nan for the tuned and for the untouched base model, and were fine"
                   " during training",
-                  ("evaluation-overflows-float16", "evaluation-command-in-float16", "loss-not-finite")),
+                  ("evaluation-overflows-float16", "command-evaluates-overflowing-model-in-float16",
+                   "loss-not-finite")),
             Cause("a perplexity that is the mean of exp(loss) over texts or batches, instead of exp of the mean over "
                   "tokens: a few short texts decide it",
                   "perplexity of thousands (41873) while eval_loss is 1.9; mean of exp, average perplexity"),
@@ -1001,15 +1003,15 @@ GUIDES = (
             Cause("a figure is divided by another count than it was added up over: right answers by the number of "
                   "batches, mean losses of batches by the number of rows",
                   "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
-                  "in a loop of one's own",
+                  "in a hand-written loop",
                   ("metric-divided-by-another-count", "loss-is-a-sum")),
             Cause("the score of extracted fields goes over those that the answer gives: what is missing is not counted",
                   "field accuracy is 98 % and half of the fields are missing in use; precision shown as accuracy",
-                  ("answers-leave-fields-out", "score-over-the-fields-given")),
+                  ("answers-leave-fields-out", "score-skips-fields-left-out")),
             Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "
                   "or the letter has no space before it",
                   "multiple choice accuracy is exactly 25 % or chance for every model; always predicts A",
-                  ("option-ids-are-the-first-token",)),
+                  ("answer-option-ids-are-all-bos",)),
             Cause("the model thinks before it answers, and its whole text is compared with the reference",
                   "Qwen3 or R1 scores 0 after fine-tuning; predictions begin with <think>",
                   ("reasoning-scored-with-the-answer", "exact-match-measures-form")),
@@ -1022,7 +1024,7 @@ GUIDES = (
             Cause("answers were cut off at max_new_tokens before the final answer that the parser looks for",
                   "accuracy on math or reasoning dropped or is far too low, the steps look right; answers end in "
                   "mid-sentence, finish_reason length",
-                  ("answers-are-cut-off", "answers-limited-to-few-tokens")),
+                  ("answers-are-cut-off", "scored-answers-limited-to-few-tokens")),
             Cause("label names are exchanged between training and evaluation: lists in another order, id2label, or ids"
                   " by list(set(...)), which each process orders otherwise",
                   "accuracy worse than random guessing, than a coin, below chance; near 0 on two classes; "
@@ -1058,7 +1060,7 @@ GUIDES = (
                   " no all_reduce of the sum and the count before rank 0 logs it",
                   "validation loss on 8 gpus is different from the same checkpoint evaluated on one; each rank has its"
                   " own loss; rank 0 logs",
-                  ("figure-of-one-process",)),
+                  ("evaluation-metric-of-one-process",)),
             Cause("every process writes its predictions to one file, which each empties first: the rows of one"
                   " are left",
                   "prediction on 4 gpus gives just a quarter of the rows back; half of the predictions with 2 gpus",
@@ -1096,7 +1098,7 @@ GUIDES = (
                   "macro F1 equals accuracy exactly; F1 differs between my script and the sklearn report or a"
                   " colleague's"
                   " table; average=micro, macro or weighted",
-                  ("metric-named-as-another",)),
+                  ("metric-average-named-as-another",)),
             Cause("rows whose answer can't be parsed are skipped before they are counted (continue above total += 1)",
                   "accuracy too high, 100 percent; the number of scored rows is smaller than the test set; None or"
                   " unparsed answers are dropped",
@@ -1125,7 +1127,7 @@ GUIDES = (
                   "exact match 97 % on extraction in our test, half of the documents fail in production;"
                   " JSONDecodeError,"
                   " invalid JSON, JSON twice",
-                  ("answers-leave-the-form-of-references", "metric-divided-by-another-count")),
+                  ("answers-invalid-json-unlike-references", "metric-divided-by-another-count")),
             Cause("right answers are assigned and not added up in the loop: the figure is that of the last batch",
                   "validation accuracy jumps between 0.4, 0.6 and 1.0 from epoch to epoch, always a multiple of one"
                   " share; own evaluation loop",
@@ -1192,7 +1194,7 @@ GUIDES = (
                   "score changes with the number of rows that are evaluated; subset, first 100 examples; the validation"
                   " loss is many times lower than the training loss, far too good",
                   ("harness-runs-not-comparable", "head-of-a-sorted-file-evaluated",
-                   "head-of-a-sorted-validation")),
+                   "settings-evaluate-head-of-sorted-file")),
             Cause("rows were repeated, or others made of them, before they were divided: oversampling, augmentation,"
                   " back-translation. Copies are on both sides: divide first",
                   "validation accuracy 0.97, in production 0.70; the metric can't be true; minority classes were"
@@ -1207,7 +1209,7 @@ GUIDES = (
                   "internal test F1 0.93, on documents from a new customer 0.61; train_test_split of chunks; good in"
                   " our test, worse on new patients; conversations were made rows of turns before the split;"
                   " validation answers word for word right, poor on new tickets",
-                  ("groups-on-both-sides-of-a-split", "siblings-on-both-sides", "train-eval-leak")),
+                  ("groups-on-both-sides-of-a-split", "sibling-rows-held-out-and-trained", "train-eval-leak")),
             Cause("the best of many checkpoints was chosen on the test rows, or these are few: with 30 rows one"
                   " standard error is 7 points, and the best of 12 is the luckiest. Choose on others, and report on the"
                   " test once",
@@ -1221,7 +1223,7 @@ GUIDES = (
                   " model",
                   "whatever I train, the evaluation gives 67.4; cached predictions, preds.jsonl is old; the same score"
                   " to the last digit",
-                  ("answers-kept-for-any-model", "checkpoints-share-one-cache")),
+                  ("answer-cache-shared-by-models", "checkpoints-evaluated-from-one-cache")),
             Cause("the reference is in the prompt: whole messages were rendered with add_generation_prompt",
                   "ROUGE 0.98 with generation, the output repeats or copies the answer",
                   ("reference-stands-in-the-prompt",)),
@@ -1243,7 +1245,7 @@ GUIDES = (
                   ("exact-match-measures-form",)),
             Cause("ROUGE's default tokenizer deletes all but a-z and digits: give it one of words or characters",
                   "ROUGE is zero for nearly all summaries even if they match; CJK, Japanese, Arabic, Russian text",
-                  ("rouge-drops-the-script",)),
+                  ("rouge-drops-non-latin-text",)),
             Cause("the training loss is logged as the sum of the micro-batches of a step, and the validation loss is a"
                   " mean: divide by the accumulation steps",
                   "training loss is about 10 and validation 1.2, is that overfitting in reverse; training loss is eight"
@@ -1268,7 +1270,7 @@ GUIDES = (
             Cause("one class is nearly everything (O in NER): accuracy is that of naming it always, and F1 says what is"
                   " found. Look at the labels of subwords, at cut rows, and train longer or weigh the classes",
                   "NER accuracy 96 % but F1 is 0.0; seqeval, no predicted samples; imbalanced labels",
-                  ("score-is-bad",)),
+                  ("score-at-worst-falling-or-nan",)),
             Cause("what the sandbox could not run counts as wrong: time-outs on a loaded machine, packages that are not"
                   " installed. Fewer workers, a longer time-out, the packages of the reference solutions",
                   "the same samples score 61 on one machine and 38 on another; timed out, ModuleNotFoundError in the"
@@ -1365,7 +1367,7 @@ GUIDES = (
                   "recompile_limit; torch_compile training is slower than without; each new length takes a minute",
                   ("compiled-again-for-each-shape",)),
             Cause("gradients cross a slow network, or PCIe without peer access, at each micro step:"
-                  " no_sync, ZeRO-2 in place of "
+                  " no_sync, ZeRO-2 instead of "
                   "ZeRO-3, DDP for an adapter",
                   "two nodes train slower than one; no NVLink or InfiniBand; NCCL over sockets",
                   ("gradients-cross-a-slow-network", "nccl-transport-switched-off", "same-steps-on-more-gpus")),
@@ -1483,12 +1485,12 @@ GUIDES = (
                   "each token takes longer than the one before; my own generation loop without past_key_values"
                   " gets slower"
                   " with every new token",
-                  ("use-cache-saved-off", "generation-slows-down", "kv-cache-left-off")),
+                  ("use-cache-saved-off", "settings-make-generation-slow", "kv-cache-left-off")),
             Cause("answers that never stop: each hits max_new_tokens", "short answers take as long as long ones",
                   ("answers-never-stop",)),
             Cause("weights saved or merged in float32: twice the bytes for each token. `dtype` in config.json says it",
                   "the merged model is twice as large on disk as the base (30 GB instead of 15) and half as fast",
-                  ("weights-wider-than-the-base", "dtype-differs-from-config")),
+                  ("float32-weights-of-16-bit-base", "dtype-differs-from-config")),
             Cause("the model is loaded in float32: from_pretrained without a dtype takes it before transformers 5, and"
                   " twice the bytes are read for each token. dtype='bfloat16'",
                   "inference takes twice the memory and twice the time that others report for a 7B; no torch_dtype in"
@@ -1521,7 +1523,7 @@ GUIDES = (
                   ("gpu-not-used-by-torch", "server-gets-no-gpu")),
             Cause("ZeRO-3 holds the weights in parts, and each token gathers them (predict_with_generate, generate)",
                   "predict or evaluation with generate takes hours under DeepSpeed ZeRO-3; do_predict on several GPUs",
-                  ("generation-gathers-weights", "generation-under-zero3")),
+                  ("zero3-gathers-weights-for-each-token", "generation-under-zero3")),
             Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at each token",
                   "a 4-bit model generates slower than bf16", ("four-bit-computed-in-float32",)),
             Cause("LLM.int8 (load_in_8bit): it multiplies twice at every layer. bfloat16 where it fits, else 4 bits",
@@ -1629,7 +1631,7 @@ GUIDES = (
                   " served",
                   "turning on LoRA in vLLM costs me half of the throughput; max_lora_rank 256 for r=16",
                   ("server-generates-slowly",)),
-            Cause("a StoppingCriteria or LogitsProcessor of one's own does Python work for each token: it decodes the"
+            Cause("a hand-written StoppingCriteria or LogitsProcessor does Python work for each token: it decodes the"
                   " whole text, or goes over the vocabulary number by number. stop_strings=[...] and a mask made once",
                   "speed starts at 40 tokens per second and falls as the answer grows; restricting the outputs to my"
                   " label set makes it hundreds of times slower",
@@ -1670,7 +1672,7 @@ GUIDES = (
             Cause("both sides of a pair are the same tokens, before or after truncation",
                   "margins are exactly 0; dpo loss 0.693 all the time; one field or one best candidate is written to"
                   " chosen and rejected",
-                  ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-not-comparable")),
+                  ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-equal-or-prompts-differ")),
             NO_ANSWER_TOKEN,
             Cause("the learning rate is too low, or beta does not fit", "loss falls by a hair from ln 2",
                   ("learning-rate-far-from-published", "preference-beta-out-of-range", "dpo-stuck-at-ln2")),
@@ -1694,7 +1696,7 @@ GUIDES = (
                   "accuracy 1.0 and a margin of 5 in the log, but in vLLM or Ollama it is as before, as the base",
                   ("served-template-differs", "template-marks-not-in-vocabulary",
                    "chat-template-of-another-family", "asked-in-another-form")),
-            Cause("in a loop of one's own, policy and reference are the same object, so that both move",
+            Cause("in a hand-written loop, policy and reference are the same object, so that both move",
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
             Cause("policy and reference are not the same at the start: log-probabilities of the reference were cached "
@@ -1714,10 +1716,10 @@ GUIDES = (
                   "vllm --lora-modules; same answers as the base or sft through the api",
                   ("client-asks-for-the-base", "adapter-is-not-served")),
             Cause("the adapter of the DPO was trained on the merged SFT model and is put on the hub's base",
-                  "merged dpo model is worse than sft, or has lost the sft", ("script-loads-another-base",)),
+                  "merged dpo model is worse than sft, or has lost the sft", ("script-puts-adapter-on-another-base",)),
             Cause("steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6",
                   "full dpo without lora, gradients of normal size, margins of 0.001 for hundreds of steps",
-                  ("pure-bf16-updates-rounded-away", "bf16-weights-updated-in-place")),
+                  ("pure-bf16-updates-rounded-away", "bf16-weights-lose-small-updates")),
             Cause("the rejected answers are all alike or trivially separated: one canned refusal, empty, another "
                   "format, one phrase at the beginning",
                   "accuracy 1.0 after a few steps, loss near zero, answers no better",
@@ -1730,7 +1732,7 @@ GUIDES = (
             FORM_REWARD,
             Cause("many pairs are ties: both answers have the same score, and chance decides which is chosen",
                   "dpo accuracy does not get above 55 percent, stuck near 0.55; score_chosen equals score_rejected",
-                  ("pairs-are-ties",)),
+                  ("pair-scores-are-equal",)),
             Cause("both answers become less likely: the loss looks at their difference alone. Lower the learning rate, "
                   "raise beta, or add an SFT term on the chosen answers (rpo_alpha, pref_ftx)",
                   "rewards/chosen and logps/chosen fall along with the rejected ones and are negative, while the "
@@ -1739,7 +1741,7 @@ GUIDES = (
             Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
                   "5",
                   ("preference-beta-out-of-range",)),
-            Cause("in a loop of one's own, the margin has the wrong sign: rejected minus chosen",
+            Cause("in a hand-written loop, the margin has the wrong sign: rejected minus chosen",
                   "loss falls but the model prefers the rejected answers more and more; the printed margin is negative;"
                   " own dpo loss",
                   ("margin-prefers-the-rejected", "preference-pairs-swapped")),
@@ -1762,7 +1764,7 @@ GUIDES = (
                   "the longer I train DPO, the stranger the answers become; loss 0.004, margins above 20, eval_loss"
                   " rises",
                   ("eval-loss-rises", "dpo-chosen-falls")),
-            Cause("in a loop of one's own, the loss is made of something else: an optimizer of the reference's "
+            Cause("in a hand-written loop, the loss is made of something else: an optimizer of the reference's "
                   "parameters, logits without gradient, "
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
                   "runs",
@@ -1847,7 +1849,7 @@ GUIDES = (
             Cause("rows came tokenized, without labels", "prompts are trained too",
                   ("tokenized-rows-without-labels", "token-rows-without-labels")),
             Cause("labels are made with care, and the collator makes them of the ids again",
-                  "DataCollatorForLanguageModeling; masked prompts are learned all the same, it talks like the users",
+                  "DataCollatorForLanguageModeling; masked prompts are still learned, it talks like the users",
                   ("lm-collator-overwrites-labels", "labels-overwritten-by-collator")),
             Cause("a cache of another template or tokenizer",
                   "changes of the data, template or preprocessing have no effect; the same loss to the last digit",

@@ -1,15 +1,14 @@
-"""The gradient depends on how a batch is cut into micro-batches.
+"""The gradient depends on how a batch is split into micro-batches.
 
 ## What it does
-
-Takes a few real rows of unequal supervised length through the trainer's own `training_step`, once as one batch and
-once as micro-batches of one row, and compares the gradients of some trained tensors.
+Runs a few real rows with different numbers of supervised tokens through the trainer's own `training_step`, once as one
+batch and once as micro-batches of one row, and compares the gradients of some trained tensors. It is info if the run
+does not accumulate.
 
 ## Why it is bad
-
 `gradient_accumulation_steps` then changes the size of the steps, and short answers count more. A `compute_loss` that
-takes a mean and does not use `num_items_in_batch` is not divided by the Trainer either, since it assumes that it was:
-the gradient is as many times too long as there are micro-batches. Models whose forward takes `**kwargs` and ignores
+takes a mean and does not use `num_items_in_batch` is not divided by the Trainer either, because the Trainer assumes
+that it was: the gradient is too large by the number of micro-batches. Models whose forward takes `**kwargs` and ignores
 `num_items_in_batch` do the same (T5 in transformers 5.23).
 
 ## Example
@@ -40,8 +39,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Dividing by `num_items_in_batch` makes gradients smaller: compare the learning rate with
+other runs.
 
 ## References
 
@@ -77,11 +76,11 @@ class AccumulatedGradientDiffers(LawRule):
             return
         ratio, rows = evidence["ratio"], evidence["rows"]
         yield self.finding(
-            f"{rows} micro-batches of one row give another gradient than one batch of the {rows}:"
-            f" {ratio:.2f} times as long, and {value:.2g} of its length apart",
-            "divide the sum of the losses by num_items_in_batch, which the Trainer passes to"
-            " compute_loss; or set loss_is_scaled_for_ga = False on the trainer, so that it divides"
-            " a mean by the accumulation steps",
+            f"{rows} micro-batches of one row give another gradient than one batch with all {rows}: it is"
+            f" {ratio:.2f} times as large and differs by {value:.2g} of its size",
+            "in compute_loss, divide the sum over tokens by num_items_in_batch, which the Trainer passes; or set"
+            " trainer.loss_is_scaled_for_ga = False, so that the Trainer divides a mean by the accumulation"
+            " steps",
             # Without accumulation this run has no second micro-batch whose weight could be wrong.
             severity=(
                 "error"
@@ -90,6 +89,6 @@ class AccumulatedGradientDiffers(LawRule):
             ),
             evidence=[
                 f"cosine of the two gradients: {evidence['cosine']:.4f}",
-                f"rounding explains {tolerance:.0e}",
+                f"rounding explains up to {tolerance:.0e}",
             ],
         )

@@ -1,14 +1,12 @@
-"""Activations leave the range of float16.
+"""Activations exceed the range of float16.
 
 ## What it does
-
-Where a run computes in float16, passes a real batch through the model and takes the largest absolute output of each
-module. It is an error where one is beyond 65504, a warning where one is beyond half of that.
+If a run computes in float16, passes a real batch through the model and takes the largest absolute output of each
+module. It is an error if one exceeds 65504, and a warning if one exceeds half of that.
 
 ## Why it is bad
-
-What overflows is infinite, the loss is nan or 0.0, and the scaler skips each step: a flat line. Models that were
-trained in bfloat16 often have activations that float16 can't hold.
+What overflows is infinite, the loss is NaN or 0.0, and the loss scaler skips every step: the curve is flat. Models that
+were trained in bfloat16 often have activations that are too large for float16.
 
 ## Example
 
@@ -30,8 +28,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. bfloat16 needs an Ampere GPU or newer; float32 takes twice the memory.
 
 ## References
 
@@ -63,15 +60,15 @@ class ActivationsLeaveFp16(LawRule):
         beyond = evidence["beyond"]
         yield self.finding(
             (
-                f"{beyond} of {evidence['modules']} modules give numbers beyond float16's largest,"
-                " 65504"
+                f"{beyond} of {evidence['modules']} modules give numbers above float16's largest,"
+                " 65504, so they overflow"
                 if beyond
                 else (
-                    f"an activation of {evidence['largest']:.0f} is near float16's largest number,"
+                    f"an activation of {evidence['largest']:.0f} is close to float16's largest number,"
                     " 65504"
                 )
             ),
-            "train in bfloat16 (bf16=True), or in float32 where the GPU has none",
+            "train in bfloat16 (bf16=True, fp16=False), or in float32 if the GPU has no bfloat16",
             severity="error" if beyond else "warning",
             evidence=[f"first at {evidence['module']}" if beyond else f"at {evidence['module']}"],
         )

@@ -1,14 +1,13 @@
-"""The adapter that is trained has no effect.
+"""The trained adapter has no effect.
 
 ## What it does
-
-Moves the trained weights of the adapter, compares the logits of a real batch before and after, with the adapter on and
-off, and puts the weights back to the last bit. With it on they must change, with it off they must not.
+Changes the trained weights of the adapter, compares the logits of a real batch before and after, with the adapter
+enabled and disabled, and restores the weights exactly. When it is enabled the logits must change, and when it is
+disabled they must not.
 
 ## Why it is bad
-
 An adapter that is disabled, merged, not the active one, or on modules that the forward pass never calls can be trained
-and saved without a word, and the result answers like the base.
+and saved without a message. The result answers like the base.
 
 ## Example
 
@@ -30,8 +29,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Once the adapter is enabled, training changes the answers.
 
 ## References
 
@@ -68,16 +66,16 @@ class AdapterWithoutEffect(LawRule):
             return
         yield self.finding(
             (
-                "the logits change with the adapter's weights even where it is switched off"
+                "the logits change with the adapter's weights even when it is disabled"
                 if leaks
-                else "other weights of the adapter leave the logits as they are"
+                else "changing the adapter's weights does not change the logits"
             ),
-            "put the adapter on modules of the forward pass, enable it (set_adapter), and wrap the"
-            " model only once",
+            "enable the adapter (model.set_adapter(NAME), model.enable_adapter_layers()), put it on modules of the"
+            " forward pass (target_modules), and wrap the model only once",
             evidence=[
                 (
-                    f"logits moved by {evidence['moved']:.2g} of the largest with the adapter on,"
-                    f" by {evidence['leaked']:.2g} with it off"
+                    f"with the adapter enabled the logits change by {evidence['moved']:.2g} times the largest logit,"
+                    f" disabled by {evidence['leaked']:.2g}"
                 ),
                 f"active adapters: {', '.join(evidence['active']) or 'none'}",
                 f"trained tensors of the adapter: {evidence['tensors']}",

@@ -1,14 +1,12 @@
-"""The attention implementation of the run computes something else than eager attention.
+"""The attention implementation of the run gives other results than eager attention.
 
 ## What it does
-
 Runs a padded batch of real rows through the model with the attention implementation of the run, then with `eager`, and
-compares the logits of all tokens. It fires where they differ by more than rounding explains, and where the run's own
-gives a nan at any place, padded ones too: a nan spreads in the backward pass.
+compares the logits of all tokens. It fires if they differ by more than rounding explains. It also fires if the run's
+own gives NaN at any position, including padding: a NaN spreads in the backward pass.
 
 ## Why it is bad
-
-Kernels leave out parts of some models: soft-capping, sliding windows, sinks. The loss is near what it should be and the
+Some kernels lack parts of some models: soft-capping, sliding windows, sinks. The loss is near the right one and the
 weights learn to make up for what is missing; served with another kernel, they are wrong.
 
 ## Example
@@ -31,8 +29,7 @@ run = sft(rows, model)
 ```
 
 ## Fix safety
-
-There is no automatic fix; `attn_implementation="eager"` is always right, and slower.
+There is no automatic fix. `attn_implementation="eager"` is always right, but slower and needs more memory.
 
 ## References
 
@@ -63,16 +60,16 @@ class AttentionImplementationMismatch(LawRule):
         """The finding that the attention implementation of the run computes something else than eager attention."""
         used, strays = evidence["used"], evidence["places with nan"]
         what = (
-            f"gives nan at {strays} places of a padded batch"
+            f"gives NaN at {strays} positions of a padded batch"
             if strays
             else (
-                f"differs from eager by {value:.2g} of the largest logit (rounding explains"
+                f"differs from eager attention by {value:.2g} times the largest logit (rounding explains up to"
                 f" {tolerance:.0e})"
             )
         )
         yield self.finding(
             f"{used} attention {what}",
-            "set attn_implementation to eager, or to one that the model's own documentation names",
+            'load the model with attn_implementation="eager", or with one that the model\'s documentation names',
             evidence=[
                 f"{evidence['rows']} rows of up to {evidence['longest']} tokens, padding included"
             ],

@@ -1,16 +1,14 @@
-"""Checkpointing of activations changes or loses gradients.
+"""Gradient checkpointing changes or loses gradients.
 
 ## What it does
-
 Computes next-token loss and gradients of one real row twice: with the checkpointing of the run, and without. It fires
-where a tensor has no gradient any more, or another one, or where the loss differs. Where checkpointing is on already
-and gradients are lost, that is `gradient-checkpointing-kills-grads`.
+if a tensor loses its gradient or gets another one, or if the loss differs. If checkpointing is on and gradients are
+lost, `gradient-checkpointing-kills-grads` reports that instead.
 
 ## Why it is bad
-
-The run trains a part of what it should, or in another direction, and only the loss curve, a little worse, tells.
-Without the random state, dropout falls elsewhere when a layer is computed again; re-entrant checkpointing over frozen
-embeddings gives no gradient to the layers above them.
+The run trains only a part of the weights, or in another direction, and only a slightly worse loss curve shows it.
+Without the random state, dropout differs when a layer is computed again. Reentrant checkpointing over frozen embeddings
+gives no gradient to the layers above them.
 
 ## Example
 
@@ -33,8 +31,8 @@ run = transformers.Trainer(gpt2, settings, transformers.DataCollatorForSeq2Seq(t
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. `use_reentrant: False` with the random state kept (the default) gives the same gradients as
+no checkpointing.
 
 ## References
 
@@ -68,19 +66,18 @@ class CheckpointingChangesGradients(LawRule):
         if lost and flow.get("checkpointing") and flow.get("without"):
             return
         what = (
-            f"{lost} of {evidence['tensors']} trained tensors get no gradient with checkpointing,"
-            " and get one without"
+            f"{lost} of {evidence['tensors']} trained tensors lose their gradient with checkpointing"
             if lost
             else f"checkpointing changes {evidence['worst']}"
             + ("" if evidence["worst"] == "the loss" else "'s gradient")
-            + f" by {value:.2g} of its size (rounding explains {tolerance:.0e})"
+            + f" by {value:.2g} of its size (rounding explains up to {tolerance:.0e})"
         )
         yield self.finding(
             what,
-            "set gradient_checkpointing_kwargs to {use_reentrant: false} alone, or call"
-            " enable_input_require_grads()",
+            'set gradient_checkpointing_kwargs={"use_reentrant": False} with no other option, or call'
+            " model.enable_input_require_grads()",
             evidence=[
-                f"loss {evidence['loss']:.6g} with, {evidence['loss without']:.6g} without",
+                f"loss {evidence['loss']:.6g} with checkpointing, {evidence['loss without']:.6g} without",
                 *evidence["lost"][:4],
             ],
             count=lost or None,

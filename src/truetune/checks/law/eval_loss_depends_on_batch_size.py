@@ -1,16 +1,13 @@
-"""The evaluation loss moves with the evaluation batch size.
+"""The evaluation loss changes with the evaluation batch size.
 
 ## What it does
-
-Computes the loss of a handful of evaluation rows with the trainer's own evaluation step, one by one and in batches of
-the size that the run evaluates with, averaged as the trainer does. It fires where the two are more than 5 % apart: a
-warning where the run picks its best checkpoint in the end, else an info.
+Computes the loss of some evaluation rows with the trainer's own evaluation step, one by one and in batches of the run's
+size, averaged as the trainer does. It fires if the two differ by more than 5 %: a warning if the run loads its best
+checkpoint at the end, else info.
 
 ## Why it is bad
-
-The trainer takes the mean of batch means, so a row counts by the company that it is in, and rows with few labels count
-too much. On another machine, with another batch size, the same weights get another loss, and another checkpoint is
-the best.
+The trainer takes the mean of batch means, so rows with few labels count too much. With another batch size, the same
+weights get another loss, and another checkpoint is the best.
 
 ## Example
 
@@ -34,8 +31,8 @@ run = transformers.Trainer(model, settings, transformers.DataCollatorForSeq2Seq(
 ```
 
 ## Fix safety
-
-There is no automatic fix; with one row in each evaluation batch, the loss is the mean over rows on any machine.
+There is no automatic fix. With `per_device_eval_batch_size: 1` the loss is the mean over rows on any machine;
+evaluation is then slower.
 
 ## References
 
@@ -66,16 +63,16 @@ class EvalLossDependsOnBatchSize(LawRule):
         one, many = evidence["batches of 1"], evidence[f"batches of {size}"]
         tokens = (
             [
-                f"over all tokens: {evidence['over tokens']:.4g}",
-                f"labels of each row: {evidence['labels']}",
+                f"mean over all tokens: {evidence['over tokens']:.4g}",
+                f"labels per row: {evidence['labels']}",
             ]
             if "over tokens" in evidence
             else []
         )
         yield self.finding(
-            f"the evaluation loss of the same {evidence['rows']} rows is {one:.4g} in batches of 1"
-            f" and {many:.4g} in batches of {size}",
-            "compare evaluation losses at one batch size only, or set per_device_eval_batch_size"
+            f"the evaluation loss on the same {evidence['rows']} rows is {one:.4g} with a batch size of 1"
+            f" but {many:.4g} with {size}",
+            "compare evaluation losses only at the same batch size, or set per_device_eval_batch_size"
             " to 1",
             # Trainers average the losses of batches, not of tokens, so that most runs have this
             # difference. It does harm only where the loss decides which checkpoint is kept.

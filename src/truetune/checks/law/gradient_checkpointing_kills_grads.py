@@ -1,13 +1,11 @@
-"""Gradient checkpointing cuts the adapter off from the loss.
+"""Gradient checkpointing cuts off the gradients of the trained weights.
 
 ## What it does
-
-Runs the forward and backward pass of real batches in the run's own mode. It fires where gradient checkpointing is on
-and trained tensors get no gradient.
+Runs the forward and backward pass of real batches in the run's own mode. It fires if gradient checkpointing is on and
+trained tensors get no gradient.
 
 ## Why it is bad
-
-The older, re-entrant form of checkpointing needs an input that requires a gradient. Over frozen embeddings there is
+The older, reentrant form of checkpointing needs an input that requires a gradient. Over frozen embeddings there is
 none: a warning is printed, the loss is flat, and nothing is learned.
 
 ## Example
@@ -33,8 +31,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. `use_reentrant: False` gives the same results as no checkpointing.
 
 ## References
 
@@ -72,10 +69,10 @@ class GradientCheckpointingKillsGrads(LawRule):
         ):
             return
         yield self.finding(
-            f"{evidence['without']} of {evidence['trained']} trained tensors get no gradient, with"
-            " gradient checkpointing on",
-            "call model.enable_input_require_grads(), or set"
-            ' gradient_checkpointing_kwargs={"use_reentrant": False}',
+            f"{evidence['without']} of {evidence['trained']} trained tensors get no gradient while"
+            " gradient checkpointing is on",
+            'set gradient_checkpointing_kwargs={"use_reentrant": False} in the training arguments, or call'
+            " model.enable_input_require_grads() before training",
             evidence=evidence["names"],
             count=evidence["without"],
             total=evidence["trained"],

@@ -1,15 +1,13 @@
 """The gradient depends on the number of processes.
 
 ## What it does
-
-Takes a few real rows through the trainer's own `training_step`, once as one process, and once as two that have half
-of them each, with the token counts as they would be gathered, and averages the two gradients as DDP does. Both are
-computed in this process. It is an `info` where the run has one process.
+Runs a few real rows through the trainer's own `training_step`, once as one process, and once as two with half of them
+each, with the token counts as they would be gathered, and averages the two gradients as DDP does. Both are computed in
+this process. It is info if the run has only one process (one per GPU).
 
 ## Why it is bad
-
-Each process then averages over its own tokens: a token counts more where its neighbours are few. Results change with
-the number of GPUs, and no log shows why.
+Each process then averages over its own tokens: a token counts more if its process has few. Results change with the
+number of GPUs, and no log shows why.
 
 ## Example
 
@@ -26,8 +24,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. With `average_tokens_across_devices=True` every token has the same weight; the loss changes
+slightly.
 
 ## References
 
@@ -65,16 +63,16 @@ class GradientDependsOnProcessCount(LawRule):
         if not several and any_law_broken(self.subject, "gradient-accumulation"):
             return
         first, second = evidence["tokens"]
-        counts = f"of {first} and {second} supervised tokens " if first is not None else ""
+        counts = f"({first} and {second} supervised tokens) " if first is not None else ""
         yield self.finding(
             f"two processes with half of the rows each {counts}give another gradient than one with"
-            f" all: {evidence['ratio']:.2f} times as long, and {value:.2g} of its length apart",
-            "keep average_tokens_across_devices=True, and divide the sum of the losses by"
-            " num_items_in_batch",
+            f" all rows: it is {evidence['ratio']:.2f} times as large and differs by {value:.2g} of its size",
+            "set average_tokens_across_devices=True, and divide the sum of the losses by"
+            " num_items_in_batch in compute_loss",
             severity=None if several else "info",
             evidence=[
                 f"average_tokens_across_devices: {evidence['average_tokens_across_devices']}",
                 f"processes of this run: {evidence['world']}",
-                f"rounding explains {tolerance:.0e}",
+                f"rounding explains up to {tolerance:.0e}",
             ],
         )

@@ -1,14 +1,12 @@
 """The key-value cache changes what the model computes.
 
 ## What it does
-
-Runs one real row without the cache, as training does, in one pass with it, and token by token, as generation does, and
-compares the logits. It fires where they differ by more than rounding explains.
+Runs one real row without the cache (as training does), in one pass with it, and token by token (as generation does),
+and compares the logits. It fires if they differ by more than rounding explains.
 
 ## Why it is bad
-
-Training turns the cache off. A model whose late layers read the keys of earlier ones from the cache then trains as
-another model than the one that is served: its loss starts high, and it gets worse than the base.
+Training turns the cache off. If late layers read the keys of earlier ones from the cache, the model trains as another
+model than the one that is served: its loss starts high, and it gets worse than the base.
 
 ## Example
 
@@ -29,9 +27,8 @@ run = sft(rows, model)
 ```
 
 ## Fix safety
-
-There is no automatic fix: update the library that holds the model's code, or train with `use_cache` on and without
-checkpointing.
+There is no automatic fix. Update the library with the model's code, or train with `use_cache=True` and without gradient
+checkpointing, which takes more memory.
 
 ## References
 
@@ -64,14 +61,14 @@ class KvCacheChangesLogits(LawRule):
         at_once = evidence["by way"]["one pass"] <= tolerance
         how = "token by token" if at_once else "in one pass"
         yield self.finding(
-            f"with the cache, {how}, the logits differ by {value:.2g} of the largest from those"
-            f" without, as in training (rounding explains {tolerance:.0e})",
+            f"with the cache, {how}, the logits differ by {value:.2g} times the largest logit from those"
+            f" without it, as in training (rounding explains up to {tolerance:.0e})",
             (
-                "update the library that holds this model's code"
+                "update the library that contains this model's code (transformers)"
                 if at_once
                 else (
-                    "update the library that holds this model's code; until then train with"
-                    " use_cache on"
+                    "update the library that contains this model's code (transformers); until then train with"
+                    " use_cache=True and without gradient checkpointing"
                 )
             ),
             evidence=[

@@ -1,14 +1,12 @@
-"""The loss leaves out positions that have a label.
+"""The loss ignores positions that have a label.
 
 ## What it does
-
-Runs real batches through the trainer's own loss and looks at its gradient at the last hidden state. It fires where a
-labelled position gets none, other than where the model is certain of the token already.
+Runs real batches through the trainer's own loss and reads its gradient at the last hidden state. It fires if a labelled
+position gets none, unless the model is already certain of the token.
 
 ## Why it is bad
-
-The batch says that these tokens are learned, and they are not. A loss that masks the pad token by its id leaves out
-every stop token this way where pad and stop token are the same: the model never learns to stop.
+The batch says that these tokens are in the loss, but they are not. A loss that masks the pad token by its id leaves out
+every stop token if pad and stop token are the same: the model never learns to stop.
 
 ## Example
 
@@ -37,8 +35,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: correct the loss in your code. The loss then includes more tokens.
 
 ## References
 
@@ -77,7 +74,7 @@ class LabelledPositionsWithoutGradient(LawRule):
             return
         yield self.finding(
             f"{count} of {total} labelled positions get no gradient from the loss",
-            "let the loss cover every position that has a label, the stop tokens with them",
+            "change compute_loss so that it covers every position whose label is not -100, including the stop tokens",
             evidence=describe_positions(evidence["places"]["without gradient"]),
             count=count,
             total=total,

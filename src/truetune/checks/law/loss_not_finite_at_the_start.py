@@ -1,13 +1,11 @@
 """The loss of a micro-batch is not finite.
 
 ## What it does
-
-Computes the trainer's own loss of the first micro-batches that have labels. It fires where one is nan or infinite.
+Computes the trainer's own loss on the first micro-batches that have labels. It fires if one is NaN or infinite.
 
 ## Why it is bad
-
-The Trainer's log leaves out what is nan, so that its curve looks well; the first step with such a loss makes every
-trained weight nan.
+The Trainer's log leaves out NaN, so its curve looks fine. The first step with such a loss makes every trained weight
+NaN.
 
 ## Example
 
@@ -30,8 +28,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: rows or the loss function have to be corrected before any step is made.
 
 ## References
 
@@ -65,7 +62,8 @@ class LossNotFiniteAtTheStart(LawRule):
         dead, total = evidence["dead"], evidence["batches"]
         yield self.finding(
             f"the loss of {len(dead)} of the first {total} micro-batches is not finite",
-            "look at the rows of these batches and at the loss function before any step is taken",
+            "before training, count the labels of these batches ((labels != -100).sum()), and check the loss function"
+            " for a division by 0, a root or a logarithm of a negative number",
             evidence=[f"batch {number}: loss {loss}" for number, loss in dead.items()],
             count=len(dead),
             total=total,

@@ -1,15 +1,13 @@
-"""The loss teaches positions that the labels leave out.
+"""The loss teaches positions that have no label.
 
 ## What it does
-
-Runs real batches through the trainer's own loss and looks where its gradient at the last hidden state is not zero.
-It fires where that is so at positions without a label (-100, or 0 in the completion mask). For ORPO, whose likelihood
-term covers the prompt by design, it is an `info`.
+Runs real batches through the trainer's own loss and checks where its gradient at the last hidden state is not zero. It
+fires if that is so at positions without a label (-100, or 0 in the completion mask). For ORPO, whose likelihood term
+covers the prompt by design, it is info.
 
 ## Why it is bad
-
-The batch looks right, every check of its labels passes, and the model learns to write prompts, headers or padding all
-the same: the loss takes no notice of the mask, or a fused kernel drops it.
+The batch looks right and every check of its labels passes, but the model learns to write prompts, headers or padding
+all the same: the loss ignores the mask, or a fused kernel drops it.
 
 ## Example
 
@@ -42,8 +40,8 @@ run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), e
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: correct the loss in your code. It then includes fewer tokens, and can't be compared with
+earlier runs.
 
 ## References
 
@@ -83,15 +81,11 @@ class LossOnUnlabelledPositions(LawRule):
         by_design = self.subject.kind == "orpo"
         yield self.finding(
             f"{count} of the {total} positions that the loss teaches have no label"
-            + (
-                ": ORPO's likelihood of the chosen side is that of the prompt too"
-                if by_design
-                else ""
-            ),
+            + (": ORPO's likelihood of the chosen side includes the prompt" if by_design else ""),
             (
-                "nothing, if prompts are to be learned too"
+                "nothing to do if prompts should be learned too"
                 if by_design
-                else "use the labels that the batch holds: leave out positions whose label is -100"
+                else "use inputs['labels'] in compute_loss, and leave out positions with the label -100"
             ),
             severity="info" if by_design else None,
             evidence=describe_positions(evidence["places"]["without a label"]),

@@ -1,13 +1,11 @@
-"""The optimizer does not hold tensors that are to be trained.
+"""The optimizer lacks tensors that should be trained.
 
 ## What it does
-
 Compares the tensors of the model that require a gradient with those in the optimizer's groups.
 
 ## Why it is bad
-
-They get gradients, they count as trained, and they never move. It happens where the optimizer is made before the
-adapter is put on, the embeddings are resized, or a layer is unfrozen: it then moves tensors that are no longer used.
+These tensors get gradients and count as trained, but never change. It happens if the optimizer is built before the
+adapter is added, the embeddings are resized, or a layer is unfrozen: it then updates tensors that are no longer used.
 
 ## Example
 
@@ -28,8 +26,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: build the optimizer last. More tensors are then trained, and need memory for their states.
 
 ## References
 
@@ -60,14 +57,12 @@ class OptimizerMissesTrainedTensors(LawRule):
         lost = evidence.get("outside the optimizer", {"count": 0})
         if not lost["count"]:
             return
-        foreign = (
-            f"; it holds {lost['foreign']} that are not the model's" if lost["foreign"] else ""
-        )
+        foreign = f"; it has {lost['foreign']} that are not the model's" if lost["foreign"] else ""
         yield self.finding(
-            f"the optimizer does not hold {lost['count']} of {evidence['trained']} trained"
+            f"the optimizer lacks {lost['count']} of {evidence['trained']} trained"
             f" tensors{foreign}",
-            "make the optimizer last: after adapters, resized embeddings, unfreezing and moves to a"
-            " device",
+            "build the optimizer last: after adding adapters, resizing embeddings, unfreezing, and moving the model to"
+            " a device",
             evidence=lost["names"],
             count=lost["count"],
             total=evidence["trained"],
@@ -84,5 +79,5 @@ class OptimizerMissesTrainedTensors(LawRule):
         return (
             None
             if known
-            else Unmet("the optimizer of the loop is not known", "start it by truetune run")
+            else Unmet("the optimizer of the loop is not known", "start it with truetune run")
         )

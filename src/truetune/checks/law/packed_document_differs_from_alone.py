@@ -1,14 +1,12 @@
-"""A packed document is computed otherwise than the same document alone.
+"""A packed document gives other results than the same document by itself.
 
 ## What it does
-
-Compares the logits of documents of a packed row, in the real batch with all its keys, with those of each document
-alone. It fires where they differ by more than rounding explains though no document sees another (that is
+Compares the logits of the documents in a packed row, in the real batch with all its keys, with those of each document
+by itself. It fires if they differ by more than rounding explains although no document sees another (that is
 `packed-documents-see-each-other`).
 
 ## Why it is bad
-
-The model trains on positions or with a mask that it never meets when served. A mask that keeps documents apart, without
+The model trains at positions or with a mask that it never meets in serving. A mask that separates documents, without
 position ids that restart, does this to models with absolute positions.
 
 ## Example
@@ -41,8 +39,7 @@ run = transformers.Trainer(gpt2, arguments(), pack, encoded(rows), processing_cl
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. With `position_ids` that restart, a packed document gives the same results as in serving.
 
 ## References
 
@@ -74,9 +71,9 @@ class PackedDocumentDiffersFromAlone(LawRule):
         if not isolation.get("value", 0.0) <= isolation.get("tolerance", 0.0):
             return
         yield self.finding(
-            f"packed, a document's logits differ from those that it gets alone by {value:.2g} of"
-            f" the largest (rounding explains {tolerance:.0e})",
-            "give position_ids that begin at 0 in each document",
+            f"in a packed row, a document's logits differ from those it has by itself by {value:.2g} times"
+            f" the largest logit (rounding explains up to {tolerance:.0e})",
+            "add position_ids to the batch that start at 0 in each document",
             evidence=[
                 f"{name} of {evidence['documents']}: {difference:.2g}"
                 for name, difference in evidence["by document"].items()

@@ -1,16 +1,14 @@
 """In a packed row, one document attends to another.
 
 ## What it does
-
-Takes a packed row of the real batches, with every key that the collator gives (position_ids, cu_seq_lens, seq_idx, 4-D
-masks), changes the tokens of its first document, then of its last, and compares the logits of all others in the model
-as it trains. It fires where they move: as an error where the batch tells documents apart and the model does not heed
-it. Where nothing in the batch tells them apart, that is `packed-without-boundaries`; where that does not recognise the
-rows that a trainer packs, this is a warning, or an info where the data may be plain text.
+Takes a packed row of the real batches, with every key from the collator (position_ids, cu_seq_lens, seq_idx, 4-D
+masks). It changes the tokens of the first document, then of the last, and compares the logits of all others in the
+model as it trains. If they change although the batch separates the documents, it is an error: the model ignores the
+separation. If nothing in the batch separates them, `packed-without-boundaries` reports it; if that rule does not
+recognise the packed rows, this one warns, or reports as info if the data may be plain text.
 
 ## Why it is bad
-
-Answers are learned with the text of unrelated rows in view, which is never there when served. The loss is lower than
+Answers are learned with the text of unrelated rows in view, which is never there in serving. The loss is lower than
 without the fault, so it looks like progress.
 
 ## Example
@@ -36,8 +34,7 @@ run = transformers.Trainer(model, arguments(), pack, encoded(rows), processing_c
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. With separated documents the loss is a little higher, and means what it says.
 
 ## References
 
@@ -87,11 +84,11 @@ class PackedDocumentsSeeEachOther(LawRule):
         elif chats:
             severity = "warning"
         yield self.finding(
-            f"changing one document of a packed row changes the logits of others by {value:.2g} of"
-            f" the largest (rounding explains {tolerance:.0e})",
-            "pack with position ids that restart in each document and without an attention mask"
-            " of ones (TRL: packing_strategy: bfd), and use an attention implementation that heeds"
-            " them",
+            f"changing one document of a packed row changes the logits of others by {value:.2g} times"
+            f" the largest logit (rounding explains up to {tolerance:.0e})",
+            "pack with position_ids that restart in each document and without an attention mask"
+            " of ones (TRL: packing_strategy: bfd), and use an attention implementation that follows"
+            " them (flash_attention_2)",
             severity=severity,
             evidence=[
                 *(
@@ -99,6 +96,6 @@ class PackedDocumentsSeeEachOther(LawRule):
                     for name, difference in evidence["by changed document"].items()
                 ),
                 f"{evidence['documents']} documents, separated by "
-                + (", ".join(borders) or "nothing that the model is given"),
+                + (", ".join(borders) or "nothing in the batch"),
             ],
         )

@@ -1,15 +1,13 @@
-"""The model computes something else when a row is padded.
+"""Padding a row changes the model's results for its own tokens.
 
 ## What it does
-
-Runs rows of the real data through the real model in training mode, alone and together as a padded batch, and compares
-the logits of the rows' own tokens. It fires where they differ by more than rounding explains: as an error on the side
-where the trainer pads, as a warning where only left padding does it, with positions as generation gives them.
+Runs real rows through the real model in training mode, alone and together as a padded batch, and compares the logits of
+the rows' own tokens. It fires if they differ by more than rounding explains. It is an error on the side on which the
+trainer pads, and a warning if only left padding does it, with positions as in generation.
 
 ## Why it is bad
-
-What is learned from a row then depends on the lengths of the rows beside it, and batches of one behave otherwise than
-larger ones. Left padding does this to models with learned absolute positions.
+What the model learns from a row then depends on the lengths of the rows beside it, and a batch of one gives other
+results than larger ones. Left padding does this to models with learned absolute positions.
 
 ## Example
 
@@ -29,8 +27,8 @@ run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Se
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Right padding in training changes nothing in serving; generation with left padding needs
+`position_ids`.
 
 ## References
 
@@ -67,12 +65,12 @@ class PaddingChangesLogits(LawRule):
             if "generation" not in name
         )
         yield self.finding(
-            f"padding a row changes the logits of its own tokens by {value:.2g} of the largest"
-            f" (rounding explains {tolerance:.0e})",
+            f"padding a row changes the logits of its own tokens by {value:.2g} times the largest logit"
+            f" (rounding explains up to {tolerance:.0e})",
             (
-                "pad on the right for training, or give position_ids that do not count the pads"
+                'set tokenizer.padding_side = "right" for training, or pass position_ids that do not count the pads'
                 if training
-                else "training is not hurt; generate without padding, one row at a time"
+                else "nothing to change for training; generate without padding, one row at a time"
             ),
             severity="error" if training else "warning",
             evidence=[f"{name}: {difference:.2g}" for name, difference in worst.items()],

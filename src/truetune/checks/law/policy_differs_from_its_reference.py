@@ -1,14 +1,12 @@
 """The reference is not the model that the policy starts from.
 
 ## What it does
-
-Computes the trainer's own loss for some real pairs before the first step, without dropout, and reads the rewards that
-it logs. It fires where they are not 0 within the rounding: the policy is not its own reference.
+Computes the trainer's own loss on some real pairs before the first step, without dropout, and reads the rewards that it
+logs. It fires if they are not 0 within rounding: the policy is not its own reference.
 
 ## Why it is bad
-
-The penalty then pulls towards another model: the base instead of the SFT model, or one of another template. The curves
-look normal or better, since the policy starts with a margin. The sigmoid loss must start at ln 2 = 0.6931.
+The penalty then pulls towards another model: the base instead of the SFT model, or one with another template. The
+curves look normal or better, since the policy starts with a margin. The sigmoid loss must start at ln 2 = 0.6931.
 
 ## Example
 
@@ -28,8 +26,7 @@ run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.D
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. With the right reference, rewards start at 0.
 
 ## References
 
@@ -63,20 +60,20 @@ class PolicyDiffersFromItsReference(LawRule):
             return
         losses = sorted(row["loss"] for row in evidence["rows"])
         expected = (
-            f"; at 0 it is {evidence['expected']:.4f}" if evidence["expected"] is not None else ""
+            f"; it should be {evidence['expected']:.4f}" if evidence["expected"] is not None else ""
         )
         yield self.finding(
-            f"before the first step the policy is up to {value:.2g} nats/token from its"
+            f"before the first step the policy differs by up to {value:.2g} per token (log-probability) from its"
             f" reference, which is {evidence['reference']}",
-            "take the model that the policy starts from as the reference: for a trained SFT adapter"
-            " its frozen copy or the merged model, not the base without it",
+            "use the model that the policy starts from as the reference (ref_model): for a trained SFT adapter, its"
+            " frozen copy or the merged model, not the base without it",
             evidence=[
                 f"first losses: {losses[0]:.4f} to {losses[-1]:.4f}{expected}",
                 *(
                     f"row {i}: log-ratio of the policy {_show_log_ratios(row)}"
                     for i, row in enumerate(evidence["rows"])
                 ),
-                f"rounding explains {tolerance:.0e} nats/token",
+                f"rounding explains up to {tolerance:.0e} per token",
             ],
         )
 

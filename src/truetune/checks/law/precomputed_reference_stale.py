@@ -1,14 +1,12 @@
-"""Reference log-probabilities computed beforehand are not those of the reference.
+"""Precomputed reference log-probabilities are not those of the reference.
 
 ## What it does
-
-Computes the reference's log-probabilities of some rows again and compares them with the columns `ref_chosen_logps`
-and `ref_rejected_logps` that reach the loss.
+Computes the reference's log-probabilities of some rows again and compares them with the columns `ref_chosen_logps` and
+`ref_rejected_logps` that reach the loss.
 
 ## Why it is bad
-
-The columns carry no name of the model that made them. After a shuffle, another template or truncation, or another
-checkpoint, each pair is measured against numbers of something else, and rewards start away from 0.
+The columns do not say which model made them. After a shuffle, with another template or truncation, or with another
+checkpoint, each pair is compared with wrong numbers, and rewards do not start at 0.
 
 ## Example
 
@@ -34,8 +32,7 @@ run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=args, processin
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Computing them again takes one pass of the reference over the data.
 
 ## References
 
@@ -65,14 +62,16 @@ class PrecomputedReferenceStale(LawRule):
         """The finding that reference log-probabilities computed beforehand are not those of the reference."""
         rows = evidence["rows"]
         pairs = [
-            f"pair {i}: given {_show_chosen_and_rejected(row['given'])}, live {_show_chosen_and_rejected(row['live'])}"
+            f"pair {i}: precomputed {_show_chosen_and_rejected(row['given'])},"
+            f" now {_show_chosen_and_rejected(row['live'])}"
             for i, row in enumerate(rows[:4])
         ]
         yield self.finding(
-            f"the reference's log-probabilities that came with the data are up to {value:.2g}"
-            " nats/token from those of the live reference",
-            "compute them again: with this model, template, truncation and order of rows",
-            evidence=[*pairs, f"rounding explains {tolerance:.0e} nats/token"],
+            f"the precomputed log-probabilities of the reference differ by up to {value:.2g}"
+            " per token from those of the reference in this run",
+            "remove the columns ref_chosen_logps and ref_rejected_logps and compute them again with this model,"
+            " template, truncation and order of rows (precompute_ref_log_probs=True)",
+            evidence=[*pairs, f"rounding explains up to {tolerance:.0e} per token"],
         )
 
 

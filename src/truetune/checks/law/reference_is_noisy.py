@@ -1,15 +1,13 @@
-"""Two passes of the reference over the same batch differ.
+"""Two passes of the reference over the same batch differ: dropout is active.
 
 ## What it does
-
-Runs a batch twice through the reference of preference training, in the mode that the trainer leaves it in, with
-different random numbers; then through the policy in training mode. It fires where the reference differs from itself
-(warning), or the policy alone (info): dropout is active there.
+Runs a batch twice through the reference of preference training, in the mode in which the trainer leaves it, with
+different random numbers; then through the policy in training mode. It is a warning if the reference differs from
+itself, and info if only the policy does: dropout is active there.
 
 ## Why it is bad
-
-Rewards are differences of log-probabilities against the reference. With dropout in it they are noise at first: margins
-are not 0 before the first step, and learning is slower.
+Rewards are differences of log-probabilities to the reference. With dropout in it they are noise at first: margins are
+not 0 before the first step, and learning is slower.
 
 ## Example
 
@@ -32,9 +30,8 @@ run = trl.DPOTrainer(model, frozen.eval(), args=arguments(trl.DPOConfig),
 ```
 
 ## Fix safety
-
-There is no automatic fix. TRL's `disable_dropout`, on by default, switches dropout modules off; a rate that an
-attention layer holds as a number is not among them.
+There is no automatic fix. TRL's `disable_dropout`, on by default, turns off dropout modules; a dropout rate that an
+attention layer keeps as a number is not one of them.
 
 ## References
 
@@ -69,9 +66,9 @@ class ReferenceIsNoisy(LawRule):
         reference = not apart["reference"] <= tolerance
         yield self.finding(
             f"two passes of the {'reference' if reference else 'policy'} over the same batch differ"
-            f" by {value:.2g} of the largest logit: dropout is active",
-            "set disable_dropout, and the config's attention_dropout to 0; put a reference of its"
-            " own in eval mode",
+            f" by {value:.2g} times the largest logit: dropout is active",
+            "set disable_dropout=True and attention_dropout to 0 in the model's config; if you pass a ref_model, call"
+            " ref_model.eval()",
             severity="warning" if reference else "info",
             evidence=[
                 *(f"{name}: {difference:.2g}" for name, difference in apart.items()),

@@ -1,14 +1,12 @@
 """The reference shares weights with the policy.
 
 ## What it does
-
-Moves trained weights, computes the reference's log-probabilities of a real pair before and after, and puts the weights
-back to the last bit. They must not change.
+Changes trained weights, computes the reference's log-probabilities of a real pair before and after, and restores the
+weights exactly. The log-probabilities must not change.
 
 ## Why it is bad
-
-The rewards then stay at 0 whatever is learned: the loss stays at 0.6931, or the penalty that keeps the policy near its
-start is gone. `copy.copy` of a model copies no weight.
+The rewards stay at 0 whatever is learned: the loss stays at 0.6931, or the penalty that keeps the policy near its start
+is gone. `copy.copy` of a model does not copy its weights.
 
 ## Example
 
@@ -29,8 +27,8 @@ run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.D
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. A separate reference takes the memory of a second model, unless an adapter is trained (then
+TRL disables the adapter for it).
 
 ## References
 
@@ -58,9 +56,9 @@ class ReferenceMovesWithThePolicy(LawRule):
     ) -> Iterator[Finding]:
         """The finding that the reference shares weights with the policy."""
         yield self.finding(
-            f"the reference's log-probabilities change by {value:.2g} nats/token when the trained"
+            f"the reference's log-probabilities change by {value:.2g} per token when the trained"
             " weights change",
-            "give the reference weights of its own (a deep copy), or leave ref_model out so that"
+            "pass a separate copy as the reference (ref_model=copy.deepcopy(model)), or leave ref_model out so that"
             " the trainer makes one",
-            evidence=[f"rounding explains {tolerance:.0e} nats/token"],
+            evidence=[f"rounding explains up to {tolerance:.0e} per token"],
         )

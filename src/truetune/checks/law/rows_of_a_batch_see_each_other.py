@@ -1,14 +1,12 @@
 """A row's logits depend on the other rows of its batch.
 
 ## What it does
-
-Gives the other rows of a real batch other tokens, and compares the logits of the row that stayed, in training mode with
-dropout off, and in evaluation mode. It fires where they move by more than rounding explains.
+Gives the other rows of a real batch other tokens, and compares the logits of the row that stayed, in training mode
+without dropout, and in evaluation mode. It fires if they change by more than rounding explains.
 
 ## Why it is bad
-
-What a row teaches then depends on its neighbours, and served alone the model is another one. Normalisation over the
-batch does this, and experts that drop tokens beyond a capacity.
+What a row teaches then depends on its neighbours, and in serving, without them, the model gives other results.
+Normalisation over the batch does this, and experts that drop tokens beyond a capacity.
 
 ## Example
 
@@ -25,8 +23,7 @@ run = sft(rows, model)
 ```
 
 ## Fix safety
-
-There is no automatic fix: the layer, or the experts' capacity, is part of the model.
+There is no automatic fix: the layer, or the experts' capacity, is part of the model. Without it, results change.
 
 ## References
 
@@ -58,11 +55,12 @@ class RowsOfABatchSeeEachOther(LawRule):
         training, serving = evidence["by mode"]["training"], evidence["by mode"]["evaluation"]
         # Capacities of experts hold in training mode alone: what is served is right then, and the
         # gradient is not.
-        where = "in training mode alone: " if serving <= tolerance else ""
+        where = "only in training mode, " if serving <= tolerance else ""
         yield self.finding(
             f"{where}other tokens in the other rows of a batch change a row's logits by {value:.2g}"
-            f" of the largest (rounding explains {tolerance:.0e})",
-            "take out what mixes rows: normalisation over the batch, or a capacity of the experts",
+            f" times the largest logit (rounding explains up to {tolerance:.0e})",
+            "remove the layer that mixes rows: normalisation over the batch (dimension 0), or a capacity limit of the"
+            " experts",
             evidence=[
                 f"training mode: {training:.2g}",
                 f"evaluation mode: {serving:.2g}",

@@ -1,15 +1,13 @@
-"""The model that is saved and loaded is not the model that was trained.
+"""The saved and reloaded model is not the model that was trained.
 
 ## What it does
-
-On a miniature or copy of the run (`truetune rehearse`, or laws: all), moves every trained tensor a little, saves as the
-trainer does, loads the files (an adapter onto the base as it was) and compares the logits of a real batch. It fires
-where they differ by more than rounding explains.
+On a miniature or copy of the run (`truetune rehearse`, or laws: all), changes every trained tensor a little, saves as
+the trainer does, loads the files (an adapter onto the original base) and compares the logits of a real batch. It fires
+if they differ by more than rounding explains.
 
 ## Why it is bad
-
-The training is lost, in part or whole, and the loss curve can't tell. Usual causes: a head that is trained and not in
-the adapter's `modules_to_save`, a head that is tied again by its config when loaded, a dtype that is cut.
+The training is lost, in part or completely, and the loss curve does not show it. Usual causes are a trained head that
+is not in the adapter's `modules_to_save`, a head that its config ties again on loading, or a dtype with fewer bits.
 
 ## Example
 
@@ -30,8 +28,7 @@ run = transformers.Trainer(adapted, arguments(), transformers.DataCollatorForSeq
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. More saved modules make the adapter's file larger.
 
 ## References
 
@@ -60,10 +57,10 @@ class SavedModelDiffers(LawRule):
     ) -> Iterator[Finding]:
         """The finding that the model that is saved and loaded is not the model that was trained."""
         yield self.finding(
-            f"saved and loaded again, the model's logits differ by {value:.2g} of the largest"
-            f" (rounding explains {tolerance:.0e})",
-            "name every trained part in modules_to_save; check tie_word_embeddings and the dtype"
-            " that is saved",
+            f"after saving and loading, the model's logits differ by {value:.2g} times the largest logit"
+            f" (rounding explains up to {tolerance:.0e})",
+            "list every fully trained module in modules_to_save of LoraConfig, and check tie_word_embeddings in"
+            " config.json and the dtype that is saved",
             evidence=[
                 (
                     f"{evidence['tensors that differ']} tensors differ:"

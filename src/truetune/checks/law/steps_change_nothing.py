@@ -1,14 +1,12 @@
-"""Steps of the run's own optimizer leave most weights as they were.
+"""Steps of the run's own optimizer leave most weights unchanged.
 
 ## What it does
-
-Takes three steps with the run's own optimizer, rate and loss, counts the weights that are the same bit by bit though
-they had a gradient, and puts all back. It is measured on a miniature or when all laws are asked for.
+Makes three steps with the run's own optimizer, learning rate and loss, counts the weights that stay the same bit by bit
+although they had a gradient, and restores everything. It is measured on a miniature, or when all laws are requested.
 
 ## Why it is bad
-
-What does not change in a step does not change in ten thousand: the rounding of a small dtype eats each of them, or the
-rate is as good as zero.
+What does not change in one step does not change in ten thousand: the rounding of a small dtype removes each update, or
+the learning rate is almost zero.
 
 ## Example
 
@@ -25,8 +23,7 @@ run = transformers.Trainer(model, arguments(learning_rate=1e-3),
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Weights in float32 take twice the memory.
 
 ## References
 
@@ -60,9 +57,9 @@ class StepsChangeNothing(LawRule):
         if any_law_broken(self.subject, "update-rounding"):
             return
         yield self.finding(
-            f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after"
-            f" {evidence['steps']} steps of the run's own optimizer at {evidence['rate']:.0e}",
-            "load the weights in float32 and set bf16=True (autocast), or raise the rate",
+            f"{value:.0%} of the weights with a gradient are the same, bit by bit, after"
+            f" {evidence['steps']} steps of the run's own optimizer at a learning rate of {evidence['rate']:.0e}",
+            "load the weights in float32 (dtype=torch.float32) and set bf16=True (autocast), or raise learning_rate",
             evidence=[f"{name}: {share:.0%}" for name, share in evidence["by tensor"].items()],
             count=evidence["same"],
             total=evidence["weights"],

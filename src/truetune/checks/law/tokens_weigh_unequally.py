@@ -1,15 +1,13 @@
-"""Supervised tokens do not weigh the same in the loss.
+"""Supervised tokens do not have the same weight in the loss.
 
 ## What it does
-
-Reads the weight of each supervised token from the gradient of the trainer's own loss at the last hidden state. It
-fires where they differ within one micro-batch, as `info` where they differ within a line too; not where they were asked
-for (a `compute_loss_func`, weights in the batch, DFT).
+Reads the weight of each supervised token from the gradient of the trainer's own loss at the last hidden state. It fires
+if they differ within one micro-batch; it is info if they differ within a sequence too. Weights on purpose (a
+`compute_loss_func`, weights in the batch, DFT) are not reported.
 
 ## Why it is bad
-
-A mean for each row, then a mean over the rows, makes a token of a short answer count many times as much as one of a
-long answer, and the batch's make-up decides about it. The loss curve does not tell.
+If the loss is a mean over each row and then over the rows, a token of a short answer counts many times as much as one
+of a long answer. The composition of the batch decides by how much, and the loss curve does not show it.
 
 ## Example
 
@@ -40,8 +38,8 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. With equal weights, long answers count more than before, and losses can't be compared with
+earlier runs.
 
 ## References
 
@@ -80,14 +78,12 @@ class TokensWeighUnequally(LawRule):
             f"in one micro-batch a supervised token weighs up to {1 + value:.2g} times as much as"
             " another"
             + (
-                ": each line counts the same, so that tokens of short answers count more"
-                if means
-                else ""
+                ": each row counts the same, so tokens of short answers count more" if means else ""
             ),
-            "divide the sum over all tokens by num_items_in_batch, unless the weights are meant",
+            "in compute_loss, divide the sum over all tokens by num_items_in_batch, unless the weights are intended",
             severity="warning" if means else "info",
             evidence=[
-                f"batch {evidence['batch']}, a line of {line['tokens']} tokens:"
+                f"batch {evidence['batch']}, a sequence with {line['tokens']} supervised tokens:"
                 f" {line['weight']:.3g} each"
                 for line in by_line[:4]
             ],

@@ -1,15 +1,13 @@
-"""Trained tensors get no gradient, or none is trained.
+"""Trained tensors get no gradient, or no tensor is trained.
 
 ## What it does
-
-Runs the forward and backward pass of real batches and lists the trained tensors whose gradient is missing or all
-zero. What is normal at the start does not count: a LoRA factor whose partner starts at zero, an expert that got no
-token.
+Runs the forward and backward pass of real batches and lists the trained tensors whose gradient is missing or all zero.
+What is normal at the start does not count: a LoRA factor whose partner starts at zero, an expert that got no token. It
+is a warning if only single tensors outside an adapter get none.
 
 ## Why it is bad
-
-The count of trained parameters looks right, and part of them can't learn: an adapter that is disabled, or sits on
-modules that the forward pass never calls (a vision tower, an unused head), or was loaded frozen.
+The count of trained parameters looks right, but some of them can't learn: an adapter that is disabled, sits on modules
+that the forward pass never calls (a vision tower, an unused head), or was loaded frozen.
 
 ## Example
 
@@ -34,8 +32,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Other `target_modules` make another adapter, which has to be trained from the start.
 
 ## References
 
@@ -65,7 +62,8 @@ class TrainedTensorsWithoutGradient(LawRule):
         if not evidence["trained"]:
             yield self.finding(
                 "no tensor is trained" + (": the adapter is frozen" if evidence["adapter"] else ""),
-                "load an adapter with is_trainable=True, or unfreeze what is to be learned",
+                "load the adapter with PeftModel.from_pretrained(..., is_trainable=True), or set"
+                " requires_grad_(True) on the weights to train",
             )
             return
         without, trained, adapters = (
@@ -82,11 +80,9 @@ class TrainedTensorsWithoutGradient(LawRule):
             return
         yield self.finding(
             f"{without} of {trained} trained tensors get no gradient from the first batches"
-            + (
-                f", {evidence['in the adapter']} of {adapters} of the adapter's" if adapters else ""
-            ),
-            "choose target_modules that take part in the forward pass of this data, and freeze what"
-            " does not",
+            + (f" ({evidence['in the adapter']} of {adapters} in the adapter)" if adapters else ""),
+            "choose target_modules that the forward pass of this data uses, and freeze the"
+            " tensors that it does not use",
             # Single tensors of a whole model may be unused by this data: experts, a vision tower, a
             # pooler.
             severity="error" if every or evidence["in the adapter"] else "warning",

@@ -1,14 +1,13 @@
 """Most weights are too large for a step to change them.
 
 ## What it does
-
-Compares the highest learning rate of the run, which is about the size of an Adam step, with the spacing of the trained
-weights' dtype. It fires where a step is less than half of the spacing for more than half of the weights.
+Compares the highest learning rate of the run, which is about the size of an Adam step, with the spacing of numbers in
+the dtype of the trained weights. It fires if a step is less than half of the spacing for more than half of the weights.
 
 ## Why it is bad
-
-bfloat16 keeps 8 bits: near 0.02 its numbers are 0.0001 apart. A step of 0.00001 is rounded away, at every step, however
-long the training. The loss falls a little, by the smallest weights alone, and the norms stay at exactly 1.0.
+bfloat16 has 8 significant bits: near 0.02 its numbers are 0.0001 apart. A step of 0.00001 is rounded away, at every
+step, however long the training. The loss falls a little, through the smallest weights only, and the norms stay at
+exactly 1.0.
 
 ## Example
 
@@ -25,8 +24,7 @@ run = transformers.Trainer(model, arguments(learning_rate=1e-5, bf16=True),
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. Weights in float32 take twice the memory.
 
 ## References
 
@@ -54,10 +52,10 @@ class UpdatesSmallerThanRounding(LawRule):
     ) -> Iterator[Finding]:
         """The finding that most weights are too large for a step to change them."""
         yield self.finding(
-            f"{value:.0%} of the trained weights stay as they are at every step: a step of"
-            f" {evidence['rate']:.0e} is less than half of their spacing in"
+            f"{value:.0%} of the trained weights never change: a step of"
+            f" {evidence['rate']:.0e} is less than half of the spacing of numbers of their size in"
             f" {', '.join(evidence['dtypes'])}",
-            "load the weights in float32 and set bf16=True (autocast), or take an optimizer with"
+            "load the weights in float32 (dtype=torch.float32) and set bf16=True (autocast), or use an optimizer with"
             " stochastic rounding",
             evidence=[f"{name}: {share:.0%}" for name, share in evidence["by tensor"].items()],
             count=evidence["stuck"],

@@ -1,15 +1,16 @@
-"""The logged token accuracy is higher than the loss beside it allows: it counts other tokens.
+"""The logged token accuracy is too high for the logged loss: it counts other tokens.
 
 ## What it does
-Compares `loss` with `mean_token_accuracy` (or their evaluations), as TRL logs them of the same tokens. Tokens that are
-the model's first choice cost 0.35 nats on average at most, and others hardly more than a guess among all words of the
-largest vocabulary, 12.5. It fires where the loss is above what that gives for the logged accuracy, in nine of ten
-records: 97 % right at a loss of 1.1 would need 25 nats for each wrong token.
+Compares `loss` with `mean_token_accuracy` (or `eval_loss` with `eval_mean_token_accuracy`), which TRL logs for the same
+tokens. Tokens that the model predicts right cost at most 0.35 on average. Wrong tokens cost hardly more than a guess
+among all words of the largest vocabulary, 12.5. The rule fires if the loss is above what these two allow for the logged
+accuracy, in nine of ten records. At 97 % accuracy and a loss of 1.1, for example, each wrong token would need a loss of
+25.
 
 ## Why it is bad
-The accuracy is not of the tokens that are learned. It counts padding or prompts, which are easily right, or compares
-predictions with labels that are not shifted. A run is then stopped, or a checkpoint chosen, by a number that says
-nothing about the answers.
+The accuracy is not measured on the tokens in the loss. It counts padding or prompts, which are easy to get right, or it
+compares predictions with labels that are not shifted. A number that says nothing about the answers then decides when to
+stop and which checkpoint to keep.
 
 ## Example
 ```yaml
@@ -26,8 +27,9 @@ curve:
 ```
 
 ## Fix safety
-Compute both of one batch by hand before anything is changed. Label smoothing adds about a nat to the loss by right, and
-so do losses of other parts (experts, a teacher): then the accuracy may be fine.
+Compute both for one batch by hand first: take the logits at `[:, :-1]` and the labels at `[:, 1:]`, and count only
+labels that are not -100. Correcting `compute_metrics` changes the logged accuracy, not the training. Label smoothing
+adds about 1 to the loss, and so do losses with other parts (experts, a teacher): then the accuracy may be right.
 
 ## References
 - huggingface/transformers#40303 (what TRL counts); DaoyuanLi2816/Molecule-Generator#21 (padding that was counted)
@@ -70,7 +72,7 @@ class AccuracyAboveWhatLossAllows(LogRule):
     needs = ("mean_token_accuracy",)
     moot_where = (
         "loss-is-a-sum",
-        "loss-above-uniform",
+        "first-loss-above-guessing",
         "loss-climbs-above-guessing",
         "loss-diverges",
     )
@@ -107,10 +109,10 @@ class AccuracyAboveWhatLossAllows(LogRule):
             if broken.mean() < MIN_BROKEN_SHARE:
                 continue
             yield self.finding(
-                f"{accuracy} is {right[-1]:.3g} where {name} is {loss.value[-1]:.3g}{_why_impossible(loss, right)}: the"
-                " accuracy counts other tokens than the loss",
-                "count the accuracy over the labels that are not -100, after the shift by one, without padding and"
-                " prompts; take the loss to choose a checkpoint until then",
+                f"{accuracy} is {right[-1]:.3g} but {name} is {loss.value[-1]:.3g}{_why_impossible(loss, right)}:"
+                " accuracy and loss are not measured on the same tokens",
+                "in compute_metrics (or wherever the accuracy is computed) compare logits[:, :-1].argmax(-1) with"
+                " labels[:, 1:], and count only labels that are not -100; until then choose checkpoints by the loss",
                 count=int(broken.sum()),
                 total=int(loss.step.size),
                 figure=draw_curves(
@@ -143,6 +145,6 @@ def _nats_of_wrong_tokens(loss: Floats, right: Floats) -> Floats:
 def _why_impossible(loss: Curve, right: Floats) -> str:
     """What each wrong token would cost at the last record; or that there is none."""
     if right[-1] >= 1:
-        return f", although right tokens have {MAX_NATS_OF_RIGHT} nats at most"
+        return f", although tokens predicted right have a loss of at most {MAX_NATS_OF_RIGHT}"
     needed = float(_nats_of_wrong_tokens(loss.value[-1:], right[-1:])[0])
-    return f", so each wrong token would have {needed:.3g} nats, more than a guess"
+    return f", so each wrong token would need a loss of {needed:.3g}, worse than a guess among all words"

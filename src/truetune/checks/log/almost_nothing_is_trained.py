@@ -1,14 +1,14 @@
-"""The output says that no more than a norm or two of the model is trained.
+"""The output shows that hardly more than a norm or two of the model is trained.
 
 ## What it does
 Reads how many parameters are trained, and of how many, as PEFT, Unsloth and scripts print it (`trainable params: 3,584
-|| all params: 7,615,616,512`). It fires for a language model where the trained ones are fewer than two vectors of the
-model's width can hold: no matrix of a layer, and no adapter of layers, is that small. Silent for prompt tuning, where
-the script beside the log or the saved adapter says so: a prompt of one token is one vector.
+|| all params: 7,615,616,512`). It fires for a language model if the trainable parameters would not fill two vectors of
+the model's width: no weight matrix and no adapter is that small. Prompt tuning is not reported if the script beside the
+log or the saved adapter shows it: a prompt of one token is one vector.
 
 ## Why it is bad
-What was to be trained is frozen: a filter on the names of weights that matches no layer, or an adapter that was frozen.
-The loss is flat, gradients and learning rate are as they should be, and no rate helps.
+The weights that should be trained are frozen: a filter on parameter names matches no layer, or the adapter was frozen.
+The loss stays flat although the learning rate looks right, and no learning rate helps.
 
 ## Example
 ```yaml
@@ -27,7 +27,8 @@ output: |
 ```
 
 ## Fix safety
-Printing the names changes nothing. A run that is to train the rows of one new token may have as few.
+Printing the names changes nothing. Unfreezing layers needs memory for their gradients and optimizer states. A run that
+trains only the embedding of one new token may have as few parameters.
 
 ## References
 - `print_trainable_parameters` of peft; torch.nn.Module.named_parameters
@@ -97,14 +98,14 @@ class AlmostNothingIsTrained(OutputRule):
         if _is_prompt_tuning(log):
             return
         place = next(log.files_beside.settings_named(FROZEN_IN_CODE), None)
-        where = f"{place.place} chooses them: " if place is not None else ""
+        where = f"{place.place} selects them: " if place is not None else ""
         yield self.finding(
-            f"{trained:,} of {parameters:,} parameters are trained ({trained / parameters:.5%}): that is a norm or two,"
-            " and no layer of the model",
-            f"{where}print the names that are trained, [n for n, p in model.named_parameters() if p.requires_grad], and"
-            " correct what chooses them: names of another model's layers (layers count from 0 to"
-            " config.num_hidden_layers - 1), a prefix that no name has, an adapter that was frozen; no learning rate"
-            " helps",
+            f"only {trained:,} of {parameters:,} parameters are trained ({trained / parameters:.5%}): that is a norm or"
+            " two, and no whole layer, so the model can't learn",
+            f"{where}print the trainable names with [n for n, p in model.named_parameters() if p.requires_grad], and"
+            " correct what selects them: layer names of another model (layers count from 0 to"
+            " config.num_hidden_layers - 1), a prefix that no name has, or an adapter that was frozen; another learning"
+            " rate does not help",
         )
 
     def _trained_and_all_parameters(self) -> tuple[int, int] | None:

@@ -1,14 +1,13 @@
-"""A program that reads the model's answers as JSON, or as a form of fields, can't read them.
+"""A program fails to parse the model's answers as JSON or another structured format.
 
 ## What it does
-Looks at the exceptions in the output of a server or of an evaluation: `JSONDecodeError`, a `ValidationError` of
-pydantic, an `OutputParserException` of LangChain, the errors of YAML, XML and `ast.literal_eval`. It fires where none
-of their frames reads a file of rows, and the log is that of a server, or the line that raised names an answer
-(`json.loads(response)`).
+Reads the exceptions in the output of a server or of an evaluation: `JSONDecodeError`, a `ValidationError` of pydantic,
+an `OutputParserException` of LangChain, the errors of YAML, XML and `ast.literal_eval`. It fires if none of their stack
+frames reads a data file, and if the log is a server's or the line that raised names an answer (`json.loads(response)`).
 
 ## Why it is bad
-Each such answer is lost to the program that asked. The data are read without a fault: what can't be read is written by
-the model, in the form that its training answers have.
+Each such answer is lost to the program that requested it. The data files themselves can be read: the model writes text
+that can't be parsed, in the same form as its training answers.
 
 ## Example
 ```yaml
@@ -31,8 +30,8 @@ output: |
 ```
 
 ## Fix safety
-There is no automatic fix: answers of the training data that are no JSON are corrected with `json.dumps`, and the model
-is trained again. Constrained decoding gives valid JSON from the model as it is.
+There is no automatic fix. Rewrite training answers that are not valid JSON with `json.dumps`, and train again.
+Constrained decoding gives valid JSON from the model as it is; it can make requests slower.
 
 ## References
 - Python documentation, `json.JSONDecodeError`; Willard and Louf 2023, arXiv 2307.09702
@@ -51,23 +50,23 @@ SINGLE_QUOTES = "Expecting property name enclosed in double quotes"
 MEANINGS = (
     (
         SINGLE_QUOTES,
-        "keys in single quotes, as Python prints a dictionary (str(dict)), or a comma after the last field",
+        "keys in single quotes, as Python prints a dictionary with str(), or a comma after the last field",
     ),
-    ("Extra data", "one JSON value and text after it"),
+    ("Extra data", "text after the end of the JSON value"),
     (
         "Expecting value: line 1 column 1 (char 0)",
-        "no JSON at the beginning: an empty answer, a sentence or a fence (```)",
+        "the answer does not begin with JSON: it is empty, a sentence or a code fence (```)",
     ),
     (
         "Expecting value",
-        "a value that JSON does not know, such as None, True or a text without quotes",
+        "a value that JSON does not have, such as None, True or a string without quotes",
     ),
     (
         "Unterminated string",
-        "an answer that is cut, by the limit of new tokens or by a line break in a text",
+        "the answer is cut off, by the token limit or by a line break inside a string",
     ),
     ("Illegal trailing comma", "a comma after the last field"),
-    ("Invalid control character", "a line break inside a text"),
+    ("Invalid control character", "a line break inside a string"),
 )
 """What the words of Python's parser say of a text"""
 
@@ -98,15 +97,15 @@ class AnswersFailToParse(OutputRule):
         text = first.raised.text.partition("\n")[0][:200]
         count = sum(one.count for one in failures)
         what = (
-            "an answer of the model can't be read"
+            "an answer of the model can't be parsed"
             if count == 1
-            else f"{count:,} answers of the model can't be read"
+            else f"{count:,} answers of the model can't be parsed"
         )
         yield self.finding(
-            f"{what} by the program that asked: {text}",
-            "look at the answers of the training data (`truetune check DATA`): the model writes their form. Write them"
-            " with json.dumps, and train again; until then ask with constrained decoding"
-            " (response_format, guided_json)",
+            f"{what} by the program that requested it: {text}",
+            "check the training answers, whose form the model copies (`truetune check DATA`): rewrite those that are"
+            " not valid JSON with json.dumps, and train again; until then use constrained decoding"
+            " (response_format={'type': 'json_object'} in the request)",
             evidence=tuple(_parse_failure_evidence(first)),
             cases=(Case(text, file=output.file, line=first.raised.line),),
             count=count,
@@ -122,4 +121,4 @@ def _parse_failure_evidence(failure: Failure) -> Iterator[str]:
         yield f"raised from {frame}: {frame.code.strip()[:100]}"
     meaning = next((said for words, said in MEANINGS if words in failure.raised.text), None)
     if meaning is not None:
-        yield f"such an answer has {meaning}"
+        yield f"cause of this error: {meaning}"

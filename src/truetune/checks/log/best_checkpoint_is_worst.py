@@ -1,14 +1,14 @@
-"""The checkpoint that was kept as the best is the worst by its own metric.
+"""The checkpoint kept as the best is the worst by its own metric.
 
 ## What it does
-Finds the metric whose value at `best_global_step` is `best_metric`, and asks whether that is the lowest or the
-highest of its curve. It fires where a loss, a perplexity or an error rate was kept at its highest, or an accuracy, a
-reward or an overlap at its lowest, by the words in the metric's name. Metrics with names of no known direction (a mere
-`score`) are left alone.
+Finds the metric whose value at `best_global_step` is `best_metric`, and checks whether that is the lowest or the
+highest value of its curve. It fires if a loss, a perplexity or an error rate was kept at its highest, or an accuracy, a
+reward or an overlap at its lowest. The metric's name says which direction is better; a name without a known direction
+(just `score`) is not judged.
 
 ## Why it is bad
-`load_best_model_at_end` puts the worst weights back. The direction is guessed from the metric's name when
-`greater_is_better` is not set, or it was set the wrong way round.
+`load_best_model_at_end` loads the worst weights. The direction is guessed from the metric's name if `greater_is_better`
+is not set, or it was set the wrong way round.
 
 ## Example
 ```yaml
@@ -29,7 +29,8 @@ state: {best_metric: 1.3, best_global_step: 30, best_model_checkpoint: out/check
 ```
 
 ## Fix safety
-Set `greater_is_better` yourself. The better checkpoint may be deleted already (`save_total_limit`).
+Setting `greater_is_better` changes only which checkpoint is kept and loaded. The better checkpoint may be deleted
+already (`save_total_limit`).
 
 ## References
 - huggingface/transformers#31142, huggingface/transformers#40221, huggingface/trl#5811
@@ -91,8 +92,8 @@ class BestCheckpointIsWorst(LogRule):
                 continue
             kept = float(curve.step[np.argmax(here)])
             yield self.finding(
-                f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g},"
-                f" the {'highest' if lower else 'lowest'} of {curve.step.size:,} evaluations",
+                f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g}, but that is"
+                f" the worst ({'highest' if lower else 'lowest'}) of {curve.step.size:,} evaluations",
                 f"set greater_is_better={not lower}; {_advise_on_checkpoint(log, curve, right, lower=lower)}",
                 figure=draw_curves(
                     name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}
@@ -132,9 +133,9 @@ def _advise_on_checkpoint(log: RunLog, curve: Curve, right: int, *, lower: bool)
     best = f"the checkpoint of step {curve.step[right]:,.0f} ({curve.value[right]:.4g})"
     left = [place for place, step in enumerate(curve.step) if step in log.checkpoints]
     if right in left:
-        return f"take {best}"
+        return f"use {best}"
     if not left:
-        return f"take {best}, if it is still there"
+        return f"use {best} if it still exists"
     choose = min if lower else max
     kept = choose(left, key=lambda place: float(curve.value[place]))
-    return f"{best} is not here: of those that are, take checkpoint-{curve.step[kept]:.0f} ({curve.value[kept]:.4g})"
+    return f"{best} is not here; of those that are, use checkpoint-{curve.step[kept]:.0f} ({curve.value[kept]:.4g})"

@@ -1,14 +1,14 @@
-"""torch.compile compiles the model again and again, for shapes that change.
+"""torch.compile recompiles the model again and again because shapes change.
 
 ## What it does
-Reads what PyTorch prints of compilations: `[__recompiles] Recompiling function ...` with the guard that failed (`size
-mismatch at index 1. expected 512, actual 640`), the limit that is reached (`recompile_limit`, `cache_size_limit`), and
-CUDA graphs that are recorded for each size. Where lines say how long requests or steps took, those after a compilation
-are compared with the others.
+Reads what PyTorch prints about compilations: `[__recompiles] Recompiling function ...` with the guard that failed
+(`size mismatch at index 1. expected 512, actual 640`), a recompile limit that is reached (`recompile_limit`,
+`cache_size_limit`), and CUDA graphs that are recorded for each size. If the log times requests or steps, those after a
+compilation are compared with the others.
 
 ## Why it is bad
-A compilation takes seconds to minutes, in which a request or a step waits. A model that gets batches of another length
-each time is compiled for each, up to the limit (8 by default); from then on its code runs uncompiled.
+A compilation takes seconds to minutes, and the request or step waits for it. If every batch has another length, the
+model is compiled for each, up to the limit (8 by default). After that its code runs uncompiled.
 
 ## Example
 ```yaml
@@ -31,8 +31,8 @@ output: |
 ```
 
 ## Fix safety
-Padding to a few lengths changes no result where the attention mask covers it. `dynamic=True` compiles once for all
-lengths, and makes somewhat slower code.
+Padding to a few lengths does not change results if the attention mask covers the padding. `dynamic=True` compiles once
+for all lengths, and gives somewhat slower code.
 
 ## References
 - docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html (recompilation); torch/_dynamo/convert_frame.py
@@ -76,10 +76,13 @@ class CompiledAgainForEachShape(OutputRule):
             return
         yield self.finding(
             _message(compiled),
-            "pad to a few lengths (pad_to_multiple_of=64 or buckets of lengths), compile once for all of them"
-            " (torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic), or leave torch.compile out"
-            " (torch_compile=False)"
-            + ("; TORCH_LOGS=recompiles names the reason of each" if not compiled.count else ""),
+            "pad to a few lengths (pad_to_multiple_of=64 in the collator, or length buckets), compile once for all"
+            " lengths (torch.compile(model, dynamic=True)), or turn torch.compile off (torch_compile=False)"
+            + (
+                "; to see the reason of each compilation, set TORCH_LOGS=recompiles"
+                if not compiled.count
+                else ""
+            ),
             evidence=tuple(_compile_wait_evidence(compiled)),
             cases=(Case(compiled.text, file=output.file, line=compiled.line),),
             count=compiled.count or None,
@@ -88,21 +91,23 @@ class CompiledAgainForEachShape(OutputRule):
 
 def _message(compiled: Recompilations) -> str:
     """The finding's message: what is compiled, how often, and for which shapes."""
-    function = f" of {compiled.function}" if compiled.function else ""
+    function = f" {compiled.function}" if compiled.function else ""
     if compiled.count:
-        message = f"torch.compile compiled {compiled.count:,} times again{function}"
+        message = f"torch.compile recompiled{function} {compiled.count:,} times"
     elif compiled.graphs:
-        message = f"CUDA graphs were recorded for {compiled.graphs:,} sizes"
+        message = f"CUDA graphs were recorded for {compiled.graphs:,} different sizes"
     else:
-        message = f"torch.compile gave up after too many compilations{function}"
+        message = (
+            f"torch.compile gave up{' on' * bool(function)}{function} after too many recompilations"
+        )
     if compiled.index is not None and compiled.sizes:
         message += (
-            f": a tensor's dimension {compiled.index} changes, with {len(compiled.sizes):,} sizes from"
+            f": dimension {compiled.index} of a tensor changes, with {len(compiled.sizes):,} sizes from"
             f" {compiled.sizes[0]:,} to {compiled.sizes[-1]:,}"
         )
     if compiled.is_limit_reached and compiled.count:
         limit = f" of {compiled.limit}" if compiled.limit else ""
-        message += f"; the limit{limit} is reached, and the code runs uncompiled from there on"
+        message += f"; the limit{limit} is reached, and the code runs uncompiled after that"
     return message
 
 
@@ -115,4 +120,4 @@ def _compile_wait_evidence(compiled: Recompilations) -> Iterator[str]:
                 f" {compiled.quick_s:,.3g} s (medians)"
             )
     if compiled.is_limit_reached and not compiled.count:
-        yield f"the limit{f' of {compiled.limit}' if compiled.limit else ''} on compilations is reached"
+        yield f"the recompile limit{f' of {compiled.limit}' if compiled.limit else ''} is reached"

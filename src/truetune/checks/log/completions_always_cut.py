@@ -1,18 +1,20 @@
-"""The answers that a model is trained on, or evaluated by, are cut off: none of them ends.
+"""Generated answers are always cut off at the length limit: none of them ends.
 
 ## What it does
-Looks, in the logs of trainers that generate (GRPO, RLOO, OnlineDPO), at the share of the answers that were cut at
-`max_completion_length` (`completions/clipped_ratio`; else `val/contain_eos_token`, PPO's `val/num_eos_tokens`, a
-`mean_terminated_length` of 0, or a mean length that is the same whole number in five records or more). It fires where
-that is all of them in every record; as a warning where it is four fifths or more in the median of the whole run and of
-its last quarter. Of other trainings it looks at the mean length of what evaluations generate (`eval_gen_len`): the
-same whole number, 16 or more, in three evaluations or more, and in all of them.
+Reads, in the logs of trainers that generate (GRPO, RLOO, OnlineDPO), the share of answers that were cut at
+`max_completion_length`. That is `completions/clipped_ratio`; else `val/contain_eos_token`, PPO's `val/num_eos_tokens`,
+a `mean_terminated_length` of 0, or a mean length that is the same whole number in five records or more. It fires if all
+answers are cut in every record. It warns if 80 % or more are cut, both in the median of the whole run and in that of
+its last quarter.
+
+In other trainings it reads the mean length of the answers that evaluations generate (`eval_gen_len`). It warns if that
+is the same whole number, 16 or more, in all evaluations, three at least.
 
 ## Why it is bad
-A cut answer has no result to grade, so rewards are those of unfinished texts, and length is learned from the limit.
-With `mask_truncated_completions` they are left out of the loss: then nothing is learned. A stop token is never
-sampled, so it is never learned either. Scores of cut answers stay low whatever is learned: transformers generates 20
-tokens where no length is given.
+An answer that is cut off has no result to grade, so the rewards are those of unfinished texts, and the model learns its
+length from the limit. With `mask_truncated_completions` cut answers are left out of the loss, so nothing is learned.
+The stop token is never sampled, so it is never rewarded either. In evaluations, scores of cut answers stay low whatever
+the model learned: transformers generates 20 tokens if no length is given.
 
 ## Example
 ```yaml
@@ -33,8 +35,9 @@ curve:
 ```
 
 ## Fix safety
-Ask the model some prompts with a long limit first (`truetune sample`): it shows whether it ends at all, and after how
-many tokens. Where it never ends, the limit is not the cause: its stop tokens are.
+Generate some answers with a long limit first (`truetune sample`): that shows whether the model ever stops, and after
+how many tokens. If it never stops, its stop tokens are the cause and not the limit. A higher limit takes more time and
+memory for each step.
 
 ## References
 - huggingface/trl#2969; huggingface/transformers#10032
@@ -86,12 +89,12 @@ class CompletionsAlwaysCut(LogRule):
             return
         yield self.finding(
             (
-                f"every answer is cut off in all {share.step.size:,} records: none ends"
+                f"every answer is cut off at the length limit in all {share.step.size:,} records: none ends"
                 if dead
-                else f"{np.median(share.value):.0%} of the answers are cut off"
+                else f"{np.median(share.value):.0%} of the answers are cut off at the length limit"
             ),
-            "raise max_completion_length (response_length of PPO); if answers of any length never end,"
-            " see which stop tokens are generated and watched for (truetune sample)",
+            "raise max_completion_length (response_length in PPO); if answers never end at any length, check which"
+            " stop tokens are generated and expected (`truetune sample MODEL`)",
             severity="error" if dead else "warning",
             evidence=tuple(self._evidence()),
             count=int((share.value >= 1).sum()),
@@ -105,10 +108,10 @@ class CompletionsAlwaysCut(LogRule):
         # T5 begins its answers with the pad token, which some metrics don't count.
         default = limit in (19, 20)
         return self.finding(
-            f"{name} is exactly {limit:,} at all {length.step.size:,} evaluations: the answers are cut at"
+            f"{name} is exactly {limit:,} at all {length.step.size:,} evaluations: the answers are cut off at"
             + (" transformers' default length of 20 tokens" if default else " that length")
-            + ", and scores on them measure nothing",
-            "set generation_max_length (or max_new_tokens in the generation config) to the longest answer"
+            + ", so their scores measure nothing",
+            "set generation_max_length (or max_new_tokens in the generation config) to the longest reference answer"
             " in tokens, and evaluate the same checkpoint again",
             severity="warning",
             count=int(length.step.size),
@@ -126,7 +129,7 @@ class CompletionsAlwaysCut(LogRule):
         norm = log.curve("grad_norm").finite()
         if norm and not norm.value.any():
             yield (
-                "every gradient norm is 0 as well, as it is where cut answers are masked"
+                "every gradient norm is 0 as well, as happens if cut answers are left out of the loss"
                 " (mask_truncated_completions)"
             )
 

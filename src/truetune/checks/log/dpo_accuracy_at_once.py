@@ -1,13 +1,13 @@
-"""Preferences are ranked right before they were learned: something trivial separates the pairs.
+"""Preference pairs are ranked right before they are trained on: something trivial separates them.
 
 ## What it does
-Averages `rewards/accuracies` over the records between the first twentieth and the first half of the first epoch, ten
-of them at least: it fires above 0.98. Where no epoch is logged, it takes the records between the first fiftieth and the
-first eighth of the run: half an epoch of a run of four.
+Averages `rewards/accuracies` over the records between 5 % and 50 % of the first epoch, ten at least. It warns above
+0.98. If no epoch is logged, it uses the records between 1/50 and 1/8 of the run, which is half an epoch of a run with
+four.
 
 ## Why it is bad
-Pairs that the model has not seen yet are already in order. It learned one mark (length, a missing stop token, one
-side cut off, one source for all chosen answers), not what makes an answer good. The loss looks perfect.
+Pairs that the model has not seen yet are already ranked right. It learned one superficial feature (length, a missing
+stop token, one side cut off, one source for all chosen answers), not what makes an answer good. The loss looks perfect.
 
 ## Example
 ```yaml
@@ -28,7 +28,8 @@ curve:
 ```
 
 ## Fix safety
-`truetune check` on the pairs says what separates them (length, stops, cuts).
+`truetune check PAIRS` measures what separates chosen from rejected (length, stop tokens, truncation). Making both sides
+alike in it, or removing the pairs that differ by it alone, leaves harder pairs and a higher loss.
 
 ## References
 - huggingface/trl#1236, huggingface/trl#2003, allenai/reward-bench#268
@@ -49,10 +50,7 @@ from truetune.logs.run_log import Curve
 
 # Chosen, not measured: five records of few pairs each may all be right by chance.
 MIN_POINTS = 10
-NO_EPOCH = (
-    "the log has no epoch: these are the first eighth of its steps, which a run of up to four epochs has in its first"
-    " half epoch"
-)
+NO_EPOCH = "the log has no epoch: this is the first eighth of its steps, half of the first epoch if the run has four"
 # Pairs of real preferences are never that clear: annotators agree on fewer. At 0.9, easy data sets would fire.
 MIN_ACCURACY = 0.98
 
@@ -103,14 +101,15 @@ class DpoAccuracyAtOnce(LogRule):
         step = float(new.step[0])
         at = f" (epoch {log.epoch_at(step):.2g})" if log.epochs_at_end > 0 else ""
         yield self.finding(
-            f"{np.mean(new.value):.1%} of the pairs are in order by step {step:,.0f}{at}, before they were seen",
-            "look what separates chosen from rejected: length, stop tokens, truncation, source"
-            " (`truetune check PAIRS` measures them)",
+            f"{np.mean(new.value):.1%} of the pairs are ranked right by step {step:,.0f}{at}, before the model has"
+            " seen them: something trivial separates chosen from rejected",
+            "find what separates chosen from rejected (length, stop tokens, truncation, source) with"
+            " `truetune check PAIRS`, and balance both sides in it or remove those pairs",
             evidence=() if log.epochs_at_end > 0 else (NO_EPOCH,),
             figure=draw_curves(
                 "accuracy",
                 {"rewards/accuracies": log.curve("rewards/accuracies").finite()},
-                {"unseen pairs in order": step},
+                {"unseen pairs ranked right": step},
             ),
         )
 

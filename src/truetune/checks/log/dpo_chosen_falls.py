@@ -1,15 +1,15 @@
-"""The chosen answers become less likely along with the rejected ones.
+"""The chosen answers become less likely together with the rejected ones.
 
 ## What it does
-Follows `logps/chosen` and `logps/rejected`, and their rewards (which begin at 0 and hold the same without the lengths
-of rows): it fires where both sides fall to the last fifth of the run by five times the noise of its median, and the
-chosen ones lose a fifth of their log-probability; as a warning where they lose half. Where rewards are logged alone,
-it fires where the chosen one falls by 10 (100 nats an answer at the usual beta of 0.1) and the margin grows by less
-than half of that.
+Follows `logps/chosen` and `logps/rejected`, and their rewards, which start at 0 and show the same without the effect of
+row lengths. It fires if both sides fall until the last fifth of the run by more than five times the noise, and the
+chosen answers lose 20 % of their log-probability. It warns from a loss of 50 %. If only rewards are logged, it warns if
+the chosen reward falls by 10 and the margin grows by less than half of that. At the usual beta of 0.1, a fall of 10 is
+a log-probability that is lower by 100 per answer.
 
 ## Why it is bad
-The loss looks at the difference alone, so it falls while the model unlearns both answers. Some fall is usual after
-SFT on the same answers; a large one moves probability to texts that nobody wrote.
+The loss only uses the difference of both sides, so it falls while the model unlearns both answers. Some fall is usual
+after SFT on the same answers. A large one moves probability to texts that nobody wrote.
 
 ## Example
 ```yaml
@@ -28,7 +28,8 @@ curve:
 ```
 
 ## Fix safety
-Lower the learning rate, raise beta, or add an SFT term on the chosen answers (`rpo_alpha`, `pref_ftx`).
+Lower the learning rate, raise `beta`, or add an SFT term on the chosen answers (`loss_type=["sigmoid",
+"sft"]` in TRL, `rpo_alpha` before 0.20; `pref_ftx` in LLaMA-Factory). Each of them makes the margin grow more slowly.
 
 ## References
 - huggingface/trl#800, eric-mitchell/direct-preference-optimization#32, hiyouga/LlamaFactory#6153
@@ -146,11 +147,13 @@ class DpoChosenFalls(LogRule):
         if not self._fell_beyond_noise("chosen") or not self._fell_beyond_noise("rejected"):
             return
         yield self.finding(
-            f"the reward of the chosen answers falls from {first:.3g} to {last:.3g}, along with that of the rejected"
-            f" ones ({others[0]:.3g} to {others[1]:.3g}): both become unlikely",
-            "lower the learning rate, raise beta, or add an SFT term on the chosen answers",
+            f"the reward of the chosen answers falls from {first:.3g} to {last:.3g}, together with that of the rejected"
+            f" ones ({others[0]:.3g} to {others[1]:.3g}): the model unlearns both",
+            "lower learning_rate, raise beta, or add an SFT term on the chosen answers (loss_type=['sigmoid', 'sft'] in"
+            " TRL, pref_ftx in LLaMA-Factory)",
             evidence=(
-                f"a reward of {last:.3g} is {abs(last) / 0.1:,.0f} nats an answer at a beta of 0.1",
+                f"at a beta of 0.1, a reward of {last:.3g} is a log-probability that is lower by"
+                f" {abs(last) / 0.1:,.0f} per answer",
             ),
             figure=draw_curves(
                 "reward",
@@ -173,8 +176,8 @@ class DpoChosenFalls(LogRule):
         ):
             return
         yield self.finding(
-            f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to"
-            f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
+            f"the chosen answers become less likely: their log-probability falls by {lost:.0%} ({first:.4g} to"
+            f" {last:.4g}), that of the rejected ones goes from {others[0]:.4g} to {others[1]:.4g}",
             self._remedy(),
             severity="warning"
             if lost >= LARGE_FALL and not self._reference_rewards_start_away_from_zero()
@@ -196,15 +199,18 @@ class DpoChosenFalls(LogRule):
         )
         if not has_none and self._rewards_start_away_from_zero():
             return (
-                "see first that the reference is the model that training begins with: the rewards begin far from 0"
-                " (rewards-not-zero-at-first); then lower the learning rate or raise beta"
+                "first check that the reference is the model that training starts from: the rewards start far from 0"
+                " (rewards-not-zero-at-first); then lower learning_rate or raise beta"
             )
         if has_none:
             return (
-                "lower the learning rate (SimPO: 3e-7 to 1e-6), or add an SFT term on the chosen answers (cpo_alpha);"
-                " this loss has no reference that a larger beta could hold it at"
+                "lower learning_rate (SimPO: 3e-7 to 1e-6), or add an SFT term on the chosen answers (cpo_alpha in"
+                " TRL); this loss has no reference model, so a larger beta does not hold the answers"
             )
-        return "lower the learning rate, raise beta, or add an SFT term on the chosen answers"
+        return (
+            "lower learning_rate, raise beta, or add an SFT term on the chosen answers (loss_type=['sigmoid', 'sft'] in"
+            " TRL, pref_ftx in LLaMA-Factory)"
+        )
 
     def _reference_rewards_start_away_from_zero(self) -> bool:
         """Do rewards that are counted from a reference begin away from 0? Then that explains the

@@ -1,17 +1,18 @@
-"""A preference run that stays at ln 2: the policy never leaves its reference.
+"""A preference run stays at ln 2: the policy never moves away from its reference.
 
 ## What it does
-Looks at `rewards/margins`. It fires where every margin is exactly 0 (with `logps/chosen` and `logps/rejected` exactly 0
-as well, no token of an answer is in the loss); or where, after twenty records, the 95 %
-interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931. Near a
-margin m of 0 the loss is ln 2 - (1 - 2e) m / 2, with e the label smoothing, so that loss against margin, record by
-record, shows e; what the log excludes is not advised. A log without margins (LLaMA-Factory's) is judged by loss and
-accuracy: at ln 2 and a half over ten records or more, at a rate that trains an adapter, the labels of the pairs are
-random or contradict each other.
+Reads `rewards/margins`. It fires if every margin is exactly 0; if `logps/chosen` and `logps/rejected` are exactly 0 as
+well, no token of an answer is in the loss. It warns if, over twenty records or more, the margin rises by less than 0.01
+(by the 95 % interval of its slope) and the loss stays within 0.01 of ln 2 = 0.6931.
+
+The log often excludes causes, and those are not advised. Near a margin m of 0 the loss is ln 2 - (1 - 2e) m / 2, with e
+the label smoothing, so loss and margin together show e. A log without margins (LLaMA-Factory's) is judged by loss and
+accuracy. It warns if they stay at ln 2 and 0.5 over ten records or more at a learning rate that trains an adapter: the
+labels of the pairs are random or contradict each other.
 
 ## Why it is bad
-With chosen equal to rejected, labels that contradict each other, a frozen adapter, or a learning rate without effect,
-nothing is learned, and the run ends as if all was well.
+The model learns nothing, and the run ends as if all was well. Causes are chosen answers that equal the rejected ones,
+labels that contradict each other, a frozen adapter, or a learning rate that is too low.
 
 ## Example
 ```yaml
@@ -30,7 +31,8 @@ curve:
 ```
 
 ## Fix safety
-Usual rates: 5e-7 to 5e-6 for all weights, 5e-6 to 5e-5 for LoRA, with beta 0.1.
+Usual learning rates are 5e-7 to 5e-6 for full fine-tuning and 5e-6 to 5e-5 for LoRA, with a beta of 0.1. Checking the
+pairs changes nothing; a higher learning rate moves the model further from its reference.
 
 ## References
 - OpenRLHF/OpenRLHF#1311, hiyouga/LlamaFactory#5325, huggingface/alignment-handbook#46; Rafailov et al. 2023, arXiv
@@ -73,7 +75,7 @@ MOVES = 0.002
 """Standard deviation of the loss about ln 2 from which the policy does move: the loss of one that does not is 0.6931"""
 CONTRADICTORY = (
     "check whether the labels of the pairs are random or contradict each other: a column that names the winner and is"
-    " not read, both orders of a pair, A and B in place of better and worse (truetune check . reads the rows)"
+    " not read, each pair in both orders, A and B instead of better and worse (`truetune check .` reads the rows)"
 )
 CANCELS = 0.4
 """Label smoothing from which a fifth or less of the gradient is left; 0.5 leaves none"""
@@ -137,11 +139,12 @@ class DpoStuckAtLn2(LogRule):
             yield self.finding(
                 f"every log-probability of the answers is exactly 0 over {margins.step.size:,} records: no token of"
                 " an answer is in the loss",
-                "raise max_length, or leave out long prompts (truetune check DATA -t TOKENIZER --max-length LIMIT"
-                " counts them); if none is cut, see that the completion is not masked (truetune run -- COMMAND)",
+                "raise max_length, or remove rows with long prompts (truetune check DATA -t TOKENIZER --max-length"
+                " LIMIT counts them); if no answer is cut off, check that the completion is not masked (truetune run --"
+                " COMMAND)",
                 evidence=(
-                    "they are sums over the answer's tokens, and 0 is the sum of none: the prompt fills the limit and"
-                    " the answer is cut off, or all of it is masked",
+                    "a log-probability is a sum over the answer's tokens, and 0 means no token: the prompt fills the"
+                    " limit and the answer is cut off, or the whole answer is masked",
                 ),
                 figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
@@ -149,8 +152,9 @@ class DpoStuckAtLn2(LogRule):
             frozen = bool(norm) and not norm.value.any()
             yield self.finding(
                 f"every reward margin is exactly 0 over {margins.step.size:,} records: chosen and"
-                " rejected are the same, or no weight moves",
-                "compare chosen with rejected after truncation; see that the adapter is trainable",
+                " rejected are the same, or no weight is trained",
+                "compare chosen with rejected after truncation (truetune check DATA -t TOKENIZER --max-length LIMIT);"
+                " if they differ, check that the adapter is trainable (truetune run -- COMMAND)",
                 evidence=("every gradient norm is 0 as well",) if frozen else (),
                 figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
@@ -182,13 +186,13 @@ class DpoStuckAtLn2(LogRule):
         peak = self.subject.curve("learning_rate").finite().value.max()
         moves = float(loss.value.std()) > MOVES
         yield self.finding(
-            f"the loss stays at {np.median(loss.value):.4f} (ln 2 = 0.6931) and the accuracy of pairs at"
-            f" {half.mean():.2f} over {right.step.size:,} records at a learning rate of up to {peak:.3g}, as"
-            " with pairs whose labels are random or contradict each other",
-            CONTRADICTORY + "; then that the adapter is trained (truetune run -- CMD)",
+            f"the loss stays at {np.median(loss.value):.4f} (ln 2 = 0.6931, chance) and the accuracy of pairs at"
+            f" {half.mean():.2f} over {right.step.size:,} records at a learning rate of up to {peak:.3g}, as happens if"
+            " the labels of the pairs are random or contradict each other",
+            CONTRADICTORY + "; then check that the adapter is trained (truetune run -- COMMAND)",
             severity="warning",
             evidence=(
-                f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f}: the policy changes, and in"
+                f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f}: the policy changes, but in"
                 " no direction that the pairs share",
             )
             if moves
@@ -208,18 +212,17 @@ class DpoStuckAtLn2(LogRule):
         smoothing = self._label_smoothing(margins, loss)
         if smoothing is not None:
             yield (
-                "where the margin of a record is larger, its loss is"
-                + (" not smaller" if smoothing > CANCELS else " smaller, as it should be")
-                + f": that of a label smoothing of {max(0.0, smoothing):.2f}"
+                "records with a larger margin have"
+                + (" no smaller loss" if smoothing > CANCELS else " a smaller loss, as they should")
+                + f": that fits a label smoothing of {max(0.0, smoothing):.2f}"
             )
         norm = self.subject.curve("grad_norm").finite()
         if norm and norm.value.any():
-            yield f"gradients arrive: their norm has a median of {np.median(norm.value):.3g}"
+            yield f"gradients flow: their median norm is {np.median(norm.value):.3g}"
         if self._moves_but_accuracy_is_chance(loss):
             yield (
-                f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f} and the accuracy stays near"
-                " a half: the policy changes, and which side is chosen does not depend on the answers, as with labels"
-                " that are random"
+                f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f} but the accuracy stays near"
+                " 0.5: the policy changes, but the chosen side does not depend on the answers, as with random labels"
             )
 
     def _label_smoothing(self, margins: Curve, loss: Curve) -> float | None:
@@ -241,15 +244,15 @@ class DpoStuckAtLn2(LogRule):
             return (
                 "set label_smoothing to 0 (dpo_label_smoothing in Axolotl): at 0.5 both orders of a"
                 " pair count the same, so the loss can't fall below ln 2 at any learning rate; if"
-                f" it is 0 already, {pairs}, and in both orders"
+                f" it is 0 already, {pairs}, or whether each pair is in the data in both orders"
             )
         ways = [pairs]
         if smoothing is None:
-            ways.append("that label_smoothing is well below 0.5")
+            ways.append("check that label_smoothing is well below 0.5")
         if not self._has_nonzero_gradients():
             ways.append(
-                "that the adapter is trained and on, also in the policy's forward pass (truetune"
-                " run -- CMD)"
+                "check that the adapter is trained and enabled, also in the policy's forward pass (truetune"
+                " run -- COMMAND)"
             )
         if self._moves_but_accuracy_is_chance(loss):
             ways.insert(0, CONTRADICTORY)
@@ -260,10 +263,10 @@ class DpoStuckAtLn2(LogRule):
             return "; then ".join((first, *ways))
         peak = float(rate.value.max()) if rate else None
         if peak is None or peak < USUAL_RATE:
-            ways.append("then raise the learning rate")
+            ways.append("then raise learning_rate (5e-6 to 5e-5 for LoRA)")
         else:
             ways.append(
-                f"then beta, and a rate above {peak:.3g} for LoRA (5e-6 to 5e-5 are usual there)"
+                f"then change beta, or raise learning_rate above {peak:.3g} for LoRA (5e-6 to 5e-5 are usual)"
             )
         return "; ".join(ways)
 
@@ -327,11 +330,11 @@ def _advice_on_low_rate(rate: Curve) -> str:
     peak = float(rate.value.max()) if rate else USUAL_RATE
     if peak < USUAL_RATE and warmup_slope(rate) is not None:
         # the rate that was set is above the logged ones: a higher setting would be the wrong advice
-        return f"shorten the warm-up: the learning rate still rises at the end ({peak:.3g})"
+        return f"shorten the warm-up (warmup_steps): the learning rate is still rising at the end ({peak:.3g})"
     if peak < LOW_RATE:
         return (
-            f"raise the learning rate from {peak:.3g} for an adapter, which needs 5e-6 to 5e-5; where all weights are"
-            " trained, see that they are float32 under bf16 autocast: bfloat16 weights without a float32 copy round"
-            " steps this small away (truetune lint SCRIPT)"
+            f"raise learning_rate from {peak:.3g} to 5e-6 to 5e-5 if you train an adapter; in full fine-tuning, keep"
+            " the weights in float32 under bf16 autocast: bfloat16 weights without a float32 copy round steps this"
+            " small away (truetune lint SCRIPT)"
         )
     return ""

@@ -1,15 +1,15 @@
 """The evaluation loss rises again: the run continued past its best step.
 
 ## What it does
-Takes the lowest `eval_loss` and looks at all that follow: it fires where two at least follow, all of them are higher,
-the last by 5 %, and the Theil-Sen slope from the best one on is positive with its whole interval; as a note where
-four follow and the last is higher by 2 %. A run that keeps its best checkpoint (`best_model_checkpoint`), by this loss
-or by another metric of the log, is left alone. Where another metric of the evaluations (`eval_wer`, `eval_accuracy`,
-...) gets better by a hundredth at least after that step, the two disagree: it is a note that names both.
+Takes the lowest `eval_loss` and reads all later ones. It warns if two or more follow, all are higher, the last by 5 %,
+and their trend rises (the 95 % interval of the Theil-Sen slope is positive). If four or more follow, a last value that
+is 2 % higher is reported as info. A run that keeps its best checkpoint (`best_model_checkpoint`), by this loss or by
+another metric in the log, is not reported. If another evaluation metric (`eval_wer`, `eval_accuracy`, ...) improves by
+1 % or more after that step, the two disagree: then it is info, and names both.
 
 ## Why it is bad
-From there on the model learns its training rows by heart and gets worse on others. The checkpoint that is used is the
-last one, not the best.
+From that step on the model memorises its training rows and gets worse on others. The last checkpoint is used, not the
+best one.
 
 ## Example
 ```yaml
@@ -26,8 +26,9 @@ curve:
 ```
 
 ## Fix safety
-Fewer epochs, or `load_best_model_at_end=True` with `metric_for_best_model="eval_loss"`. Answers can still get better
-while this loss rises (it also measures how sure the model is): compare answers too.
+Train fewer epochs, or set `load_best_model_at_end=True` with `metric_for_best_model="eval_loss"`, which needs
+evaluation and saving at the same steps. Answers can still get better while this loss rises, because it also measures
+how sure the model is: compare answers too.
 
 ## References
 - early stopping: Prechelt 1998, doi:10.1007/3-540-49430-8_3; slope: Sen 1968
@@ -149,20 +150,18 @@ def _remedy(log: RunLog, step: float, other: str | None) -> str:
     """
     if other:
         return (
-            "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
+            "keep the checkpoint that is best by the metric you care about (metric_for_best_model);"
             " the loss also measures how sure the model is"
         )
-    again = "train fewer epochs, or keep the best one (load_best_model_at_end)"
+    again = "train fewer epochs, or keep the best one (load_best_model_at_end=True)"
     if log.is_numbered:
-        return f"take the checkpoint nearest to {_step_and_epoch_in_words(log, step)}, {again}"
+        return f"use the checkpoint nearest to {_step_and_epoch_in_words(log, step)}, {again}"
     evaluated = log.curve("eval_loss").step
     near = float(np.median(np.diff(evaluated)))
     kept = [checkpoint for checkpoint in log.checkpoints if abs(checkpoint - step) <= near]
     if kept:
-        return (
-            f"take checkpoint-{min(kept, key=lambda found: abs(found - step))}; next time {again}"
-        )
+        return f"use checkpoint-{min(kept, key=lambda found: abs(found - step))}; next time {again}"
     if log.checkpoints:
         left = format_name_list([f"checkpoint-{found}" for found in log.checkpoints])
-        return f"no checkpoint of about step {step:,.0f} is left (there is {left}): train again, and {again}"
-    return f"take the checkpoint nearest to step {step:,.0f}, {again}"
+        return f"no checkpoint near step {step:,.0f} is left (there is {left}): to get one, {again}, and train again"
+    return f"use the checkpoint nearest to step {step:,.0f}; next time {again}"

@@ -1,13 +1,13 @@
-"""Every evaluation gives the same loss, to the last digit, while the training loss moves.
+"""Every evaluation gives exactly the same loss while the training loss moves.
 
 ## What it does
-Compares the values of `eval_loss`. It fires where four evaluations or more, three of four of all, give one value with
-four digits or more, while the training loss changed by more than a tenth and the learning rate was not 0.
+Compares the values of `eval_loss`. It warns if four evaluations or more, and 75 % of all, give the same value with
+three decimals or more, while the training loss changed by more than 10 % and the learning rate was not 0.
 
 ## Why it is bad
-The same rows give the same loss only where no weight has moved: it is not the trained model that is evaluated, but its
-base, a copy, or a reference; or the evaluation's loader is empty and an old value is logged again. No early stop and no
-choice of a best checkpoint means anything.
+The same rows give exactly the same loss only if no weight has changed. So the evaluation does not use the model that is
+trained but its base, a copy or a reference; or its loader is empty and an old value is logged again. Early stopping and
+the choice of a best checkpoint are then meaningless.
 
 ## Example
 ```yaml
@@ -24,8 +24,8 @@ curve:
 ```
 
 ## Fix safety
-There is no automatic fix: evaluate the object that the optimizer holds the parameters of (`trainer.model`, the wrapped
-model), with its adapter enabled.
+There is no automatic fix. Evaluate the object whose parameters the optimizer has (`trainer.model`, the wrapped model),
+with its adapter enabled. The training itself does not change.
 
 ## References
 - huggingface/transformers#14226, huggingface/peft#1085
@@ -87,10 +87,11 @@ class EvalNeverChanges(LogRule):
         if abs(first - last) < MOVED * abs(first):
             return
         yield self.finding(
-            f"eval_loss is {value:.6g} at {count:,} of {evaluation.value.size:,} evaluations, exactly the same,"
-            f" while the training loss went from {first:.3g} to {last:.3g}",
-            "evaluate the model that is trained: not its base, a copy made before, or one with the adapter"
-            " disabled; see that the evaluation has rows",
+            f"eval_loss is exactly {value:.6g} at {count:,} of {evaluation.value.size:,} evaluations, while the"
+            f" training loss went from {first:.3g} to {last:.3g}: the evaluation does not use the"
+            " trained model, or has no rows",
+            "evaluate the trained model (trainer.model): not its base, a copy made before training, or one with its"
+            " adapter disabled; check that the evaluation data have rows",
             count=count,
             total=evaluation.value.size,
             figure=draw_curves("loss and eval_loss", {"loss": loss, "eval_loss": evaluation}),

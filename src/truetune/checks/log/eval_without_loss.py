@@ -1,13 +1,13 @@
-"""The evaluation ran and gave no loss, or was asked for and never ran.
+"""The evaluation gives no loss, or it never runs although it is configured.
 
 ## What it does
-Looks for evaluation records (`eval_runtime`) without an `eval_loss` beside them or any other metric; and, where the
-log names `eval_strategy` (W&B's does), for a run that should have evaluated and has no record of it.
+Looks for evaluation records (`eval_runtime`) without an `eval_loss` or any other metric. If the log contains
+`eval_strategy` (as W&B's does), it also looks for a run that should have evaluated and has no record of it.
 
 ## Why it is bad
 Nothing was measured on rows that the model has not seen. `PeftModel` hides the base model's arguments, so the Trainer
-finds no labels (`label_names`) and evaluates without a loss; an early stop or a best checkpoint that waits for it
-never comes.
+finds no labels (`label_names`) and evaluates without a loss. Early stopping and the best checkpoint then have no
+metric.
 
 ## Example
 ```yaml
@@ -24,7 +24,7 @@ log:
 ```
 
 ## Fix safety
-`label_names=["labels"]` in TrainingArguments changes nothing but the evaluation.
+`label_names=["labels"]` in `TrainingArguments` changes only the evaluation.
 
 ## References
 - huggingface/transformers#33420, huggingface/transformers#38130, huggingface/peft#1881
@@ -79,17 +79,18 @@ class EvalWithoutLoss(LogRule):
         measured = self._metrics_measured()
         if runs and not measured:
             yield self.finding(
-                f"{runs:,} evaluations ran and none gave a loss or another metric",
-                'set label_names=["labels"]: the Trainer finds no label names through a PeftModel',
+                f"{runs:,} evaluation{'s' * (runs != 1)} ran, but none gave a loss or another metric",
+                'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels through a PeftModel;'
+                " without PEFT, check that the rows of eval_dataset have labels",
                 evidence=(", ".join(n for n in sorted(log.curves) if n.startswith("eval_")),),
                 count=runs,
             )
         strategy = log.facts.get("eval_strategy")
         if not runs and not measured and self._is_first_evaluation_due(strategy):
             yield self.finding(
-                f"eval_strategy is {strategy!r}, and {log.last_step:,.0f} steps were logged without"
+                f"eval_strategy is {strategy!r}, but {log.last_step:,.0f} steps were logged without"
                 " an evaluation",
-                "give the trainer an eval_dataset",
+                "pass an eval_dataset to the trainer, or set eval_strategy to 'no'",
             )
 
     def _is_first_evaluation_due(self, strategy: object) -> bool:

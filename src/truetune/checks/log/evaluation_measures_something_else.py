@@ -1,16 +1,16 @@
-"""Training and evaluation loss do not measure the same thing: they differ where rows can't be the reason.
+"""Training and evaluation loss differ so much that they can't measure the same thing.
 
 ## What it does
-Compares `eval_loss` with the training losses around the same step, the next records included, since a record is the
-mean of the steps before it. It fires where the evaluation lies at 0.6 times the training loss or less at each of three
-evaluations or more. In the first epoch no row was seen before, so the training loss is that of unseen rows too: it also
-fires where each evaluation of that epoch lies above 1.5 times the training loss (2 times, where it is a single one).
-Classifiers, speech, losses of several parts and sums (`loss-is-a-sum`) are left alone.
+Compares `eval_loss` with the training losses logged just before and just after it (a training record is the mean of the
+steps before it). It warns if `eval_loss` is 0.6 times the training loss or less at all evaluations, three at least. In
+the first epoch no row was seen before, so the training loss is also one on unseen rows: there it warns if `eval_loss`
+is above 1.5 times the training loss at each evaluation (2 times if there is only one). Classifiers, speech, losses with
+several parts and sums (`loss-is-a-sum`) are not judged.
 
 ## Why it is bad
-One of the two is of other rows, another chat template or another mask: prompts are in the loss of one and not of the
-other, or rows are cut or packed. Early stopping and the best checkpoint then go by a number that is not about the task,
-and a gap is read as overfitting that there is not.
+One of the two uses other rows, another chat template or another mask: prompts are in one loss and not in the other, or
+rows are cut or packed. Early stopping and the choice of the best checkpoint then use a number that is not about the
+task. A gap that looks like overfitting may be none.
 
 ## Example
 ```yaml
@@ -27,8 +27,9 @@ curve:
 ```
 
 ## Fix safety
-Rows of another kind may be evaluated on purpose: then only compare evaluations with each other. Dropout, NEFTune and
-label smoothing in a loop of one's own make a training loss higher, by less than this as a rule.
+Making the evaluation like the training changes only the evaluation loss. You may evaluate rows of another kind on
+purpose: then compare evaluations only with each other. Dropout, NEFTune and label smoothing raise the training loss,
+usually by less than this.
 
 ## References
 - modelscope/ms-swift#2489: in the first epoch both are of unseen rows
@@ -81,8 +82,9 @@ SPEECH_METRIC = re.compile(r"eval_(?:\w+_)?[wc]er(?:_\w+)?", re.I)
 """Errors of words and characters. Public logs of Whisper go down to 0.24 times the training loss: sound is masked and
 augmented in training"""
 ADVICE = (
-    "give one training batch to the evaluation and compare the losses; then decode what has a label in a batch of each"
-    " (`truetune check` with eval_data): the same template, mask, packing and kind of rows on both sides"
+    "evaluate one training batch and compare the losses; then decode the tokens that have a label in one batch of each"
+    " set: template, mask (completion_only_loss, train_on_inputs), packing and kind of rows must be the same on both"
+    " sides"
 )
 
 
@@ -106,10 +108,10 @@ class EvaluationMeasuresSomethingElse(LogRule):
     needs = ("loss", "eval_loss")
     moot_where = (
         "loss-below-what-accuracy-allows",
-        "loss-above-uniform",
+        "first-loss-above-guessing",
         "loss-diverges",
         "loss-climbs-above-guessing",
-        "eval-equals-train",
+        "evaluation-measured-on-training-rows",
     )
 
     def unmet(self) -> Unmet | None:
@@ -250,4 +252,4 @@ def _last_evaluation_comparison_in_words(compared: list[ComparedEvaluation]) -> 
     last = compared[-1]
     is_above = last.unseen is not None and last.evaluation > last.unseen
     level = last.unseen if is_above else last.lowest
-    return f"{last.evaluation:.3g} and {level:.3g} at step {last.step:,.0f}"
+    return f"{last.evaluation:.3g} against {level:.3g} at step {last.step:,.0f}"

@@ -1,14 +1,14 @@
-"""A run spends much of its time on evaluations, saving or sampling, and not on training.
+"""A run spends much of its time on evaluating, saving or sampling instead of training.
 
 ## What it does
-Adds up the seconds that a log names for evaluations (`eval_runtime`), and that loops of one's own print or that the
-clock of their lines shows (`validation took 312 s`, `saved checkpoint in 45 s`), and compares them with the time of the
-whole run: `train_runtime`, the training's progress bar, times of records. It fires from a third on, and warns from
-half. The settings beside the log say what sets it.
+Adds up the seconds that a log gives for evaluations (`eval_runtime`), or that hand-written loops print or show by the
+clock of their lines (`validation took 312 s`, `saved checkpoint in 45 s`). It compares them with the time of the whole
+run: `train_runtime`, the progress bar of the training, or the times of records. It reports a third of the time as info,
+and warns from half. It also names the settings beside the log that cause it.
 
 ## Why it is bad
-The GPU trains for the rest of the time only: a run with evaluations after every ten steps takes three or four times as
-long as its steps need, and learns no more.
+The GPU trains only for the rest of the time. A run that evaluates every ten steps can take three or four times as long,
+and learns no more.
 
 ## Example
 ```yaml
@@ -35,8 +35,8 @@ output: |
 ```
 
 ## Fix safety
-What is learned stays the same. Fewer evaluations make the choice of the best checkpoint coarser; a smaller sample of
-held-out rows makes each of them noisier.
+The trained weights stay the same. With fewer evaluations (`eval_steps`), the best checkpoint is found less exactly;
+with fewer held-out rows, each evaluation is noisier.
 
 ## References
 - huggingface/transformers documentation, `TrainingArguments` (eval_strategy, eval_steps, save_steps,
@@ -97,7 +97,7 @@ class EvaluationTakesTheTime(LogRule):
         settings = _frequency_and_size_settings(self.subject.files_beside, shares.kinds)
         yield self.finding(
             f"{what} takes {shares.share:.0%} of the time: {_format_duration(shares.aside)} of"
-            f" {_format_duration(shares.total)}, {shares.times:,} times {each:.0f} s",
+            f" {_format_duration(shares.total)} ({shares.times:,} times {each:.0f} s)",
             _remedy(shares, settings),
             severity="warning" if shares.share >= MOST else "info",
             evidence=_evidence(shares),
@@ -107,10 +107,10 @@ class EvaluationTakesTheTime(LogRule):
 
 def _evidence(shares: TimeShares) -> list[str]:
     """Evidence: what the seconds are taken from, and how many training itself takes."""
-    told = [f"the whole time is that of {shares.source}"]
+    told = [f"the total time comes from {shares.source}"]
     if shares.step_seconds is not None:
         told.append(
-            f"a step takes {shares.step_seconds:.1f} s without them, {shares.total / shares.steps:.1f} s with them"
+            f"a step takes {shares.step_seconds:.1f} s without this, {shares.total / shares.steps:.1f} s with it"
         )
     return told
 
@@ -126,8 +126,9 @@ def _remedy(shares: TimeShares, settings: list[SettingBeside]) -> str:
     verb = {"evaluation": "evaluate", "saving": "save", "sampling": "sample"}[shares.kinds[0]]
     more = ""
     if shares.kinds[0] == "evaluation":
-        more = ", and on a few hundred held-out rows; without generating answers in it (predict_with_generate)"
-    return f"{verb}{often}{where}: they take a tenth of the time then{more}"
+        more = "; use a few hundred held-out rows, and do not generate answers in it (predict_with_generate)"
+    share = ", which takes 10 % of the time" if interval else ""
+    return f"{verb}{often}{share}{where}{more}"
 
 
 def _evaluation_interval_for_tenth_of_time(shares: TimeShares) -> int | None:

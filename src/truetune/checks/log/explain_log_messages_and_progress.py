@@ -9,12 +9,12 @@ from truetune.logs.console.read_console_output import ConsoleOutput
 from truetune.logs.console.skips_and_errors_of_one_rank import rank_line_as_evidence
 from truetune.logs.run_log import RunLog
 
-UNEVEN = "the ranks have different numbers of {}, and those with more waited for those with fewer"
+UNEVEN = "the processes (one per GPU) have different numbers of {}, and those with more waited for those with fewer"
 EVEN_SHARES = (
-    "give all ranks equally many batches: filter rows before they are divided among the ranks, not after it, and divide"
-    " them by DistributedSampler(drop_last=True); or stop every rank at the least number (all_reduce of len(loader)"
-    " with ReduceOp.MIN); or run the loop under torch.distributed.algorithms.join.Join. A longer time limit does not"
-    " help"
+    "give every process the same number of batches: filter rows before you split them among the processes, not after,"
+    " and split them with DistributedSampler(drop_last=True); or stop all processes at the smallest number (all_reduce"
+    " of len(loader) with ReduceOp.MIN); or run the loop under torch.distributed.algorithms.join.Join. A longer time"
+    " limit does not help"
 )
 
 

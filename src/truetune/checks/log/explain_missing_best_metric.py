@@ -55,8 +55,8 @@ def _explain_evaluations_without_metrics(log: RunLog, name: str) -> MissingMetri
     """Explain evaluations that measure nothing: the Trainer finds no labels in their batches."""
     timings = [one for one in sorted(log.curves) if one.startswith("eval_")]
     return MissingMetric(
-        f"the evaluations measured nothing, and the best checkpoint is chosen by `{name}`",
+        f"the best checkpoint is chosen by `{name}`, but the evaluations gave no metric",
         'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels through a PeftModel, and gives no'
         " loss; without PEFT, see that the rows of eval_dataset have labels",
-        f"the evaluations of this log give {format_name_list(timings[:MAX_SHOWN])} alone",
+        f"the evaluations of this log give only {format_name_list(timings[:MAX_SHOWN])}",
     )

@@ -1,13 +1,14 @@
-"""The console output names a fault, and the run continued.
+"""The console output reports a fault, but the run continued.
 
 ## What it does
-Looks for lines that begin with a warning that is known to name a fault (`Some weights of ... are newly initialized`,
-`None of the inputs have requires_grad=True`), each once with its count, and for tracebacks after which the run
-continued. A line that merely holds such words, as a row of the training data may, is none.
+Looks for lines that begin with a warning that is known to report a fault (`Some weights of ... are newly initialized`,
+`None of the inputs have requires_grad=True`). Each warning is reported once, with its count. It also reports, as info,
+tracebacks after which the run continued. A line that only contains such words, as a row of training data may, is not
+reported.
 
 ## Why it is bad
-Such warnings are among hundreds of harmless lines, and the run ends well: a model whose head began at random, or
-whose lower layers got no gradient, is saved like any other.
+Such warnings are hidden among hundreds of harmless lines, and the run ends normally. A model whose head was initialized
+at random, or whose lower layers got no gradient, is saved like any other.
 
 ## Example
 ```yaml
@@ -24,7 +25,7 @@ output: |
 ```
 
 ## Fix safety
-What is advised is a command that only reads, or an edit whose effect the next run shows.
+The help is a command that only reads, or an edit whose effect the next run shows.
 
 ## References
 - transformers/utils/loading_report.py, torch/utils/checkpoint.py; of each message its own
@@ -66,7 +67,7 @@ class FaultNamedInTheOutput(OutputRule):
             if notice.count < known.least_share_of_steps * self.subject.done_steps:
                 continue  # normal at some of the steps
             if known.name == SKIPPED and output.skips.is_loss_scale_fixed:
-                continue  # loss-scale-is-fixed says so, with the cause
+                continue  # fixed-loss-scale-skips-steps says so, with the cause
             yield self.finding(
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),
@@ -81,8 +82,9 @@ class FaultNamedInTheOutput(OutputRule):
             text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
             frame = failure.raised.last_user_frame
             yield self.finding(
-                f"an exception was printed, and the run continued ({text})",
-                "see whether something was left out there: a checkpoint, an evaluation, a row",
+                f"an exception was printed, but the run continued ({text})",
+                "check what is missing because of it, such as a checkpoint, an evaluation or some rows: read the"
+                " traceback at this line of the log",
                 severity="info",
                 evidence=((f"raised from {frame}",) if frame else ()),
                 cases=(Case(text, file=output.file, line=failure.raised.line),),

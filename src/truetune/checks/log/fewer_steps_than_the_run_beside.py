@@ -1,15 +1,15 @@
-"""A run took far fewer optimizer steps over the same rows than the run beside it, at the same learning rate.
+"""The run made far fewer optimizer steps than another run over the same rows at the same learning rate.
 
 ## What it does
-Compares a run of the Trainer with the ended runs in the folders beside it, or with states of other names in its folder
-(`trainer_state_1gpu.json`): the rows that each saw (`train_runtime` and `train_samples_per_second`, else `total_flos`
-over as many epochs), its optimizer steps, its highest learning rate and its last loss. It fires where as many rows made
-at most half as many steps, at the same rate, and the loss ended higher.
+Compares a run of the Trainer with finished runs in the folders beside it, or with other states in its folder
+(`trainer_state_1gpu.json`). For each it reads the rows seen (`train_runtime` and `train_samples_per_second`, else
+`total_flos` over as many epochs), the optimizer steps, the highest learning rate and the last loss. It warns if the
+same rows made at most half as many steps at the same learning rate, and the loss ended higher.
 
 ## Why it is bad
-The batch of an optimizer step is rows on a GPU x accumulation x processes. On eight GPUs the same settings make an
-eighth of the steps, each of eight times the rows. The run ends sooner and looks healthy, and has hardly begun to learn:
-AdamW moves each weight by about the learning rate in a step, however many rows the step has.
+An optimizer step uses batch size per GPU x accumulation x processes (one per GPU) rows. On eight GPUs the same settings
+make one eighth of the steps, each with eight times the rows. The run ends sooner and looks healthy, but has hardly
+begun to learn: AdamW moves each weight by about the learning rate in a step, however many rows the step has.
 
 ## Example
 ```yaml
@@ -32,8 +32,8 @@ beside:
 ```
 
 ## Fix safety
-Accumulation that is divided by the processes gives the steps of the first run. A higher rate is an experiment: the
-square root of the factor is usual for AdamW.
+Dividing `gradient_accumulation_steps` by the number of processes gives the steps of the first run, and takes longer. A
+higher learning rate is an experiment: for AdamW, the square root of the factor is usual.
 
 ## References
 - Goyal et al. 2017, arXiv:1706.02677; Malladi et al. 2022, arXiv:2205.10287 (square root for Adam)
@@ -100,9 +100,10 @@ class FewerStepsThanTheRunBeside(LogRule):
         yield self.finding(
             f"{_steps_in_words(own, other)}, {_rate_in_words(own)}: {what} ends at {own.loss:.3g} instead of"
             f" {other.loss:.3g}",
-            f"a step has rows on a GPU x accumulation x processes: lower gradient_accumulation_steps (or the rows on a"
-            f" GPU) until that product is {_advice_on_batch(other, factor)} again; or keep the large batch with more"
-            f" epochs and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
+            "a step uses batch size per GPU x accumulation x processes rows: lower gradient_accumulation_steps (or"
+            f" per_device_train_batch_size) until that product is {_advice_on_batch(other, factor)} again; or keep the"
+            f" large batch, train more epochs, and raise learning_rate (for AdamW about x {factor**0.5:.2g}, with a"
+            " warm-up)",
             evidence=(_same_rows_seen_in_words(own, other),),
         )
 
@@ -140,12 +141,12 @@ def _steps_in_words(own: RunSize, other: RunSize) -> str:
     """How many steps each took of how many rows, as far as these are known."""
     if own.rows and other.rows:
         return (
-            f"the run took {own.steps:,} optimizer steps of {own.rows_per_full_step_as_text} rows each,"
-            f" where {other.name} took {other.steps:,} of {other.rows_per_full_step_as_text} over as"
-            " many rows"
+            f"the run made {own.steps:,} optimizer steps with {own.rows_per_full_step_as_text} rows each,"
+            f" but {other.name} made {other.steps:,} with {other.rows_per_full_step_as_text} over the same"
+            " number of rows"
         )
     return (
-        f"the run took {own.steps:,} optimizer steps over {own.epochs:.3g} epochs, where {other.name} took"
+        f"the run made {own.steps:,} optimizer steps over {own.epochs:.3g} epochs, but {other.name} made"
         f" {other.steps:,} over as many: a step has about {other.steps / own.steps:.2g} times the rows"
     )
 
@@ -169,5 +170,5 @@ def _same_rows_seen_in_words(own: RunSize, other: RunSize) -> str:
 def _rate_in_words(own: RunSize) -> str:
     """At which learning rate both ran, in words."""
     if own.is_warming_up:
-        return f"and its warm-up does not end in them (the rate still rises at {own.peak_rate:.3g})"
-    return f"at the same rate of {own.peak_rate:.3g}"
+        return f"and its warm-up is longer than that (the learning rate is still rising at {own.peak_rate:.3g})"
+    return f"at the same learning rate of {own.peak_rate:.3g}"

@@ -1,20 +1,21 @@
-"""The loss does not move: no learning rate, rows seen again without effect, evaluations that give one value.
+"""The loss does not move: the learning rate is too low, or no weight that counts is trained.
 
 ## What it does
-Takes the Theil-Sen slope of the loss with its 95 % interval. It fires where even the steepest slope of that interval
-lowers the loss by less than 2 % over the whole run, and either the learning rate is 0 or below 5e-8 throughout, or
-the run saw its rows at least twice. Where the slope itself is below 3 %, and 6 % at the steepest, of rows that were
-seen twice, it is a note with what may be the cause, and a warning where the rate is too low: below 2e-5 for an adapter,
-which its files or the printed settings tell, and below 2e-6 for all weights. Gradients that are never finite are
-`grad-norm-explodes`. A loss that falls slowly while the learning rate is still being warmed up is left alone.
+Takes the Theil-Sen slope of the loss with its 95 % interval. It fires if even the steepest slope of that interval
+lowers the loss by less than 2 % over the whole run, and either the learning rate is 0 or below 5e-8 throughout, or the
+run saw its rows at least twice. If rows were seen twice and the loss falls a little (by less than 3 %, at the steepest
+6 %), it reports as info what the cause may be. It warns if the learning rate is too low: below 2e-5 for an adapter
+(which its files or the printed settings show), and below 2e-6 for full fine-tuning. A learning rate of 0 is an error.
+Gradients that are never finite belong to `grad-norm-explodes`. A loss that falls slowly during the warm-up is not
+reported.
 
-On rows that were seen once, a flat loss at a sound rate is a warning where two evaluations or more give one value, in
-all the digits that are logged: no weight that counts moved between them. It is a note where a whole pass over the rows
-moved the loss by less than 1.5 %, or where the log is that of an adapter or of SFT: continued pretraining looks like
-this too.
-Where another log that is given with it falls by a tenth over as many steps, from the same level and at the same rate,
-it is a warning: the same training works there (on one GPU, say), and here no weight moves.
-Where a classifier's loss sits at ln(classes), that of a model that guesses among them, the finding says so. Each names
+If rows were seen only once and the learning rate is usual, it warns if two evaluations or more give exactly the same
+loss: no weight that counts changed between them. It is info if a whole pass over the rows moved the loss by less than
+1.5 %, or if the log is from an adapter or SFT, because continued pretraining looks like this too. If another log given
+with it falls by 10 % over as many steps, from the same level and at the same learning rate, it warns: the same training
+works there (on one GPU, say), and here no weight moves.
+
+If the loss of a classifier stays at ln(classes), that of a guess among them, the finding says so. Each finding lists
 the causes that the log does not rule out.
 
 ## Why it is bad
@@ -35,7 +36,8 @@ curve:
 ```
 
 ## Fix safety
-Usual peaks: 1e-5 to 5e-5 for all weights, 1e-4 to 3e-4 for LoRA. Watch the first hundred steps.
+Usual peak learning rates are 1e-5 to 5e-5 for full fine-tuning and 1e-4 to 3e-4 for LoRA. A higher learning rate
+changes the result: watch the first hundred steps.
 
 ## References
 - huggingface/trl#3926; slope: Sen 1968, doi:10.1080/01621459.1968.10480934
@@ -85,11 +87,11 @@ MAX_CLASSES = 20
 NEAR_GUESSING = 0.015
 """Share of ln(classes) within which a loss sits there"""
 CAUSES_OF_UNMOVED_WEIGHTS = (
-    "does the optimizer hold the weights that are trained (made after get_peft_model, FSDP or fully_shard, over the"
-    " same model: truetune check SCRIPT)",
+    "does the optimizer have the weights that are trained (build it from the same model, after get_peft_model, FSDP or"
+    " fully_shard: truetune check SCRIPT)",
     "is the adapter in the forward pass and are its weights trained (print_trainable_parameters, not disabled,"
     " is_trainable=True)",
-    "are the steps rounded away (weights in bf16 under a small rate: train them in float32)",
+    "are the steps rounded away (bf16 weights at a low learning rate: train them in float32)",
     "is zero_grad() called between backward() and step()",
 )
 """In the order in which they are seen"""
@@ -110,9 +112,9 @@ class FlatLoss(LogRule):
     since = "0.1.0"
     moot_where = (
         "loss-diverges",
-        "loss-above-uniform",
+        "first-loss-above-guessing",
         "almost-nothing-is-trained",
-        "outputs-have-collapsed",
+        "loss-stuck-high-without-gradient",
     )
     kinds = ("language",)
     needs = ("loss",)
@@ -192,11 +194,11 @@ class FlatLoss(LogRule):
             remedy = _why_no_weight_moves(log)
         elif not classes:
             remedy = (
-                "nothing to do if this is continued pretraining on text like the model's own; else "
+                "nothing to do if this is continued pretraining on text like the model's own; otherwise "
                 + remedy
             )
         yield self.finding(
-            f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
+            f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (its trend falls by only"
             f" {fall.drop_of_fitted_line / fall.level:.1%})"
             f"{_equal_evaluations_in_words(evaluated)}{_class_guessing_in_words(classes)}"
             f"{_falling_run_in_words(falling)}",
@@ -224,7 +226,7 @@ class FlatLoss(LogRule):
             _remedy(log, fall) if evaluated is None else _why_no_weight_moves(log),
             severity=_severity(log, fall),
             evidence=(
-                f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
+                f"trend over the run {line.slope * fall.span:+.3g} (95 % interval {line.low * fall.span:+.3g} to "
                 f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
                 *(causes_ruled_out_by_log(log, fall.peak_rate) if moves_nothing else ()),
             ),
@@ -265,7 +267,7 @@ def _equal_evaluations_in_words(unmoved: tuple[float, int] | None) -> str:
     if unmoved is None:
         return ""
     value, count = unmoved
-    return f", and {count:,} evaluations give {value:.6g} in every digit that is logged"
+    return f", and {count:,} evaluations all give exactly {value:.6g}"
 
 
 def _is_mostly_without_rate(log: RunLog) -> bool:
@@ -335,7 +337,7 @@ def _class_guessing_in_words(classes: int) -> str:
     """
     if not classes:
         return ""
-    return f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
+    return f": {math.log(classes):.4g} is the loss of a guess among {classes} classes"
 
 
 def _falling_run_in_words(run: RunBeside | None) -> str:
@@ -347,7 +349,7 @@ def _falling_run_in_words(run: RunBeside | None) -> str:
     losses = [loss for _, loss in run.losses]
     name = Path(run.file).name
     return (
-        f", where {name} falls from {losses[0]:.4g} to {losses[-1]:.4g} at the same learning rate"
+        f", while {name} falls from {losses[0]:.4g} to {losses[-1]:.4g} at the same learning rate"
     )
 
 
@@ -376,19 +378,19 @@ def _has_usual_rate_and_gradients(log: RunLog, fall: LossFall) -> bool:
 def _remedy(log: RunLog, fall: LossFall) -> str:
     """The remedy: what to change about the rate; where the rate is not the reason, what to look at."""
     if fall.has_negligible_rate:
-        return RAISE_THE_RATE
+        return f"{RAISE_THE_RATE} (learning_rate): 1e-5 to 5e-5 for full fine-tuning, 1e-4 to 5e-4 for LoRA"
     if (
         fall.seen_again
         and _has_usual_rate_and_gradients(log, fall)
         and not is_rate_too_low(log, fall.peak_rate)
     ):
-        return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *remaining_causes(log, fall.peak_rate)))}"
+        return f"check in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *remaining_causes(log, fall.peak_rate)))}"
     if not is_rate_too_low(log, fall.peak_rate):
         return describe_remaining_causes(log, fall.peak_rate)
     if trains_adapter(log):
-        usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
+        usual = "for SFT of an adapter use 1e-4 to 5e-4 (a tenth of that in full fine-tuning)"
     else:
-        usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
+        usual = "SFT starts at 1e-5 in full fine-tuning, at 1e-4 with LoRA"
     return f"{RAISE_THE_RATE} from {fall.peak_rate:.3g}: {usual}; then {describe_remaining_causes(log, fall.peak_rate)}"
 
 
@@ -398,6 +400,6 @@ def _why_no_weight_moves(log: RunLog) -> str:
     if not log.curve("grad_norm"):
         causes.insert(
             0,
-            "is there a gradient at all (log grad_norm; truetune run -- CMD names weights without one)",
+            "is there a gradient at all (log grad_norm; truetune run -- COMMAND names weights without one)",
         )
-    return "no weight that counts moved: " + "; ".join(causes)
+    return "no weight that counts changed: check in this order: " + "; ".join(causes)

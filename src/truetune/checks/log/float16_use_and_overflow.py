@@ -50,17 +50,17 @@ def precision_in_place_of_float16(log: RunLog) -> str:
     """The dtype to train in: `bf16`, or `float32` where the log names a GPU without bfloat16."""
     gpu = log.output.settings.old_gpu if log.output is not None else ""
     if gpu:
-        return f"float32 (a {gpu} computes no bfloat16)"
+        return f"float32 (a {gpu} has no bfloat16)"
     return "bf16 (float32 on a GPU without it: V100, T4, P100)"
 
 
 def float16_overflow_remedy(log: RunLog) -> str:
-    """Advice in which dtype to train in place of float16, on the GPU that the log names."""
+    """Advice in which dtype to train instead of float16, on the GPU that the log names."""
     gpu = log.output.settings.old_gpu if log.output is not None else ""
     if gpu:
         return (
-            f"load the weights as float32 and leave fp16 out (a {gpu} computes no bfloat16, and emulates it slowly), or"
-            " train in bf16 on a GPU from Ampere on"
+            f"load the weights as float32 and set fp16=False (a {gpu} has no bfloat16, and emulates it slowly), or"
+            " train in bf16 on an Ampere GPU or newer"
         )
     return (
         "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it (V100, T4, P100)"
@@ -88,12 +88,12 @@ def float16_overflow_evidence(log: RunLog) -> Iterator[str]:
         beside = "the settings beside the log say" if line is None else f"{line.place} says"
         source = "the output says" if printed else beside
         yield (
-            f"{source} that the run is in float16 (fp16), whose largest number is 65,504"
-            + (f"; activations of {family} are beyond it" if family else "")
+            f"{source} that the run uses float16 (fp16), whose largest number is 65,504"
+            + (f"; activations of {family} are larger" if family else "")
         )
     rate = log.curve("learning_rate").finite()
     if rate.step.size >= MIN_RECORDS and np.ptp(rate.value) == 0 and rate.value[0] == 0:
         yield (
-            "the learning rate stays at 0: the schedule advances only with steps that are taken, and the loss scaler of"
-            " fp16 skipped each"
+            "the learning rate stays at 0: the schedule advances only with steps that are made, and the loss scaler of"
+            " fp16 skipped every step"
         )

@@ -1,14 +1,16 @@
-"""Nearly all of a reinforcement step goes into generating its completions inside of the trainer.
+"""Nearly all of a reinforcement learning step is spent on generating completions with transformers.
 
 ## What it does
 Reads the timings of a run's parts (TRL's `profiling/Time taken: GRPOTrainer.transformers.generate`, also in a table
-that W&B exported) and compares the generation with the step: `step_time`, the progress bar, else the other parts
-together. It fires from two thirds on where transformers generates: the timing is named so, or the settings beside the
-log leave `use_vllm` off. Without timings it takes the tokens of a second, where these settings say that it is off.
+that W&B exported). It compares the generation with the step: `step_time`, the progress bar, else the other parts
+together. It reports two thirds or more as info, and warns from 80 %, if transformers generates: the timing's name says
+so, or the settings beside the log leave `use_vllm` off. Without timings, and if these settings say that it is off, it
+uses the tokens per second.
 
 ## Why it is bad
-`generate` of transformers computes a batch until its longest completion ends, without paged attention and in the
-trainer's own wrappers. An engine makes the same completions several times as fast; until then the GPU is mostly idle.
+`generate` of transformers computes a batch until its longest completion ends, without paged attention and inside the
+trainer's own wrappers. An inference engine makes the same completions several times as fast; until then the GPU is
+mostly idle.
 
 ## Example
 ```yaml
@@ -29,9 +31,8 @@ curve:
 ```
 
 ## Fix safety
-The engine's probabilities differ a little from the trainer's; TRL corrects that
-(`vllm_importance_sampling_correction`). An engine on the same GPU takes memory from the training: lower
-`vllm_gpu_memory_utilization` where it is short.
+The probabilities of vLLM differ a little from the trainer's; TRL corrects that (`vllm_importance_sampling_correction`).
+vLLM on the same GPU takes memory from the training: lower `vllm_gpu_memory_utilization` if memory is short.
 
 ## References
 - huggingface/trl documentation, "Speeding up training with vLLM"
@@ -109,11 +110,11 @@ class GenerationTakesTheSteps(LogRule):
             step = _step_seconds_and_source(self.subject)
             assert step is not None, "else there is no speed"
             yield self._finding(
-                f"a step takes {step[0]:.0f} s for {speed * step[0]:,.0f} tokens ({speed:,.0f} a second), and"
-                " transformers generates the completions",
+                f"a step takes {step[0]:.0f} s for {speed * step[0]:,.0f} tokens (only {speed:,.0f} per second): "
+                "transformers generates the completions",
                 switch,
                 "info",
-                (f"the time is that of {step[1]}; the tokens are counted by num_tokens",),
+                (f"the time comes from {step[1]}; the tokens are counted by num_tokens",),
             )
 
     def _findings_on_timings(
@@ -127,8 +128,8 @@ class GenerationTakesTheSteps(LogRule):
         if part < MUCH or share.step < MIN_STEP_S or not is_plain:
             return
         yield self._finding(
-            f"transformers generates the completions, which takes {share.generation:.0f} of {share.step:.0f} s of a"
-            f" step ({part:.0%})",
+            f"generating completions with transformers takes {share.generation:.0f} of {share.step:.0f} s per step"
+            f" ({part:.0%})",
             switch,
             "warning" if part >= MOST else "info",
             (f"medians of {share.name!r} and of {share.source}",),
@@ -147,8 +148,8 @@ class GenerationTakesTheSteps(LogRule):
         )
         return self.finding(
             message,
-            'generate by an engine: use_vllm=True with vllm_mode="colocate" (or a server: `trl vllm-serve`); shorter'
-            " completions (max_completion_length) and fewer of them (num_generations) cost quality",
+            'generate with vLLM: use_vllm=True with vllm_mode="colocate" (or on a server: `trl vllm-serve`); shorter'
+            " completions (max_completion_length) or fewer of them (num_generations) are faster too, but cost quality",
             severity="warning" if severity == "warning" else "info",
             evidence=evidence,
             cases=cases,

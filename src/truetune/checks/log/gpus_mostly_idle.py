@@ -1,15 +1,15 @@
-"""GPUs are mostly idle while a run trains, or one of them is not used, by what nvidia-smi printed beside its log.
+"""GPUs are mostly idle during training, or one of them is not used (nvidia-smi output beside the log).
 
 ## What it does
 Reads files of nvidia-smi beside the log of a training (the table, or `--query-gpu` as CSV): utilization and memory of
-each GPU, the mean of several readings. It fires where all GPUs that hold memory are below 30 percent, where one of
-several holds none while others do, and where in nearly all of ten readings and more one GPU alone works, now this one
-and now that.
+each GPU, as the mean of several readings. It reports as info if all GPUs with a model in memory are below 30 %, or if
+one of several is empty. It warns if, in 80 % of ten readings or more, only one GPU works at a time, and it is not
+always the same one.
 
 ## Why it is bad
-A GPU that waits for something else (data, copies to the CPU's memory, evaluation, other processes) makes a run as slow
-as that is. GPUs that work one after another are as fast as one of them: layers were spread over them. Free memory says
-that offloading, checkpointing or a tiny batch are not needed.
+A run is only as fast as what its GPUs wait for: data, copies to CPU memory, evaluation, other processes. GPUs that work
+one after another are together as fast as one: the layers were spread over them. Free memory shows that offloading,
+gradient checkpointing or a tiny batch are not needed.
 
 ## Example
 ```yaml
@@ -34,7 +34,8 @@ gpus:
 ```
 
 ## Fix safety
-A single reading may fall between two steps, or into an evaluation: `nvidia-smi dmon` shows a minute of it.
+A single reading may fall between two steps, or into an evaluation: `nvidia-smi dmon` shows a minute. One process per
+GPU makes steps larger: divide `gradient_accumulation_steps` by their number to keep the batch size.
 
 ## References
 - docs.nvidia.com/deploy/nvidia-smi (utilization.gpu, memory.used)
@@ -125,8 +126,8 @@ class GpusMostlyIdle(LogRule):
         names = ", ".join(str(gpu.index) for gpu in unused)
         return self.finding(
             f"{len(unused)} of {len(gpus)} GPUs hold no model while the run trains: GPU {names}",
-            "start one process for each GPU (torchrun --nproc_per_node, accelerate launch"
-            " --num_processes), or ask for fewer GPUs; look at CUDA_VISIBLE_DEVICES",
+            "start one process per GPU (torchrun --nproc_per_node N, accelerate launch"
+            " --num_processes N), or request fewer GPUs; check that CUDA_VISIBLE_DEVICES lists all of them",
             evidence=[describe_gpus(gpus)],
         )
 
@@ -135,11 +136,11 @@ class GpusMostlyIdle(LogRule):
     ) -> Finding:
         """The finding that one GPU computes at a time."""
         return self.finding(
-            f"the {len(working)} GPUs compute one after another: in {turns.alone:,} of {turns.readings:,} readings one"
-            f" of them alone works, each of {turns.gpus} in its turn",
-            "the layers of one model are spread over the GPUs: remove device_map and start one process for each GPU"
-            " (torchrun --nproc_per_node, accelerate launch --num_processes); a model that one GPU can't hold is"
-            " shared out by FSDP or DeepSpeed ZeRO-3",
+            f"the {len(working)} GPUs work one after another: in {turns.alone:,} of {turns.readings:,} readings only"
+            f" one of them works, and {turns.gpus} of them take turns",
+            "the layers of one model are spread over the GPUs: remove device_map and start one process per GPU"
+            " (torchrun --nproc_per_node N, accelerate launch --num_processes N); if one GPU can't hold the model,"
+            " shard it with FSDP or DeepSpeed ZeRO-3",
             severity="warning",
             evidence=[describe_gpus(working)],
         )
@@ -148,8 +149,8 @@ class GpusMostlyIdle(LogRule):
         """The finding that GPUs hold the model and compute little."""
         return self.finding(
             f"the GPUs are at {_format_range([gpu.busy or 0 for gpu in working])}% utilization while the run trains",
-            "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
-            " the data loader (dataloader_num_workers), tiny batches, a slow disk or network",
+            "find what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
+            " the data loader (raise dataloader_num_workers), tiny batches, a slow disk or network",
             evidence=[describe_gpus(working), *_describe_free_memory(working)],
         )
 

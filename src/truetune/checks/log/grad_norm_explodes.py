@@ -1,16 +1,15 @@
-"""The gradient norm grows by orders of magnitude and stays there.
+"""The gradient norm grows by orders of magnitude and stays there, or is not finite.
 
 ## What it does
-Looks for the strongest change of level in the logarithm of `grad_norm` (CUSUM): it fires where the level after it is
-ten times the one before, up to the last tenth of the run, and the Mann-Kendall test finds a rise (z > 3.3). Norms
-that are not finite count where they are more than one in twenty after the first twenty steps (before, fp16 looks for
-its scale), or where none of eight or more is finite. Where the loss itself is no number at these steps,
-loss-not-finite tells it. Where the loss stays finite meanwhile, no weight took one of
-these gradients: the loss scaler of fp16 skipped each step, which is an error, and a rate that stays where it was is
-its consequence.
+Looks for the largest change of level in the logarithm of `grad_norm` (CUSUM). It warns if the level after it is ten
+times that before, up to the last tenth of the run, and the Mann-Kendall test finds a rise (z > 3.3). Norms that are not
+finite count if they are more than 5 % after the first twenty steps (before that, fp16 looks for its loss scale), or if
+none of eight or more is finite. If the loss itself is not finite at these steps, `loss-not-finite` reports it. If no
+norm is finite but the loss stays finite, the loss scaler of fp16 skipped every step and no weight changed: that is an
+error. A learning rate that does not move is a consequence of it.
 
 ## Why it is bad
-Training leaves the region where its steps make sense; the loss follows a little later. Under clipping every step is
+The weights move into a region where steps no longer help; the loss follows a little later. With clipping, every step is
 shortened to almost nothing.
 
 ## Example
@@ -28,8 +27,9 @@ curve:
 ```
 
 ## Fix safety
-Lower the learning rate, or lengthen the warm-up. A lower clipping norm only hides it. Overflow in fp16 from the first
-step on has nothing to do with the rate: bf16 has float32's range.
+Lower the learning rate, or lengthen the warm-up; both slow down learning. A lower clipping norm (`max_grad_norm`) only
+hides the fault. Overflow in fp16 from the first step on has nothing to do with the learning rate: bf16 has the range of
+float32.
 
 ## References
 - unslothai/unsloth#5207; Pascanu et al. 2013, arXiv 1211.5063
@@ -62,10 +62,7 @@ MIN_NEVER = 8
 """Records without one finite norm: a scale of fp16 that is still looked for has some"""
 MOSTLY = 0.9
 """Share of such records whose loss is 0: a mean over no label, and no overflow"""
-NO_LABELS = (
-    "transformers logs a loss that is no number as 0 (logging_nan_inf_filter): it is a mean over no label, or the"
-    " weights are no numbers any more"
-)
+NO_LABELS = "transformers logs a loss of NaN as 0 (logging_nan_inf_filter): a mean over no label, or NaN weights"
 TIMES = 10.0
 """Chosen, not measured: at 5, norms that follow a change of the data may fire; at 20, the loss has followed already"""
 
@@ -77,7 +74,7 @@ class GradNormExplodes(LogRule):
     moot_where = (
         "loss-climbs-above-guessing",
         "loss-scale-collapses",
-        "nan-hidden-by-logging-filter",
+        "loss-or-gradient-exactly-zero",
     )
     needs = ("grad_norm",)
     least = MIN_POINTS
@@ -120,10 +117,10 @@ class GradNormExplodes(LogRule):
         yield self.finding(
             f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps"
             + (", and the loss is 0 there" if has_no_labels else ""),
-            "look at the labels of the batches first: where all are -100, the loss is a mean over no token (a response"
-            " marker that is not found, answers past max_length), and no precision helps"
+            "check the labels of the batches first ((labels != -100).sum()): if all are -100, the loss is a mean over"
+            " no token (a response marker that is not found, answers beyond max_length), and no precision helps"
             if has_no_labels
-            else "train in bf16, or lower the learning rate",
+            else "train in bf16 (bf16=True, fp16=False), or lower learning_rate",
             evidence=(describe_steps(bad), *((NO_LABELS,) if has_no_labels else ())),
             count=int(bad.size),
             total=int(norm.step.size),
@@ -168,19 +165,19 @@ class GradNormExplodes(LogRule):
         yield self.finding(
             f"the gradient norm grows from {before:.3g} to {after:.3g} at {self.subject.unit_of_steps} {step:,.0f} and"
             " stays there",
-            "lower the learning rate or lengthen the warm-up; start again from a checkpoint"
-            " before it",
+            "lower learning_rate or lengthen the warm-up (warmup_steps), and start again from a checkpoint before that"
+            f" {self.subject.unit_of_steps}",
             figure=draw_curves("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
         )
 
     def _finding_on_skipped_steps(self, norm: Curve, proof: tuple[str, ...]) -> Finding:
         """The finding that no gradient was ever finite, and that the weights took none of them."""
         return self.finding(
-            f"no step was taken: the gradient norm is not finite at all {norm.step.size:,} logged"
-            " steps, and each of them was skipped (overflow in float16)",
+            f"no optimizer step was made: the gradient norm is not finite at all {norm.step.size:,} logged"
+            " steps, so each of them was skipped (overflow in float16)",
             f"{float16_overflow_remedy(self.subject)}: this model's"
-            " activations are beyond float16 (65,504), as with Gemma, T5 and others that were"
-            " trained in bfloat16; neither a higher nor a lower learning rate helps",
+            " activations exceed float16 (65,504), as with Gemma, T5 and others that were"
+            " trained in bfloat16; another learning rate does not help",
             severity="error",
             evidence=(describe_steps(norm.step), *proof),
             count=int(norm.step.size),
@@ -203,12 +200,12 @@ def _evidence_of_skipped_steps(log: RunLog) -> tuple[str, ...]:
         return ()
     proof: tuple[str, ...] = (
         f"the loss stays finite ({finite.value.min():.4g} to {finite.value.max():.4g}): no weight"
-        " took such a gradient, so the loss scaler skipped each step",
+        " changed by such a gradient, so the loss scaler skipped each step",
     )
     if rate.step.size >= MIN_NEVER and np.ptp(rate.value) == 0:
         proof = (
             *proof,
             f"the learning rate stays at {rate.value[0]:.3g}: the schedule advances only with steps"
-            " that are taken",
+            " that are made",
         )
     return proof

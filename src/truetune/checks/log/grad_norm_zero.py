@@ -1,14 +1,14 @@
-"""Every gradient norm is exactly 0.0: nothing is trained.
+"""Every gradient norm is exactly 0.0: no parameter is trained.
 
 ## What it does
 Looks for a run whose `grad_norm` is 0.0 in every record, two at least, and whose loss does not fall. In reinforcement
-(GRPO, RLOO), whose loss is near 0 in any case, it fires by the norm alone, unless rewards that never differ
-(`no-reward-signal`) or answers that are all cut (`completions-always-cut`) explain it. There it is a
-warning where half of 20 norms or more are 0 and the log does not say whether rewards differ.
+learning (GRPO, RLOO), whose loss is always near 0, the norm is enough, unless rewards that never differ
+(`no-reward-signal`) or answers that are all cut off (`completions-always-cut`) explain it. There it also warns if half
+of 20 norms or more are 0 and the log does not say whether rewards differ.
 
 ## Why it is bad
-No parameter moves. Most often an adapter was loaded by `PeftModel.from_pretrained` without `is_trainable=True`, or
-every parameter was frozen; the run ends well and saves what it began with. Where the output holds torch's warning on
+No parameter changes. Usually an adapter was loaded by `PeftModel.from_pretrained` without `is_trainable=True`, or every
+parameter was frozen. The run ends normally and saves what it started with. If the output contains torch's warning on
 checkpointed inputs without gradients, that is the cause: reentrant checkpointing over a frozen embedding.
 
 ## Example
@@ -26,7 +26,8 @@ curve:
 ```
 
 ## Fix safety
-`is_trainable=True` only changes which parameters need gradients.
+`is_trainable=True` only changes which parameters need gradients. `use_reentrant: False` changes how checkpointed layers
+are recomputed, not the results.
 
 ## References
 - huggingface/peft#282, huggingface/peft#1410, huggingface/trl#6700
@@ -56,13 +57,13 @@ MIN_POINTS, MIN_ZERO_SHARE = 20, 0.5
 CHECKPOINTED = "checkpointing-without-gradient"
 """The known message of torch's reentrant checkpointing where nothing below requires a gradient"""
 THROUGH_CHECKPOINTS = (
-    "call model.enable_input_require_grads(), or set"
-    " gradient_checkpointing_kwargs={'use_reentrant': False}: the checkpointed layers cut the"
-    " gradients off"
+    "call model.enable_input_require_grads() before training, or set"
+    " gradient_checkpointing_kwargs={'use_reentrant': False}: the checkpointed layers cut off the"
+    " gradients"
 )
 NO_TRAINABLE_PARAMETER = (
-    "see which parameters require gradients, and that the optimizer holds them; an adapter that is loaded is"
-    " frozen without PeftModel.from_pretrained(..., is_trainable=True)"
+    "print which parameters require gradients (model.print_trainable_parameters()), and check that the optimizer has"
+    " them; a loaded adapter is frozen unless you pass is_trainable=True to PeftModel.from_pretrained"
 )
 
 
@@ -130,7 +131,7 @@ class GradNormZero(LogRule):
         output = self.subject.output
         notices = output.notices if output else ()
         return tuple(
-            f"line {notice.line:,} of {output.file} says why: {notice.text}"
+            f"line {notice.line:,} of {output.file} shows the cause: {notice.text}"
             for notice in notices
             if output and notice.message.name == CHECKPOINTED
         )
@@ -148,7 +149,7 @@ class GradNormZero(LogRule):
         yield self.finding(
             f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and"
             " the log does not say whether rewards differ",
-            "log reward_std or frac_reward_zero_std, and see that the answers to one prompt get"
+            "log reward_std or frac_reward_zero_std, and check that the answers to one prompt get"
             " different rewards",
             severity="warning",
             count=zeros,

@@ -1,13 +1,13 @@
-"""Every gradient is clipped to a small part of itself.
+"""Nearly every gradient is clipped to a small part of its size.
 
 ## What it does
-Compares `grad_norm`, which is logged before clipping, with the run's `max_grad_norm` where the log or the settings
-name it: it fires where nineteen of twenty steps are clipped and the median norm is ten times the limit.
+Compares `grad_norm`, which is logged before clipping, with the run's `max_grad_norm`, if the log or the settings
+contain it. It reports, as info, a run in which 95 % of the steps are clipped and the median norm is ten times the
+limit.
 
 ## Why it is bad
-The size of gradients no longer tells steps apart: easy and hard batches move the weights alike, and under SGD the
-learning rate that acts is a tenth of the one that was set. Adam, which divides by the gradient's size, takes less
-harm.
+The size of a gradient no longer matters: easy and hard batches move the weights by the same amount. Under SGD, the
+learning rate is in effect a tenth of the one that was set. Adam divides by the gradient's size, so it suffers less.
 
 ## Example
 ```yaml
@@ -24,7 +24,8 @@ state: {max_grad_norm: 1.0}
 ```
 
 ## Fix safety
-Look first why gradients are that big (summed losses, bad rows); then raise the limit to about their usual size.
+First find out why gradients are that large (a summed loss, bad rows). Then raise `max_grad_norm` to about their usual
+size: under SGD, steps become larger by the same factor.
 
 ## References
 - Pascanu et al. 2013, arXiv 1211.5063
@@ -93,10 +94,10 @@ class GradientsAlwaysClipped(LogRule):
         usual = float(np.median(norm.value))
         if clipped >= 0.95 * norm.step.size and usual > MIN_TIMES_LIMIT * limit:
             yield self.finding(
-                f"{clipped:,} of {norm.step.size:,} gradients are clipped at {limit:g}; their"
+                f"{clipped:,} of {norm.step.size:,} gradients are clipped at max_grad_norm={limit:g}, but their"
                 f" median norm is {usual:.3g}",
-                "look why gradients are that big, then raise max_grad_norm or lower the learning"
-                " rate",
+                "first find out why gradients are that large (a summed loss, bad rows); then raise max_grad_norm to"
+                f" about {usual:.2g}, or lower learning_rate",
                 count=clipped,
                 total=int(norm.step.size),
                 figure=draw_curves("gradient norm", {"grad_norm": norm}, log=True),

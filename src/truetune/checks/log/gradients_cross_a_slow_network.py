@@ -1,16 +1,17 @@
-"""GPUs exchange gradients by a slow transport: TCP between nodes, or the host's memory within one.
+"""GPUs exchange gradients over a slow path: TCP between nodes, or host memory within one.
 
 ## What it does
-Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network Socket` in a run of several nodes,
-`NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory where
-NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. A library of InfiniBand that can't be opened (`Failed to open
-libibverbs.so`, as in plain images of Python) is named as the cause, with the image of a Dockerfile beside the log.
-Where logs with other numbers of nodes were given with it, the times of their steps are beside those of this one.
-`Using network Socket` on one machine is none: nothing goes over the network.
+Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network Socket` in a run on several nodes,
+`NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory if
+NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. An InfiniBand library that can't be opened (`Failed to open libibverbs.so`,
+as in plain Python images) is named as the cause, with the image of a Dockerfile beside the log. If logs with other
+numbers of nodes were given too, their step times are shown for comparison. `Using network Socket` on one machine is not
+reported: nothing goes over the network there.
 
 ## Why it is bad
-At each step every process sends as many bytes as its gradients have, twice. InfiniBand at 400 Gbit/s moves those of 8
-billion parameters in bfloat16 in under a second, TCP at 10 Gbit/s in about half a minute, and the GPUs wait for it.
+At each step, every process (one per GPU) sends twice as many bytes as its gradients have. For 8 billion parameters in
+bfloat16, InfiniBand at 400 Gbit/s needs less than a second and TCP at 10 Gbit/s about half a minute, while the GPUs
+wait.
 
 ## Example
 ```yaml
@@ -34,7 +35,8 @@ output: |
 ```
 
 ## Fix safety
-Results stay the same. Where a run hung with the transport on, that cause comes back: look for it with NCCL_DEBUG=INFO.
+Results stay the same. If a run used to hang with the fast path enabled, that cause comes back: look for it with
+NCCL_DEBUG=INFO.
 
 ## References
 - docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; huggingface/accelerate#1510 (P2P of RTX 4000)
@@ -89,28 +91,28 @@ class GradientsCrossASlowNetwork(OutputRule):
         """The finding that nodes exchange gradients over TCP."""
         compared, is_slower = self._step_times_beside_and_is_slower(transports)
         switched = " and ".join(sorted(transports.disabling_variables.intersection(OVER_TCP)))
-        why = f": {switched} switches InfiniBand off" if switched else ""
+        why = f": {switched} turns InfiniBand off" if switched else ""
         lacks_library = not switched and transports.lacks_library[0] > 0
         if not switched and transports.finds_no_device:
             why = ": NCCL finds no InfiniBand device"
         elif lacks_library:
-            why = ": libibverbs can't be opened, so that NCCL does not look for InfiniBand"
-        first = f"unset {switched} where the nodes have InfiniBand or RoCE (`ibstat`)"
+            why = ": libibverbs can't be opened, so NCCL does not look for InfiniBand"
+        first = f"unset {switched} if the nodes have InfiniBand or RoCE (`ibstat` shows it)"
         if not switched:
             first = (
-                "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE,"
-                " and on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
+                "check with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE;"
+                " on a cloud, install its NCCL plugin (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
             )
         if lacks_library:
             first = (
-                "install the library in the image (Debian and Ubuntu: rdma-core libibverbs1 ibverbs-providers), or"
-                " begin with an image that has it (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband,"
-                " where the nodes have InfiniBand or RoCE (`ibstat`)"
+                "if the nodes have InfiniBand or RoCE (`ibstat` shows it), install the library in the image (Debian and"
+                " Ubuntu: rdma-core libibverbs1 ibverbs-providers) or start from an image that has it"
+                " (nvcr.io/nvidia/pytorch), and give the container /dev/infiniband"
             )
         severity: Severity = "warning" if switched or is_slower or lacks_library else "info"
         return self.finding(
             f"the {transports.nodes:,} nodes exchange gradients over TCP (NET/Socket){why}",
-            f"{first}; where TCP is all there is, name the fast card (NCCL_SOCKET_IFNAME), accumulate gradients"
+            f"{first}; if there is only TCP, name the fastest network card (NCCL_SOCKET_IFNAME), accumulate gradients"
             " without exchanging them (no_sync), or train an adapter, whose gradients are small",
             severity=severity,
             evidence=(*_channels_by_kind(transports), *compared),
@@ -122,9 +124,9 @@ class GradientsCrossASlowNetwork(OutputRule):
         compared, _ = self._step_times_beside_and_is_slower(transports)
         return self.finding(
             f"the {transports.nodes:,} nodes use InfiniBand without GPUDirect RDMA: each message is copied"
-            " through the host's memory",
-            "load nvidia-peermem (`lsmod | grep peermem`) or use a kernel with DMA-BUF; NCCL_NET_GDR_LEVEL=PXB or"
-            " SYS allows it where GPU and card are far apart",
+            " through host memory",
+            "load nvidia-peermem (`lsmod | grep peermem` shows it) or use a kernel with DMA-BUF; if GPU and network"
+            " card are far apart, set NCCL_NET_GDR_LEVEL=PXB or SYS",
             severity="info",
             evidence=(*_channels_by_kind(transports), *compared),
             cases=tuple(self._cases(transports, ("NCCL_NET_GDR_LEVEL",))),
@@ -134,12 +136,16 @@ class GradientsCrossASlowNetwork(OutputRule):
         """The finding that GPUs of one node do not copy directly."""
         names = sorted(transports.disabling_variables.intersection(WITHIN_NODE))
         is_over_tcp = "NCCL_SHM_DISABLE" in names and not transports.count("P2P")
-        over = "TCP" if is_over_tcp else "the host's memory"
+        over = "TCP" if is_over_tcp else "host memory"
         return self.finding(
-            f"GPUs of one node pass gradients through {over}: {' and '.join(names)}"
+            f"GPUs of one node exchange gradients through {over}, because {' and '.join(names)}"
             f" {'are' if len(names) > 1 else 'is'} set",
             f"unset {' and '.join(names)}"
-            + (", and give a container --shm-size 16g (or --ipc=host)" if is_over_tcp else "")
+            + (
+                ", and start the container with --shm-size 16g (or --ipc=host)"
+                if is_over_tcp
+                else ""
+            )
             + "; only GPUs without P2P need NCCL_P2P_DISABLE (RTX 4000 with drivers before 550)",
             severity="warning" if is_over_tcp else "info",
             evidence=tuple(_channels_by_kind(transports)),
@@ -214,4 +220,4 @@ def _channels_by_kind(transports: NcclTransports) -> Iterator[str]:
         named = (f"{count:,} via {kind}" for kind, count in transports.channels)
         yield f"NCCL's channels: {', '.join(named)}"
     if transports.lacks_direct:
-        yield "NCCL says that network cards can't read the GPUs' memory (GDR 0)"
+        yield "NCCL reports that network cards can't read GPU memory (GDR 0)"

@@ -1,12 +1,12 @@
-"""KTO sees answers of one side only: all good, or all bad.
+"""KTO sees answers of one side only: all are desirable, or all are undesirable.
 
 ## What it does
-Reads the log of a KTO run (it logs `kl`) and looks for rewards of chosen and of rejected answers. It fires where ten
-records or more hold those of one side, and none of the other.
+Reads the log of a KTO run (it logs `kl`) and looks for rewards of chosen and of rejected answers. It fires if ten
+records or more have those of one side, and none has the other.
 
 ## Why it is bad
-Without bad examples each answer is pushed up, those that got thumbs down included; without good ones, each is pushed
-down. The loss falls in both cases.
+Without undesirable examples, KTO makes each answer more likely, also those that got a thumbs down; without desirable
+ones, it makes each less likely. The loss falls in both cases.
 
 ## Example
 ```yaml
@@ -28,7 +28,8 @@ curve:
 ```
 
 ## Fix safety
-Nothing is changed. Trainers want booleans: count them in the rows that reach the trainer.
+Counting changes nothing. Make the labels booleans before they reach the trainer (`label == 1`, not `bool(label)`); the
+run then trains on both sides.
 
 ## References
 - huggingface/trl, `KTOTrainer` (`rewards/chosen` and `rewards/rejected` are logged where there are such examples)
@@ -85,8 +86,8 @@ class KtoSeesOneSide(LogRule):
                 continue
             yield self.finding(
                 f"the run saw no {IN_WORDS[lacking]} example:"
-                f" {self.count_finite_records(seen):,} records have {seen}, and none has"
+                f" {self.count_finite_records(seen):,} records have {seen}, but none has"
                 f" {lacking}",
-                "count the labels that reach the trainer (`Counter(dataset['label'])`); look at the line that makes"
-                " them: bool() of -1 or of '0' is True, and a filter may drop one side",
+                "count the labels that reach the trainer (`Counter(dataset['label'])`), and check the line that makes"
+                " them: bool(-1) and bool('0') are True, and a filter may drop one side",
             )

@@ -1,17 +1,19 @@
-"""The learning rate came to its end long before the run did.
+"""The learning rate reached 0 long before the run ended.
 
 ## What it does
-Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
-tenth of the run or more. Where a file beside the log builds a schedule over as many steps (`total_num_steps` of
-DeepSpeed, `T_max`, `num_training_steps`), its line is named. It also fires where a rate that came down to nothing
-climbs again without a jump: a cosine that was stepped past its end; also where it does so every few steps, as with a
-`T_max` in epochs that is stepped in every step. Schedules that restart with a jump, fall once to a floor above zero,
-or go up and down in straight lines (but for ten times and more) are left alone. Of preferences, rewards and
-reinforcement, it fires too where the rate is 0 at every record; of language models `flat-loss` does.
+Measures how long the learning rate stays at its final value of zero (below a millionth of the peak). A tenth of the run
+or more is an error. If a file beside the log builds a schedule with that many steps (`total_num_steps` of DeepSpeed,
+`T_max`, `num_training_steps`), its line is named. It warns if a learning rate that came down to nothing climbs again
+without a jump, as a cosine does that is stepped past its end. It also warns if that repeats every few steps, as with a
+`T_max` in epochs that is stepped at every step.
+
+Schedules that restart with a jump, fall once to a floor above zero, or go up and down in straight lines (fewer than ten
+times) are not reported. In preference training, reward models and reinforcement learning, a learning rate of 0 at every
+record is an error too; for language models `flat-loss` reports it.
 
 ## Why it is bad
-Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
-schedule once per process for each step, so on four GPUs it is over after a quarter.
+Nothing is learned in that part of the run. In a hand-written loop, `accelerator.prepare(scheduler)` steps the schedule
+once per process for each optimizer step, so on four GPUs it is over after a quarter of the run.
 
 ## Example
 ```yaml
@@ -26,7 +28,8 @@ curve:
 ```
 
 ## Fix safety
-Build the schedule over the steps of all processes (`steps * accelerator.num_processes`), or leave it unprepared.
+Build the schedule with `num_training_steps = steps * accelerator.num_processes`, or do not pass it to
+`accelerator.prepare`. The learning rate is then higher in the rest of the run.
 
 ## References
 - huggingface/transformers#24088, huggingface/accelerate#2926, huggingface/accelerate#1382
@@ -55,8 +58,8 @@ MIN_IDLE_SHARE = 0.1
 STRAIGHT = 1.2
 """Steepest over median slope; 1 of triangles, which are planned, 1.4 of a cosine"""
 STEP_ONCE = (
-    "call scheduler.step() once for each optimizer step (beside optimizer.step(), not in each accumulated batch), and"
-    " build the schedule over the optimizer steps of the whole run"
+    "call scheduler.step() once per optimizer step (right after optimizer.step(), not in each accumulated batch), and"
+    " build the schedule with the number of optimizer steps of the whole run"
 )
 POWERS = (2, 4, 8, 16, 32, 64)
 """How often a schedule is stepped in an optimizer step, where nothing says how often: accumulation or processes"""
@@ -134,7 +137,7 @@ class LearningRateEndedEarly(LogRule):
     def _finding_on_second_climb(self, rate: Curve, again: float) -> Finding:
         """The finding on a rate that climbs again from the step at which it had come to nothing."""
         return self.finding(
-            f"the learning rate comes down to nothing at {self.subject.unit_of_steps} {again:,.0f} of"
+            f"the learning rate falls to nothing at {self.subject.unit_of_steps} {again:,.0f} of"
             f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
             STEP_ONCE,
             severity="warning",
@@ -152,8 +155,8 @@ class LearningRateEndedEarly(LogRule):
             f" to {rate.step[-1]:,.0f}: the"
             " schedule runs past its end again and again",
             "give the length of the schedule (T_max of CosineAnnealingLR) in the unit in which it is stepped: the"
-            " optimizer steps of the whole run where scheduler.step() is called with optimizer.step(), and epochs"
-            " where it is called once for each epoch",
+            " number of optimizer steps of the whole run if scheduler.step() follows each optimizer.step(), and of"
+            " epochs if it is called once per epoch",
             severity="warning",
             count=swings.count,
             figure=draw_curves("learning rate", {"learning_rate": rate}),
@@ -165,7 +168,7 @@ class LearningRateEndedEarly(LogRule):
         """
         return self.finding(
             f"the learning rate is 0 at all {rate.step.size:,} records: nothing is trained",
-            "give a learning rate, and see that the schedule is built over the steps of the run",
+            "set learning_rate, and check that the schedule is built with the number of steps of the run",
             count=int(rate.step.size),
             total=int(rate.step.size),
             figure=draw_curves("learning rate", {"learning_rate": rate}),
@@ -213,8 +216,8 @@ class LearningRateEndedEarly(LogRule):
             return f"it ends after {share:.0%} of the run"
         times = f"{count}" if most - least < 1 else f"{count} to {int(most)}"
         return (
-            f"it ends after about 1/{count} of the run, as it does where it is stepped {times} times in an optimizer"
-            " step: in each accumulated batch, or by each process"
+            f"it ends after about 1/{count} of the run, as if it was stepped {times} times per optimizer step:"
+            " in each accumulated batch, or by each process"
         )
 
     def _factors_of_too_many_scheduler_steps(self) -> Iterator[tuple[str, int]]:
@@ -248,6 +251,6 @@ class LearningRateEndedEarly(LogRule):
 def _advise_on_schedule_length(length: SettingBeside) -> str:
     """Advice how the schedule becomes as long as the run."""
     return (
-        f"set {length.key} ({length.place}) to the optimizer steps of the whole run: rows / (batch size x accumulation"
-        " x processes) x epochs"
+        f"set {length.key} ({length.place}) to the number of optimizer steps of the whole run: rows / (batch size x"
+        " accumulation x processes) x epochs"
     )

@@ -1,15 +1,15 @@
-"""The learning rate still climbed when the run ended: its warm-up is longer than the run.
+"""The learning rate was still rising when the run ended: its warm-up is longer than the run.
 
 ## What it does
-Checks whether `learning_rate` grows in proportion to the step up to the last one; where a loop of one's own prints the
-share of the peak rate instead (`lrm`, `lr_mult`), whether that does. A run that has not come to its last
-step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
-where the log, or a command that it prints, says it. Where the log neither says how many steps were planned nor ends
-with the trainer's summary, the run may continue: then it is a warning after 500 steps or an epoch, else a note.
+Checks whether `learning_rate` grows in proportion to the step up to the last one. If a hand-written loop prints the
+share of the peak instead (`lrm`, `lr_mult`), it checks that. A run that has not come to its last step yet (`max_steps`)
+is not reported, nor is one with fewer than ten steps or one that reached the configured learning rate (if the log, or a
+command that it prints, contains it). If the log shows neither how many steps were planned nor the trainer's summary at
+the end, the run may continue: then it is a warning after 500 steps or one epoch, else info.
 
 ## Why it is bad
-The rate that was asked for is never used. With `warmup_steps=500` copied from a long run, forty steps train at most
-at 8 % of it, and the adapter hardly moves.
+The configured learning rate is never reached. With `warmup_steps=500` copied from a long run, a run of forty steps
+trains with at most 8 % of it, and the adapter hardly changes.
 
 ## Example
 ```yaml
@@ -28,7 +28,8 @@ state: {max_steps: 40}
 ```
 
 ## Fix safety
-`warmup_steps=0.03` (a share of the run in transformers 5; `warmup_ratio` before) fits runs of any length.
+`warmup_steps=0.03` (a share of the run in transformers 5; `warmup_ratio` before) fits runs of any length. Training then
+uses the full learning rate that was set.
 
 ## References
 - salesforce/LAVIS#72; warm-up: Goyal et al. 2017, arXiv 1706.02677
@@ -124,10 +125,10 @@ class LearningRateNeverPeaked(LogRule):
         warmup = self._too_long_warmup_beside()
         why = self._reason_for_rise(peak, warmup)
         yield self.finding(
-            f"the learning rate still rises at {last}: it reached {peak:.3g}{of_configured}; {why}",
+            f"the learning rate is still rising at {last}: it reached {peak:.3g}{of_configured}; {why}",
             ("" if is_over else "if the run is over: ")
             + "set the warm-up (warmup_steps; warmup_num_steps of a DeepSpeed scheduler, warmup_ratio as a share) to"
-            " a small part of the run: 3 % is usual",
+            " about 3 % of the steps of the run",
             severity=self._severity(rate, is_over=is_over),
             evidence=tuple(self._evidence(rate, slope, unit)),
             cases=tuple(self._cases(rate, unit, warmup)),
@@ -140,8 +141,8 @@ class LearningRateNeverPeaked(LogRule):
             return f"the warm-up of {warmup.value:,} steps ({warmup.place}) is longer than the run"
         if self._name_of_rate_curve == MULTIPLIER and peak >= WHOLE:
             return (
-                "the decay runs backwards (progress where 1 - progress was meant), or the warm-up is"
-                " the whole run"
+                "the decay runs backwards (progress instead of 1 - progress), or the warm-up is"
+                " as long as the run"
             )
         return "the warm-up is longer than the run"
 
@@ -206,7 +207,7 @@ class LearningRateNeverPeaked(LogRule):
         long as the run.
         """
         yield (
-            f"it grows by {slope:.3g} a {unit} from {rate.value[0]:.3g} at {unit}"
+            f"it grows by {slope:.3g} per {unit} from {rate.value[0]:.3g} at {unit}"
             f" {rate.step[0]:,.0f}"
         )
         output = self.subject.output
@@ -215,4 +216,4 @@ class LearningRateNeverPeaked(LogRule):
         warmup = output.settings.warmup_steps
         total = self.subject.planned_steps or output.settings.steps or output.total
         if warmup and total and warmup >= total:
-            yield f"the command sets {warmup:,} steps of warm-up, and the run has {total:,.0f} steps"
+            yield f"the command sets a warm-up of {warmup:,} steps, but the run has {total:,.0f} steps"

@@ -1,16 +1,16 @@
-"""The learning rates of the whole run sum to so little that no weight can move.
+"""The learning rates of all steps sum to so little that no weight can change noticeably.
 
 ## What it does
-Adds the learning rates of all steps; a rate counts for each step up to its record. A step of Adam moves a weight by
-about the rate, so the sum is how far any weight can come if all steps go the same way. It fires below 3e-6, where the
-run has ended after 10 steps or more, or has made 50 steps and its rate rises no more. Where more steps are planned,
-those count at the highest rate. Rates that are 0 at every record are left to `learning-rate-ended-early` and
+Adds up the learning rates of all steps (a logged one counts for each step up to its record). A step of Adam moves a
+weight by about the learning rate, so the sum is the furthest that any weight can move. It warns below 3e-6 if the run
+ended after 10 steps or more, or made 50 steps and its learning rate no longer rises. If more steps are planned, those
+count at the highest learning rate. A learning rate of 0 at every record belongs to `learning-rate-ended-early` and
 `flat-loss`.
 
 ## Why it is bad
-Weights of language models have a size of about 0.02. The run costs its time, and the model answers as the base does.
-Where the loss falls all the same, the weights are trained at another rate than the log says: trainers log that of the
-first parameter group alone.
+Weights of language models have a size of about 0.02. The run costs its time, but the model answers as its base does. If
+the loss still falls, the weights are trained with another learning rate than the logged one: trainers log only
+that of the first parameter group.
 
 ## Example
 ```yaml
@@ -29,8 +29,8 @@ state: {max_steps: 100}
 ```
 
 ## Fix safety
-There is no automatic fix. SGD moves a weight by its rate times its gradient, which is less than the rate for nearly all
-weights: the bound holds there too.
+There is no automatic fix: set a usual `learning_rate`, such as 1e-5 for full fine-tuning and 1e-4 for LoRA. The limit
+holds for SGD too: it moves a weight by learning rate times gradient, and nearly all gradients are below 1.
 
 ## References
 - Kingma and Ba 2015, arXiv:1412.6980, section 2.1: the step of Adam is bounded by about the rate
@@ -107,19 +107,20 @@ class LearningRatesSumToNothing(LogRule):
         has_learned = self._has_learned()
         yield self.finding(
             f"the learning rates of all {rate.step[-1]:,.0f} steps sum to {total:.2g}, and no weight moves further than"
-            " that: weights are about 0.02"
+            " that, although weights have a size of about 0.02"
             + (
-                "; the loss changes all the same, so the logged rate is not the one that trains"
+                "; the loss still changes, so the weights are trained with another learning rate than the"
+                " logged one"
                 if has_learned
                 else ""
             ),
-            "raise the learning rate: SFT begins at 1e-5 for all weights and at 1e-4 for LoRA, DPO at 5e-7 and 5e-6"
+            "raise learning_rate: SFT starts at 1e-5 in full fine-tuning and at 1e-4 with LoRA, DPO at 5e-7 and 5e-6"
             + (
-                "; log the rate of each parameter group, for trainers log that of the first"
+                "; also log the learning rate of each parameter group, since trainers log only the first"
                 if has_learned
                 else ""
             ),
-            evidence=(f"the highest rate is {rate.value.max():.3g}",),
+            evidence=(f"the highest learning rate is {rate.value.max():.3g}",),
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 

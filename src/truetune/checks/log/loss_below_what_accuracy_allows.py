@@ -1,14 +1,14 @@
-"""The logged loss is lower than the token accuracy beside it allows: it is divided once too often.
+"""The logged loss is too low for the logged token accuracy: it was divided once too often.
 
 ## What it does
-Compares `loss` with `mean_token_accuracy` (or their evaluations), as TRL logs them of the same tokens. A token that is
-not the model's first choice has a probability of a half at most, so the mean loss is at least 0.693 times the share of
-such tokens. It fires where the loss is below half of that in nine of ten records.
+Compares `loss` with `mean_token_accuracy` (or `eval_loss` with `eval_mean_token_accuracy`), which TRL logs for the same
+tokens. A token that is not the model's first choice has a probability of at most 0.5, so the mean loss is at least
+0.693 times the share of such tokens. The rule warns if the loss is below half of that in nine of ten records.
 
 ## Why it is bad
-The loss is no mean over the tokens: it was divided by the accumulated batches or by the processes once more, or
-averaged over padding and prompt as well. If that is the loss that is differentiated, the gradients are as much smaller
-and the run learns at a fraction of its rate; if not, no loss of this log can be compared with another run's.
+The loss is not the mean over the tokens: it was divided a second time by the accumulated batches or by the number of
+processes, or it was averaged over padding and prompts too. If `backward()` runs on that loss, the gradients are smaller
+by the same factor. If not, the logged loss can't be compared with that of other runs.
 
 ## Example
 ```yaml
@@ -25,8 +25,10 @@ curve:
 ```
 
 ## Fix safety
-Compute the loss of one batch by hand before anything is changed. A loss that weighs tokens on purpose (`loss_type:
-dft`, weights of messages) is lower by right.
+Compute the loss of one batch by hand first: `F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())`.
+The logged loss divided by it shows the factor. If it is 1 / `gradient_accumulation_steps`, update transformers, or
+divide the sum over tokens by `num_items_in_batch` in `compute_loss`; gradients then become larger by that factor. A
+loss that weighs tokens on purpose (`loss_type: dft`, weights of messages) is rightly lower.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438
@@ -94,10 +96,11 @@ class LossBelowWhatAccuracyAllows(LogRule):
                 continue
             right = float(self.subject.curve(accuracy).finite().value[-1])
             yield self.finding(
-                f"{name} is {loss.value[-1]:.3g} where {accuracy} is {right:.2f}:"
-                f" with that many wrong tokens it is {bound[-1]:.2f} at least, so it is no mean over them",
-                "divide by the number of labels once: compare with gradient_accumulation_steps and the"
-                " number of processes, and see that compute_loss uses num_items_in_batch",
+                f"{name} is {loss.value[-1]:.3g} but {accuracy} is {right:.2f}: with that many wrong tokens the mean"
+                f" loss is at least {bound[-1]:.2f}, so the logged one was divided too often",
+                "divide the summed loss by the number of labels once: compare the factor with"
+                " gradient_accumulation_steps and the number of processes, and check that compute_loss divides by"
+                " num_items_in_batch",
                 count=int(broken.sum()),
                 total=int(loss.step.size),
                 figure=draw_curves(

@@ -1,15 +1,15 @@
-"""The loss climbs far above that of guessing: the steps are too large, and they have destroyed the weights.
+"""The loss climbs far above that of guessing: steps that are too large destroyed the weights.
 
 ## What it does
-Compares the losses with ln(vocabulary), that of a model which holds every token for equally likely (of a million
-tokens where the vocabulary is not known). It fires where the first losses lie below 1.2 times that, and at least three
-later ones, a tenth of them, above it. Losses that are exactly 0 are left out: they stand for values that are no
-numbers. Other findings that follow from it (a loss that stays up, gradients that are not finite) are its evidence.
+Compares the losses with ln(vocabulary), that of a model which takes every token for equally likely (a million tokens if
+the vocabulary is not known). It fires if the first losses are below 1.2 times that, and at least three later ones, a
+tenth of all, are above it. Losses of exactly 0 are left out: the Trainer logs NaN as 0. Findings that follow from it (a
+loss that stays up, gradients that are not finite) are shown as its evidence.
 
 ## Why it is bad
-A model that knows nothing guesses. One that is worse is sure of the wrong tokens, which data do not teach: its weights
-have been thrown far away from where they were. Later steps bring the loss back down to guessing at best, and every
-checkpoint from there on is worthless.
+A model that knows nothing guesses. A model that is worse than guessing is sure of wrong tokens, which no data teach:
+its weights were moved far away from their values. Later steps bring the loss back to guessing at best, and every
+checkpoint from then on is worthless.
 
 ## Example
 ```yaml
@@ -26,8 +26,9 @@ config: {vocab_size: 32000}
 ```
 
 ## Fix safety
-Begin again from the base with a lower learning rate: 1e-5 to 5e-5 for all weights, 1e-4 to 5e-4 for LoRA, with AdamW.
-`truetune run` compares the rate with the weights before the first step (`steps-larger-than-the-weights`).
+Start again from the base with a lower learning rate. With AdamW, 1e-5 to 5e-5 for full fine-tuning and 1e-4 to 5e-4 for
+LoRA are usual. `truetune run` compares the learning rate with the weights before the first step
+(`steps-larger-than-the-weights`).
 
 ## References
 - Lightning-AI/litgpt#628, stas00/ml-engineering#32
@@ -82,7 +83,7 @@ class LossClimbsAboveGuessing(LogRule):
             self._finite_nonzero_losses().value[:MIN_ABOVE].min(initial=math.inf)
             > MIN_TIMES_GUESSING * self._uniform_loss()
         ):
-            return Unmet("the loss begins above guessing, which loss-above-uniform is about")
+            return Unmet("the loss begins above guessing, which first-loss-above-guessing is about")
         return None
 
     def measurement_if_clean(self) -> str:
@@ -109,10 +110,10 @@ class LossClimbsAboveGuessing(LogRule):
         rates = log.curve("learning_rate").finite()
         high = bool(rates) and float(rates.value.max()) >= HIGH_RATE
         yield self.finding(
-            f"the loss climbs to {loss.value.max():.4g} from step {loss.step[first]:,.0f} on, and a"
+            f"the loss climbs to {loss.value.max():.4g} from step {loss.step[first]:,.0f} on, although a"
             f" model that guesses has {guess:.4g}: the steps are too large and have destroyed the"
             " weights",
-            "begin again from the base with a lower learning rate: 1e-5 to 5e-5 for all weights,"
+            "start again from the base with a lower learning_rate: 1e-5 to 5e-5 for full fine-tuning,"
             " 1e-4 to 5e-4 for LoRA",
             evidence=(
                 (

@@ -1,17 +1,17 @@
 """The loss climbs and stays up.
 
 ## What it does
-Compares the median of the last tenth of the losses with the beginning (the first tenth or three records, the lower)
-and with the lowest level in between (a rolling median). It fires where the end lies above the beginning by 10 % and
-five times the noise of such medians, or gives back more than half of what had been gained; the lowest of many medians
-is allowed to be low by chance. It fires too where the loss climbs by two nats right after its first record and none
-of twenty later ones is as low as that. A loss that leaps up several times and falls again each time is left alone:
-rows in an order make such a curve, or a run that begins again. The place is the strongest change of level (CUSUM)
-after the lowest point.
+Compares the median of the last tenth of the losses with the start (the first tenth or three records, the lower) and
+with the lowest level in between (a rolling median). It is an error if the end is above the start by 10 % and five times
+the noise of such medians, and a warning if more than half of the gain is lost again; the lowest of many medians may be
+low by chance. It is also an error if the loss climbs by 2 right after its first record and none of twenty later ones is
+as low as that. A loss that jumps up several times and falls again each time is not reported: rows in a fixed order, or
+a run that starts again, make such a curve. The step named is the largest change of level (CUSUM) after the lowest
+point.
 
 ## Why it is bad
-The weights have left the region in which the model spoke. Later steps seldom repair it, and every checkpoint after
-that place is worse than the model that training began with.
+The weights have left the region in which the model worked. Later steps seldom repair that, and every checkpoint after
+that step is worse than the model that training started from.
 
 ## Example
 ```yaml
@@ -26,9 +26,9 @@ curve:
 ```
 
 ## Fix safety
-Lower the learning rate (by ten, first), add warm-up, train in bf16; where a file beside the log sets a scale of the
-adapter (lora_alpha / r, with rsLoRA / sqrt(r)) above every published one, lower that first. Restart from a checkpoint
-before the place named.
+Lower the learning rate (to a tenth, first), add warm-up, train in bf16. If a file beside the log sets an adapter scale
+(lora_alpha / r, with rsLoRA / sqrt(r)) above every published one, lower that first. Restart from a checkpoint before
+the step that is named. Learning becomes slower, and stays stable.
 
 ## References
 - Lightning-AI/litgpt#628, stas00/ml-engineering#32; CUSUM: Page 1954, doi:10.1093/biomet/41.1-2.100
@@ -148,7 +148,7 @@ class LossDiverges(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
-        # transformers logs 0 in place of a NaN: no low point of the curve
+        # transformers logs 0 instead of a NaN: no low point of the curve
         live = loss.value != 0
         loss = block_medians(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
         if log.kind not in self.kinds or loss.step.size < MIN_POINTS or find_restarts(log):
@@ -172,7 +172,7 @@ class LossDiverges(LogRule):
         step = float(loss.step[place])
         low, high = _records_around_rise(loss.value, place, last)
         began = min(first, float(loss.value[0]))
-        whose = "of its first records" if began < float(loss.value[0]) else "that it began with"
+        whose = "of its first records" if began < float(loss.value[0]) else "that it started with"
         return self.finding(
             f"the loss rises from {_describe_record(loss, low, log.unit_of_steps)} to"
             f" {_describe_record(loss, high, log.unit_of_steps)} and stays up:"
@@ -219,7 +219,7 @@ class LossDiverges(LogRule):
         """
         output, dtype = self.subject.output, self.subject.facts.get("dtype")
         if is_float16_run(self.subject) or dtype == "float16":
-            return f", and {precision_in_place_of_float16(self.subject)} in place of float16"
+            return f", and {precision_in_place_of_float16(self.subject)} instead of float16"
         is_other = (output is not None and output.settings.brain) or dtype in (
             "bfloat16",
             "float32",
@@ -227,7 +227,7 @@ class LossDiverges(LogRule):
         is_other = is_other or self.subject.facts.get("bf16") is True
         beside = self.subject.files_beside.setting("bf16")
         is_other = is_other or (beside is not None and beside.value is True)
-        return "" if is_other else ", and bf16 if it was in float16"
+        return "" if is_other else ", and in bf16 if it was in float16"
 
     def _unusual_adapter_scale_evidence(self) -> tuple[str, ...]:
         """Evidence: the scale of the adapter, where a file beside the log sets one that is not
@@ -237,8 +237,8 @@ class LossDiverges(LogRule):
         if adapter is None or adapter.scale <= MAX_PUBLISHED_SCALE:
             return ()
         return (
-            f"{adapter.place} sets {adapter}: what the adapter gives is multiplied by that, where 1 to 2 is usual and"
-            f" {MAX_PUBLISHED_SCALE:g} the most that is published for usual rates",
+            f"{adapter.place} sets {adapter}, which multiplies the adapter's output: 1 to 2 is usual, and"
+            f" {MAX_PUBLISHED_SCALE:g} is the highest that is published for usual learning rates",
         )
 
     def _advice_on_adapter_scale(self) -> str:
@@ -246,11 +246,10 @@ class LossDiverges(LogRule):
         adapter = self.subject.files_beside.adapter
         if adapter is None or not self._unusual_adapter_scale_evidence():
             return ""
-        root = " (or leave rsLoRA off)" if adapter.is_rank_stabilised else ""
+        root = " (or turn rsLoRA off)" if adapter.is_rank_stabilised else ""
         return (
-            f"lower the scale of the adapter: lora_alpha {2 * adapter.lora_alpha_divisor:.0f}"
-            f" in place of {adapter.alpha:g} makes"
-            f" it 2{root}; if the loss still rises, "
+            f"lower the scale of the adapter to 2 by lora_alpha={2 * adapter.lora_alpha_divisor:.0f}"
+            f" instead of {adapter.alpha:g}{root}; if the loss still rises, "
         )
 
     def _advice_on_rate(self) -> str:
@@ -259,14 +258,14 @@ class LossDiverges(LogRule):
         """
         rate = self.subject.curve("learning_rate").finite()
         if not rate or self.subject.kind != "language":
-            return "train with a lower learning rate"
+            return "train with a lower learning_rate"
         peak = float(rate.value.max())
-        lower = f"train with a lower learning rate than {peak:.3g}"
+        lower = f"train with a learning_rate below {peak:.3g}"
         if trains_adapter(self.subject):
             usual, low, high = "1e-4 to 5e-4 are usual for LoRA", *USUAL_OF_ADAPTERS
         else:
             usual, low, high = (
-                "1e-5 to 5e-5 are usual for all weights, 1e-4 to 5e-4 for LoRA",
+                "1e-5 to 5e-5 are usual for full fine-tuning, 1e-4 to 5e-4 for LoRA",
                 *USUAL_OF_ALL_WEIGHTS,
             )
         # A tenth on both sides: a log rounds, and seldom has the very peak.
@@ -274,7 +273,7 @@ class LossDiverges(LogRule):
             return f"{lower} ({usual})"
         if peak >= 0.9 * low:
             # A rate within the usual span is lowered below it only as a trial: the cause may be another.
-            return f"train with a third of the learning rate, {peak / 3:.2g} ({peak:.3g} is usual)"
+            return f"train with a third of the learning rate: {peak / 3:.2g} ({peak:.3g} is usual, but too high here)"
         return lower
 
     def _index_of_level_change(self, values: Floats, low: int, middle: float) -> int:

@@ -1,18 +1,18 @@
-"""The training loss is a whole number of times the evaluation loss: it is summed, not averaged.
+"""The training loss is a whole multiple of the evaluation loss: it is summed, not averaged.
 
 ## What it does
-Divides the training loss by `eval_loss` at each evaluation of the second half of the run, four evaluations in all at
-least. It fires where that ratio is constant within 8 %, and near a whole number, 2 or more, while the evaluation loss
-falls by a fifth or more over the whole run. Where the log or a file beside it knows `gradient_accumulation_steps`, the
-number must be that (or that times the processes); from 4 on, two evaluations are enough then, their loss need not fall,
-and the ratio may be up to an eighth below that number, for rows that are trained have the lower loss. Dropout and
-harder rows can make a training loss higher, but by no constant factor.
+Divides the training loss by `eval_loss` at each evaluation of the second half of the run (four evaluations in all at
+least). It warns if that ratio is constant within 8 % and near a whole number, 2 or more, while the evaluation loss
+falls by 20 % or more over the whole run. If the log or a file beside it contains `gradient_accumulation_steps`, the
+number must be that (or that times the processes). From 4 on, two evaluations are enough then, their loss need not fall,
+and the ratio may be up to one eighth below that number, since rows that are trained on have the lower loss. Dropout and
+harder rows can raise a training loss, but not by a constant factor.
 
 ## Why it is bad
-The gradients are as many times larger as well, if the sum is what was differentiated: a clipping norm of 1 hides it, a
-norm without clipping does not. No loss of this log can be compared with another run's. It happens where a model or a
-custom `compute_loss` takes `num_items_in_batch` and ignores it, so that the loss of each accumulated batch is a mean
-of its own, and they are added up.
+If `backward()` runs on the sum, gradients are larger by the same factor. A clipping norm of 1 hides that; without
+clipping, steps are too large under SGD. The logged losses can't be compared with those of other runs. It happens if a
+model or a custom `compute_loss` takes `num_items_in_batch` and ignores it: the loss of each accumulated batch is then a
+mean, and these means are added up.
 
 ## Example
 ```yaml
@@ -29,8 +29,8 @@ curve:
 ```
 
 ## Fix safety
-Update transformers (4.46 and later, see the references), or divide by `num_items_in_batch` in `compute_loss`. Nothing
-needs to be changed for a run whose gradients were clipped, but its learning rate is not that of other runs.
+Update transformers (4.46 and later, see the references), or divide by `num_items_in_batch` in `compute_loss`. A run
+whose gradients were clipped needs no change, but its learning rate can't be compared with that of other runs.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, huggingface/trl#2175
@@ -114,10 +114,10 @@ class LossIsASum(LogRule):
         number = "that number" if accumulated is None else str(accumulated.value)
         yield self.finding(
             f"the training loss is {'about ' * (accumulated is not None)}{times:.3g} times eval_loss throughout"
-            f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at {log.unit_of_steps} {step:,.0f}): it"
+            f" ({float(loss.at(step)):.4g} against {evaluated.value[-1]:.4g} at {log.unit_of_steps} {step:,.0f}): it"
             f" is summed over {over}, not averaged",
-            f"divide the logged losses by {number} to read them; update transformers, or divide"
-            " by num_items_in_batch in compute_loss",
+            f"update transformers, or divide by num_items_in_batch in compute_loss; to read the losses of this log,"
+            f" divide them by {number}",
             evidence=(f"the gradient norm is {norm.value[0]:.4g} at first",) if norm else (),
             figure=draw_curves(
                 "loss and eval_loss", {"loss": loss, "eval_loss": evaluated}, log=True

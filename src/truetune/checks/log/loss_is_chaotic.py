@@ -1,14 +1,15 @@
-"""The loss jumps about from record to record and does not come down.
+"""The loss jumps wildly from record to record and does not come down.
 
 ## What it does
-Takes the noise of the loss (the third quartile of neighbours' differences, as standard deviations) beside its level. It
-fires where the noise is above 40 % of the level in the first and in the second half of 40 records or more, and the
-median of the last third is not surely lower, by a tenth, than that of the first third, under a learning rate of 1e-3
-or more. Under a lower one, or one that is not logged, batches of a few tokens explain such a curve as well, and it is
-not judged.
+Compares the noise of the loss (the upper quartile of differences between neighbours, as a standard deviation) with its
+level. It warns if the noise is above 40 % of the level in both halves of 40 records or more, and the median of the last
+third is not clearly lower (by 10 %) than that of the first third, with a learning rate of 1e-3 or more. At a lower
+learning rate, or if it is not logged, batches with few tokens can make such a curve too, and the rule does not judge
+it.
 
 ## Why it is bad
-No step builds on the one before: the learning rate throws the weights about. Nothing that is learned lasts.
+No step builds on the one before: the learning rate is so high that the weights jump around. Nothing that is learned
+lasts.
 
 ## Example
 ```yaml
@@ -25,8 +26,9 @@ curve:
 ```
 
 ## Fix safety
-Lower the learning rate by ten and compare the curves; average more rows in a step (gradient accumulation), or log every
-10 steps, and see whether the median falls. An evaluation loss on held-out rows tells it from noise of the batches.
+Lower the learning rate to a tenth and compare the curves. To tell a high learning rate from noisy batches, use more
+rows per step (gradient accumulation) or log every 10 steps, and see whether the median falls; an evaluation loss on
+held-out rows shows it too.
 
 ## References
 - Cohen et al. 2021, arXiv 2103.00065 (edge of stability)
@@ -109,8 +111,8 @@ class LossIsChaotic(LogRule):
             f"the loss jumps by {_relative_noise(loss.value):.0%} of its level from record to"
             f" record and does not come down: its median is {first:.4g} in the first third and"
             f" {last:.4g} in the last",
-            "lower the learning rate by ten, or average more rows in a step, and compare the"
-            " curves",
+            "lower learning_rate to a tenth and compare the curves; if that does not help, use more rows per step"
+            " (gradient_accumulation_steps)",
             evidence=(f"the learning rate was up to {rate:.3g}",),
             figure=draw_curves("loss", {"loss": loss}),
         )

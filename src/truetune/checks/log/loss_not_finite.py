@@ -4,7 +4,7 @@
 Counts the values of `loss` and `eval_loss` that are NaN or infinite, and says whether any finite one follows.
 
 ## Why it is bad
-After a NaN in the weights every later step is lost. A NaN that passes comes from a batch without a label or from an
+Once the weights are NaN, every later step is lost. A NaN that passes comes from a batch without a label or from an
 overflow in fp16: that step taught nothing.
 
 ## Example
@@ -24,8 +24,9 @@ log:
 ```
 
 ## Fix safety
-Go back to a checkpoint before the first one. Where the first update made the weights NaN there is none: float16 weights
-under Adam do so, whatever the learning rate. Train in bf16 instead of fp16; drop the rows without a label.
+Restart from a checkpoint before the first NaN. If the first update made the weights NaN, there is none: Adam does that
+to float16 weights, at any learning rate. Training in bf16 instead of fp16 changes results slightly; removing rows
+without a label changes nothing that was learned.
 
 ## References
 - huggingface/transformers#13758, huggingface/trl#6702
@@ -64,24 +65,25 @@ class _NonFiniteCause(NamedTuple):
 FIRST_UPDATE = _NonFiniteCause(
     "the loss before the first update is finite and each after it is not: that update made the"
     " weights NaN",
-    "load the weights as float32 or bfloat16, where they are float16: Adam's eps of 1e-8 is 0 in"
-    " float16, so that its first step divides by 0 (`truetune lint SCRIPT` checks it); then look"
+    "load the weights as float32 or bfloat16 if they are float16: Adam's eps of 1e-8 is 0 in"
+    " float16, so its first step divides by 0 (`truetune lint SCRIPT` checks it); then look"
     " for rows without a label, and for a learning rate without warm-up",
 )
 EVALUATION_ALONE = _NonFiniteCause(
-    "the losses of the training are finite: what fails are the evaluation's rows or its precision",
-    "count the labels of each evaluation batch ((labels != -100).sum()): where prompts fill max_length, or the mask"
-    " hides all, none is left, and the mean over none is nan. Raise max_length, or leave such rows out; with"
-    " fp16_full_eval=True, .half() or dtype=float16, evaluate in bfloat16 first (Gemma 2 and 3 and T5 overflow)",
+    "the training losses are finite: the fault is in the evaluation's rows or its precision",
+    "count the labels of each evaluation batch ((labels != -100).sum()): if prompts fill max_length, or the mask"
+    " hides everything, none is left, and the mean over none is NaN. Raise max_length, or remove such rows. If you"
+    " evaluate with fp16_full_eval=True, .half() or dtype=float16, use bfloat16 first (Gemma 2, Gemma 3 and T5"
+    " overflow)",
 )
 NO_TRAINING = EVALUATION_ALONE._replace(
-    evidence="the log has no loss of a training: what fails are the evaluation's rows or its precision"
+    evidence="the log has no training loss: the fault is in the evaluation's rows or its precision"
 )
 
 
 LABELS_FIRST = (
-    "look first for rows without a label ((labels != -100).sum() of each batch): where a limit cuts the answer off none"
-    " is left, and the mean over none is nan; leave such rows out, or keep their answers"
+    "first find rows without a label ((labels != -100).sum() of each batch): if a limit cuts off the answer, none"
+    " is left, and the mean over none is NaN; remove such rows, or raise max_length"
 )
 MIN_CALM = 2
 """Records before the first such loss: one alone shows no rise"""
@@ -94,7 +96,7 @@ class LossNotFinite(LogRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    moot_where = ("loss-scale-collapses", "nan-hidden-by-logging-filter")
+    moot_where = ("loss-scale-collapses", "loss-or-gradient-exactly-zero")
 
     def unmet(self) -> Unmet | None:
         """Unmet where the log has neither a loss nor an evaluation loss."""
@@ -124,7 +126,7 @@ class LossNotFinite(LogRule):
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} {unit}"
                 + (
-                    f", and never again from {self._describe_place(name, first, int(places[0]))} on"
+                    f", every one from {self._describe_place(name, first, int(places[0]))} on"
                     if stays and not is_all
                     else ""
                 ),
@@ -191,10 +193,10 @@ def _batch_without_label_as_cause(log: RunLog, first: float) -> _NonFiniteCause 
         return None
     unit = log.unit_of_steps
     return _NonFiniteCause(
-        f"nothing leads to it: the loss goes from {before[0]:.4g} to {before[-1]:.4g} and the gradient norm from"
+        f"nothing leads up to it: the loss goes from {before[0]:.4g} to {before[-1]:.4g} and the gradient norm from"
         f" {norms[0]:.3g} to {norms[-1]:.3g} up to {unit} {float(loss.step[loss.step < first][-1]):,.0f}",
         f"{advise_restart(log, first)}; {LABELS_FIRST}; then lower the learning rate, or train in"
-        f" {precision_in_place_of_float16(log)} where it was in float16",
+        f" {precision_in_place_of_float16(log)} if it was in float16",
     )
 
 

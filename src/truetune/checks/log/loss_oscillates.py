@@ -1,12 +1,12 @@
 """The loss swings up and down without getting anywhere.
 
 ## What it does
-Takes the autocorrelation of the loss about its rolling median. A swing is a period (2 steps to a sixth of the run) at
-which it is above 0.6 while half a period away it is below -0.4, over 10 % of the level at least. Periods that
-something else may have made are left out, as far as the log and the settings do not exclude it: epochs, evaluations,
-checkpoints, the accumulation of gradients, and batches grouped by length, which repeat after 50 steps (QLoRA's
-default), over N processes after 50 / N. What was excluded is in the evidence. It also fires where the noise (MAD of
-neighbours' differences) grows tenfold from the first to the last quarter while the loss does not fall.
+Takes the autocorrelation of the loss around its rolling median. A swing is a period (2 steps to a sixth of the run)
+with an autocorrelation above 0.6, and below -0.4 at half the period, over 10 % of the level at least. Periods that
+something else may have caused are left out, unless the log or the settings exclude it: epochs, evaluations,
+checkpoints, gradient accumulation, and batches grouped by length, which repeat after 50 steps (QLoRA's default), over N
+processes after 50 / N. What was excluded is in the evidence. The rule also warns if the noise grows tenfold from the
+first to the last quarter while the loss does not fall.
 
 ## Why it is bad
 Updates jump over the minimum and back: the learning rate is too high for the loss to settle.
@@ -28,7 +28,8 @@ state: {group_by_length: false}
 ```
 
 ## Fix safety
-Halve the learning rate until it stops; a bigger batch (accumulation) calms noise, not such swings.
+Halve the learning rate until the swings stop; learning takes more steps then. A larger batch (accumulation) reduces
+noise, but not such swings.
 
 ## References
 - Cohen et al. 2021, arXiv 2103.00065 (edge of stability)
@@ -93,11 +94,11 @@ class LossOscillates(LogRule):
         what = (
             f"with a period of {period:.0f} steps"
             if period
-            else f"ever wider, by {late / early:.0f} times"
+            else f"more and more, with noise {late / early:.0f} times as large at the end"
         )
         yield self.finding(
             f"the loss swings {what} around {np.median(loss.value):.4g} and does not settle",
-            "halve the learning rate",
+            "halve learning_rate, and again if the swings do not stop",
             evidence=(
                 (
                     f"noise {early:.3g} in the first quarter, {late:.3g} in the last; level"
@@ -141,7 +142,7 @@ class LossOscillates(LogRule):
         if period is None:
             return
         named = describe_periods(find_periodic_events(self.subject))
-        yield f"not made by {named}" if named else "the log names nothing else that repeats"
+        yield f"not caused by {named}" if named else "the log contains nothing else that repeats"
 
 
 def _autocorrelation(values: Floats) -> Floats:

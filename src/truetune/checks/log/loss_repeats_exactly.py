@@ -1,14 +1,13 @@
-"""The same loss again and again, to the last digit: the weights do not change.
+"""The same losses repeat to the last digit: the weights do not change.
 
 ## What it does
-Looks for losses that return with all their digits (four at least): in a row, or with the period of an epoch. It fires
-where half of the records of the second half of the run, ten at least, repeat the one that is a fixed number of
-records before.
+Looks for losses that repeat with all their digits (four at least): in a row, or with the period of an epoch. It fires
+if half of the records in the second half of the run, ten at least, equal the record a fixed number of records before.
 
 ## Why it is bad
-The same rows give the same loss only if no weight has moved: updates are rounded away (bf16 weights with a small
-rate), the optimizer holds other parameters than the model, or the same batch is drawn each step and nothing is
-learned from it.
+The same rows give exactly the same loss only if no weight has changed. Updates are rounded away (bf16 weights with a
+low learning rate), the optimizer has other parameters than the model, or the same batch is used at each step and
+nothing is learned from it.
 
 ## Example
 ```yaml
@@ -25,7 +24,8 @@ curve:
 ```
 
 ## Fix safety
-Keep the trained weights in float32 (`bf16=True` with weights loaded in float32), or raise the learning rate.
+Keep the trained weights in float32 (`bf16=True` with weights loaded in float32), which takes twice the memory for them,
+or raise the learning rate.
 
 ## References
 - huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254, pytorch/ao#1124
@@ -122,12 +122,12 @@ class LossRepeatsExactly(LogRule):
         yield self.finding(
             f"{again:,} of {n:,} losses repeat an earlier one to the last digit ({different:,}"
             " different values)",
-            "see that the optimizer holds the model's trainable parameters; train float32 weights,"
-            " or raise the learning rate",
+            "build the optimizer from the model's trainable parameters, after get_peft_model or FSDP; load the trained"
+            " weights as float32 (dtype=torch.float32 with bf16=True), or raise learning_rate",
             evidence=(
                 (
-                    f"for example {float(value[-1])} at step {loss.step[live][-1]:,.0f}, and"
-                    f" {lag:,} records before"
+                    f"for example {float(value[-1])} at step {loss.step[live][-1]:,.0f}, and also"
+                    f" {lag:,} record{'s' * (lag > 1)} before"
                 ),
             ),
             count=again,

@@ -1,16 +1,16 @@
 """The loss takes the same course in each epoch: the rows come in the same order every time.
 
 ## What it does
-Lays the whole epochs of a run over each other, each without its level, slope and bend, and correlates them. Where each
-epoch is like the one before (0.6 and more over 20 records at least) by a tenth of the level, the rows came in the same
-order. It is a warning where the course is smooth, as blocks of like rows make it, and a note where single batches
-return. Also where the loss goes one way within each of three epochs and back at its end, as sorted rows make it. A
-learning rate that restarts, and batches grouped by length, are recognised and left alone.
+Compares the whole epochs of a run with each other, each without its level, slope and curvature. It fires if each epoch
+correlates with the one before (0.6 and more, over 20 records at least) and the common course spans 10 % of the level:
+the rows came in the same order. It warns if the course is smooth, as blocks of similar rows make it, and reports as
+info if single batches repeat. It also warns if the loss goes one way within each of three epochs and back at its end,
+as sorted rows make it. A learning rate that restarts, and batches grouped by length, are recognised and not reported.
 
 ## Why it is bad
-Rows in the order of their file are mostly sorted: by task, source, length or date. Each block is trained alone, the
-loss leaps where the next begins, and what the block before taught is partly forgotten. The leaps look like a rate that
-is too high, and a lower one does not help.
+Rows in the order of their file are mostly sorted: by task, source, length or date. Each block is trained by itself, the
+loss jumps at the start of the next, and what the block before taught is partly forgotten. The jumps look like a
+learning rate that is too high, but a lower one does not help.
 
 ## Example
 ```yaml
@@ -27,7 +27,7 @@ curve:
 ```
 
 ## Fix safety
-Shuffling changes no row. A curriculum that is meant to be repeated in each epoch stays as it is.
+Shuffling changes no row, only their order. If you want the same order in each epoch (a curriculum), keep it.
 
 ## References
 - PyTorch documentation, `DataLoader(shuffle=...)` (False by default) and `DistributedSampler.set_epoch`
@@ -132,15 +132,16 @@ class LossRepeatsWithTheEpoch(LogRule):
         yield self.finding(
             f"the loss takes the same course in each epoch, every {course.steps:,.0f} steps: the rows come in the same"
             f" order each time{_describe_row_order(course)}",
-            "shuffle the rows: DataLoader(shuffle=True), DistributedSampler.set_epoch(epoch), no sequential sampler and"
-            " shuffle: true in settings; a lower learning rate does not help",
+            "shuffle the rows in each epoch: DataLoader(shuffle=True), with a DistributedSampler call"
+            " set_epoch(epoch), and remove a sequential sampler or shuffle: false from the settings; a lower learning"
+            " rate does not help",
             severity="warning"
             if course.is_smooth or _goes_one_way_in_each_epoch(course)
             else "info",
             evidence=[
-                f"{course.epochs} epochs of {course.steps:,.0f} steps are alike to {course.alike:.2f} (0 is chance), by"
-                f" {max(course.swing, course.turns):.0%} of the level",
-                "no restart of the learning rate has this period",
+                f"{course.epochs} epochs of {course.steps:,.0f} steps correlate by {course.alike:.2f} (0 is chance),"
+                f" and the common course spans {max(course.swing, course.turns):.0%} of the loss",
+                "the learning rate does not restart with this period",
             ],
             figure=draw_curves("loss", {"loss": log.curve("loss").finite()}),
         )
@@ -181,7 +182,7 @@ def _describe_row_order(course: _EpochCourse) -> str:
     if not course.is_smooth or not course.leaps:
         return ""
     places = ", ".join(f"{share:.0%}" for share in course.leaps)
-    return f", in blocks of like rows (it leaps at {places} of the epoch)"
+    return f", in blocks of similar rows (the loss jumps at {places} of the epoch)"
 
 
 def _goes_one_way_in_each_epoch(course: _EpochCourse) -> bool:

@@ -1,13 +1,13 @@
-"""The loss scale of float16 falls to nothing: gradients overflow again and again.
+"""The loss scale of float16 falls to almost nothing: gradients overflow again and again.
 
 ## What it does
-Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print: it fires where the scale was 64 or
-more, falls to 1 or below, and never comes back. The halvings of the first steps, which end at some hundreds or
-thousands, are the usual search for a scale.
+Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print. It fires if the scale was 64 or more,
+falls to 1 or below, and stays there. The halvings of the first steps, which end at some hundreds or thousands, are the
+normal search for a scale.
 
 ## Why it is bad
 The scale is halved at each step whose gradients are infinite, and that step is skipped. Below 1 it makes small
-gradients smaller, so that they become 0 in float16: the steps that are still taken teach nothing, and a NaN ends the
+gradients even smaller, so they become 0 in float16. The steps that are still made teach nothing, and a NaN ends the
 run.
 
 ## Example
@@ -25,8 +25,8 @@ curve:
 ```
 
 ## Fix safety
-bf16 needs no loss scale and has the range of float32. A run that continued with skipped steps is begun again, or from a
-checkpoint of before the fall.
+bf16 needs no loss scale and has the range of float32; it needs an Ampere GPU or newer. A run that continued with
+skipped steps has to start again, or from a checkpoint before the fall.
 
 ## References
 - Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.2
@@ -86,10 +86,10 @@ class LossScaleCollapses(LogRule):
             f"the loss scale of float16 falls from {scale.value.max():,.0f} to"
             f" {scale.value[-1]:.3g}: gradients overflow again and again, and those steps are"
             " skipped",
-            f"{float16_overflow_remedy(log)}; begin again, or continue from a checkpoint of before step"
+            f"{float16_overflow_remedy(log)}; start again, or continue from a checkpoint before step"
             f" {first:,.0f}",
             evidence=(
-                f"at 1 or below from step {first:,.0f} on, to the end",
+                f"it stays at 1 or below from step {first:,.0f} to the end",
                 *(
                     (
                         f"the gradient norm is not finite at {infinite:,} of {norm.step.size:,} steps",

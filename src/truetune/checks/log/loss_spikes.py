@@ -1,15 +1,15 @@
-"""The loss jumps up and comes back.
+"""The loss jumps up and then returns.
 
 ## What it does
-Takes each loss's distance from the rolling median around it, in robust standard deviations (MAD). A spike is three
-records in a row above 5, of which one is above 10 and half as high again as the ten records before; or one above 10,
-twice as high as the level, at which the gradient norm is twenty times its median as well. Single high losses without
-such a gradient are hard rows, and no finding. Small batches have many: single ones are left alone where more than one
-record in a hundred is one, and stretches where chance makes them.
+Compares each loss with the rolling median around it, in units of the usual variation (a robust standard deviation by
+the MAD). A spike is three records in a row above 5 units, one of them above 10 and 50 % above the ten records before. A
+single record above 10 units counts if it is twice the level and the gradient norm is twenty times its median there.
+Single high losses without such a gradient are hard rows, and are not reported. Small batches have many of them, so
+single ones are not reported if more than 1 % of the records are high, nor stretches that chance explains.
 
 ## Why it is bad
-The update before it was harmful: a corrupt row, or a learning rate at the edge. What was lost is learned again at
-best.
+The update before it was harmful: it used a corrupt row, or the learning rate is close to too high. The model has to
+learn again what it lost, if it can.
 
 ## Example
 ```yaml
@@ -26,7 +26,9 @@ curve:
 ```
 
 ## Fix safety
-Look at the rows of the step before; lower the learning rate or the clipping norm if there are several.
+A single spike that returns to the old level needs no change. If there are several, halve the learning rate, or set the
+clipping norm (`max_grad_norm`) to 1.0 or lower: learning then takes more steps. Removing corrupt rows (`truetune check
+DATA`) is safe.
 
 ## References
 - bigscience-workshop/Megatron-DeepSpeed#57, ximinng/LLM4SVG#19
@@ -88,7 +90,7 @@ class LossSpikes(LogRule):
         level, score = _level_and_deviation(loss.value)
         top = int(np.argmax(score))
         return (
-            f"the loss is at most {score[top]:.2g} robust standard deviations above its level:"
+            f"the loss is at most {score[top]:.2g} times its usual variation above its level:"
             f" {loss.value[top]:.4g} over {level[top]:.4g} at step {loss.step[top]:,.0f}"
         )
 
@@ -103,12 +105,14 @@ class LossSpikes(LogRule):
             return
         worst = max(spikes, key=lambda i: float(score[i]))
         yield self.finding(
-            f"the loss jumps to {loss.value[worst]:.4g} at {log.unit_of_steps} {loss.step[worst]:,.0f},"
-            f" {score[worst]:.0f} robust standard deviations above its level of {level[worst]:.4g},"
-            " and comes back",
-            "look at the rows of that step and the one before; if there are several, lower the"
-            " learning rate",
-            evidence=(f"spikes at {describe_steps(loss.step[spikes])}",),
+            f"the loss jumps to {loss.value[worst]:.4g} at {log.unit_of_steps} {loss.step[worst]:,.0f}, far above"
+            f" its usual {level[worst]:.4g} ({score[worst]:.0f} times the usual variation), and then returns",
+            ("a single spike needs no change; if more follow, " if len(spikes) == 1 else "")
+            + "check the data for corrupt rows (truetune check DATA -t TOKENIZER), then halve learning_rate"
+            " or set max_grad_norm: 1.0",
+            evidence=(
+                f"{len(spikes):,} spike{'s' * (len(spikes) > 1)}, at {describe_steps(loss.step[spikes])}",
+            ),
             count=len(spikes),
             figure=draw_curves("loss", {"loss": loss}, {"spike": float(loss.step[worst])}),
         )

@@ -1,15 +1,15 @@
-"""The loss falls in the first records and never again, though the rows are seen twice and more.
+"""The loss falls in the first records and then never again, although the rows repeat.
 
 ## What it does
-Looks at a loss that begins above the level that it then keeps. It fires, as a note, where the last three quarters of
-the records see the rows at least twice and the slope of the loss there (Theil-Sen, with its 95 % interval) is next to
-none, at a learning rate at which weights move. Of rows that are seen once, this is the usual shape, and no finding.
+Looks at a loss that starts above the level that it then keeps. It reports as info that the last three quarters of the
+records see the rows at least twice and the loss does not fall there (Theil-Sen slope with its 95 % interval), at a
+learning rate that changes the weights. If rows are seen only once, this shape is normal and not reported.
 
 ## Why it is bad
-What is learned in the first steps is the form of the answers: where they begin, how long they are, how they end. What
-they say is learned while the rows are read again, and then the loss falls from epoch to epoch: by 8 % and more in the
-real runs of this project's tests. Where it does not, there is nothing in the prompts from which the answers follow, or
-what is trained is too little to hold it.
+In the first steps a model learns the form of the answers: where they begin, how long they are, how they end. Their
+content is learned while the rows are read again, and then the loss falls from epoch to epoch: by 8 % and more in the
+real runs of this project's tests. If it does not, the answers do not follow from the prompts, or too few weights are
+trained to learn them.
 
 ## Example
 ```yaml
@@ -28,7 +28,7 @@ curve:
 ```
 
 ## Fix safety
-There is no automatic fix. Let the model overfit ten rows first: what can't be learned there is not learned from more.
+There is no automatic fix. First try to overfit ten rows: what can't be learned from those is not learned from more.
 
 ## References
 - huggingface/trl#3926
@@ -64,7 +64,12 @@ class LossStaysFlatThoughRowsRepeat(LogRule):
     code = "LOG070"
     symptoms = ("loss-does-not-fall",)
     severity = "info"
-    moot_where = ("loss-diverges", "flat-loss", "learning-rate-ended-early", "loss-above-uniform")
+    moot_where = (
+        "loss-diverges",
+        "flat-loss",
+        "learning-rate-ended-early",
+        "first-loss-above-guessing",
+    )
     kinds = ("language",)
     needs = ("loss", "epoch")
     least = MIN_EPOCH_RECORDS
@@ -89,9 +94,8 @@ class LossStaysFlatThoughRowsRepeat(LogRule):
         began = float(np.median(loss.value[:FIRST]))
         yield self.finding(
             f"the loss falls from {began:.4g} to {plateau.level:.4g} in the first quarter of {loss.step.size:,} records"
-            f" and stays there, although the rows were seen {log.epochs_at_end:.3g} times:"
-            " their form is learned, and not what"
-            " they say",
+            f" and stays there, although the rows were seen {log.epochs_at_end:.3g} times: the model learned the form"
+            " of the answers but not their content",
             describe_remaining_causes(log, plateau.peak_rate),
             evidence=causes_ruled_out_by_log(log, plateau.peak_rate),
             figure=draw_curves("loss", {"loss": loss}),

@@ -1,13 +1,14 @@
-"""The memory of the GPU grows with each step.
+"""GPU memory grows with each step.
 
 ## What it does
-Takes what the log says of the GPU's memory (`allocated_bytes.all.current` of Lightning's DeviceStatsMonitor,
-`gpu_mem_gb`, `memory(GiB)`), and says so where it rises with the step by 1 GiB or more, in the second half of the run
-as in the first, on a line.
+Reads what the log says about GPU memory (`allocated_bytes.all.current` of Lightning's DeviceStatsMonitor, `gpu_mem_gb`,
+`memory(GiB)`). It fires if memory rises in a straight line by 1 GiB or more, in the second half of the run as in the
+first. That is a warning for allocated memory, and info for peak memory, which also rises if rows come sorted by length.
 
 ## Why it is bad
-A step gives back what it used. What rises is kept: tensors in a list or a metric, losses with their graphs. The run
-dies when the GPU is full, at a line that has nothing to do with it, and a smaller batch only puts that off.
+A step frees the memory that it used. What keeps growing is held by something: tensors in a list or a metric, losses
+with their graphs. The run ends when the GPU is full, at a line that has nothing to do with it. A smaller batch only
+delays that.
 
 ## Example
 ```yaml
@@ -24,7 +25,7 @@ curve:
 ```
 
 ## Fix safety
-Safe: what is kept of a step can be a number (`.item()`), a count, or a copy on the CPU (`.detach().cpu()`).
+Keeping a number (`.item()`), a count, or a copy on the CPU (`.detach().cpu()`) changes no result.
 
 ## References
 - pytorch.org/docs/stable/notes/faq.html ("My model reports cuda runtime error(2)"), pytorch/pytorch#13613
@@ -74,10 +75,10 @@ class MemoryGrowsWithEachStep(LogRule):
             return
         steps = float(np.ptp(memory.curve.step))
         yield self.finding(
-            f"the GPU's memory grows with each step: from {grown[0]:.2f} to {grown[1]:.2f} GiB over"
-            f" {steps:,.0f} steps, {(grown[1] - grown[0]) / steps * 1024:,.3g} MiB a step ({memory.name})",
-            "look for what keeps tensors of each step: lists, metrics, callbacks, sums of losses"
-            " (`truetune lint SCRIPT` names the line); keep .item() of a loss, and .detach().cpu() of logits",
+            f"GPU memory grows with each step: from {grown[0]:.2f} to {grown[1]:.2f} GiB over"
+            f" {steps:,.0f} steps, {(grown[1] - grown[0]) / steps * 1024:,.3g} MiB per step ({memory.name})",
+            "find what keeps tensors of each step: lists, metrics, callbacks, sums of losses"
+            " (`truetune lint SCRIPT` names the line); keep loss.item() instead of loss, and logits.detach().cpu()",
             # A peak rises too where rows come sorted by their length.
             severity="warning" if memory.is_current else "info",
             figure=draw_curves("GiB", {memory.name: memory.curve}, {}),

@@ -1,16 +1,17 @@
-"""All answers to a prompt have the same reward: there is nothing to learn from.
+"""All answers to a prompt get the same reward: there is nothing to learn from.
 
 ## What it does
-Looks, in the logs of GRPO, RLOO and OnlineDPO (TRL's names, and verl's), at the share of the prompts whose answers all
-have one reward (`frac_reward_zero_std`; else `reward_std`, the spread of the advantages, or `objective/scores_margin`,
-of which only an exact 0 tells). It fires where that is all of them in every record; as a warning where it is four
-fifths or more in the median of the first quarter and of the whole run. It also fires where no reward was ever a
-number. Runs that had a signal and lost it as their reward rose are left alone. Where only one of several reward
-functions gives 0 in every record, that is a warning; one whose name says penalty may rightly do so.
+Reads, in logs of GRPO, RLOO and OnlineDPO (TRL's names, and verl's), the share of prompts whose answers all have the
+same reward. That is `frac_reward_zero_std`; else `reward_std`, the spread of the advantages, or
+`objective/scores_margin`, of which only an exact 0 counts. It fires if that is every prompt in every record. It warns
+if it is 80 % or more, in the median of the first quarter and of the whole run. It is an error too if no reward was ever
+a number. Runs that had a signal and lost it as their reward rose are not reported. If only one of several reward
+functions gives 0 in every record, that is a warning; one whose name contains penalty may rightly do so.
 
 ## Why it is bad
-An advantage is a reward less that of the other answers to the same prompt. It is 0 for all of them, so the run moves
-no weight, or only back to its reference by the KL term. The loss does not tell: it is near 0 in healthy runs too.
+The advantage of an answer is its reward minus that of the other answers to the same prompt. If all are equal, it is 0,
+so no weight changes, or the KL term only moves weights back to the reference. The loss does not show it: it is near 0
+in healthy runs too.
 
 ## Example
 ```yaml
@@ -33,8 +34,8 @@ curve:
 ```
 
 ## Fix safety
-Where the reward is 0 for every answer to every prompt, more or hotter samples change nothing: the functions give none.
-Call the reward functions on logged answers (`log_completions=True`) before anything is changed.
+Call the reward functions on logged answers (`log_completions=True`) before you change anything. If the reward is 0 for
+every answer to every prompt, more samples or a higher temperature change nothing: the reward functions are at fault.
 
 ## References
 - Shao et al. 2024 (GRPO), arXiv 2402.03300, section 4.1; Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.2
@@ -84,7 +85,7 @@ class NoRewardSignal(LogRule):
             yield self.finding(
                 f"no reward is a number in any of {reward.step.size:,} records: no answer was"
                 " scored",
-                "call the reward functions on logged answers (log_completions=True): they return"
+                "call the reward functions on logged answers (log_completions=True), and fix those that return"
                 " None or nan",
                 count=int(reward.step.size),
                 total=int(reward.step.size),
@@ -107,7 +108,7 @@ class NoRewardSignal(LogRule):
         ):
             yield self._finding_on_equal_rewards_per_prompt(
                 share,
-                f"for {np.median(share.value):.0%} of the prompts from the beginning",
+                f"for {np.median(share.value):.0%} of the prompts, from the start on",
                 sure=False,
             )
         else:
@@ -119,8 +120,8 @@ class NoRewardSignal(LogRule):
         return self.finding(
             f"the mean score of the answers is exactly {value:.4g} in every one of"
             f" {scores.step.size:,} records: all answers have the same score, and nothing is learned",
-            "call the reward model on two answers of your own; where all lack an EOS, the penalty"
-            " (missing_eos_penalty) replaces each score: give the answers room (response_length)",
+            "call the reward model on two answers that you wrote; if all answers lack an EOS, the penalty"
+            " (missing_eos_penalty) replaces each score: raise response_length so that answers can end",
             count=int(scores.step.size),
             total=int(scores.step.size),
             figure=draw_curves("objective/scores", {"objective/scores": scores}),
@@ -145,8 +146,8 @@ class NoRewardSignal(LogRule):
         yield self.finding(
             f"{len(silent)} of {len(functions)} reward functions gave 0 in every record:"
             f" {', '.join(silent)}",
-            "call it on an answer that should get its reward, as the model writes it: does its"
-            " pattern want a line break after the last tag?",
+            "call it on an answer that should get its reward, written as the model writes it: for example, does its"
+            " pattern require a line break after the last tag?",
             severity="warning",
             count=len(silent),
             total=len(functions),
@@ -175,7 +176,7 @@ class NoRewardSignal(LogRule):
             count=int((share.value >= 1).sum()),
             total=int(share.step.size),
             figure=draw_curves(
-                "reward", {"without a spread": share, **({"reward": reward} if reward else {})}
+                "reward", {"all equal": share, **({"reward": reward} if reward else {})}
             ),
         )
 
@@ -185,24 +186,23 @@ class NoRewardSignal(LogRule):
         """
         if is_share_always_one(share_of_cut_off_answers(self.subject)):
             return (
-                "give the answers room first (max_completion_length): all of them are cut, so none"
-                " can be graded"
+                "first raise max_completion_length: all answers are cut off, so none can be graded"
             )
         if reward and np.ptp(reward.value) == 0 and reward.value[0] != 0:
             return (
-                "take harder prompts, or see that the reward functions tell answers apart: each"
+                "use harder prompts, or check that the reward functions tell answers apart: each answer"
                 " gets the full reward"
             )
         if reward and not reward.value.any():
             # More samples, or hotter ones, of what is never rewarded are not rewarded either.
             return (
-                "call the reward functions on the rows' own references, written as an answer: where these get 0 too,"
-                " no answer can ever be right. See that the column arrives (print its first value), that the final"
-                " result is taken out of the reference as out of the answer (`... #### 42` is not `42`), that both are"
-                " of one type ('42' == 42 is False), and that the pattern fits the form that the prompt asks for"
+                "call the reward functions on the rows' own references, written as an answer: if these get 0 too, no"
+                " answer can ever be right. Check that the column arrives (print its first value), that the final"
+                " result is extracted from the reference as from the answer (`... #### 42` is not `42`), that both"
+                " have the same type ('42' == 42 is False), and that the pattern fits the form that the prompt asks for"
             )
         return (
-            "call the reward functions on logged answers (log_completions=True); raise"
+            "call the reward functions on logged answers (log_completions=True); if they tell answers apart, raise"
             " num_generations or temperature"
         )
 

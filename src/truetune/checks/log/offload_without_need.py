@@ -1,15 +1,15 @@
-"""Weights or optimizer states are offloaded to the machine's memory, though they would fit the GPU.
+"""Weights or optimizer states are offloaded to host memory although they would fit on the GPU.
 
 ## What it does
 Reads from the console output that DeepSpeed or FSDP offloads (`cpu_adam` is loaded, `offload_optimizer` or
-`offload_param` with a device, `fsdp_offload_params: true`) and how many parameters there are and are trained. It
-fires where the weights in bfloat16 with gradients and states of what is trained take less than 8 GiB (every GPU that
+`offload_param` with a device, `fsdp_offload_params: true`), and how many parameters there are and are trained. It fires
+if the weights in bfloat16, with gradients and optimizer states of what is trained, take less than 8 GiB (every GPU that
 trains such a model has more), or less than half of the GPU that the output names or nvidia-smi measured. Offloading
-makes no room for activations, which are what grows with rows and length.
+does not free memory for activations, which are what grows with rows and length.
 
 ## Why it is bad
-Each step waits for copies between the machine's memory and the GPU, and for an optimizer on the CPU: it takes many
-times as long, on any number of GPUs.
+Each step waits for copies between host memory and the GPU, and for an optimizer on the CPU. It takes many times as
+long, on any number of GPUs.
 
 ## Example
 ```yaml
@@ -32,7 +32,8 @@ output: |
 ```
 
 ## Fix safety
-The gradients are the same without offloading. `truetune plan SETTINGS --gpu SIZE` says beforehand whether it fits.
+The gradients are the same without offloading. `truetune plan SETTINGS --gpu SIZE` shows beforehand whether the model
+fits.
 
 ## References
 - deepspeed.ai/docs/config-json (offload_optimizer, offload_param); Ren et al. 2021 (ZeRO-Offload), arXiv 2101.06840
@@ -96,11 +97,11 @@ class OffloadWithoutNeed(OutputRule):
         seconds = step_seconds_without_evaluations(self.subject)
         took = f"; a step takes {seconds:.0f} s" if seconds and seconds > SLOW_STEP_S else ""
         yield self.finding(
-            f"weights or optimizer states are offloaded to the machine's memory, though they take"
+            "weights or optimizer states are offloaded to host memory, although they only take"
             f" {need:.1f} GiB{self._gpu_memory_in_words()}{took}",
-            "take offload_param and offload_optimizer out of the DeepSpeed file (or fsdp_offload_params"
-            " out of FSDP's); a LoRA of a model that fits one GPU needs no sharding: ZeRO stage 0 to 2,"
-            " or torchrun without DeepSpeed; `truetune plan SETTINGS --gpu SIZE` proves that it fits",
+            "remove offload_param and offload_optimizer from the DeepSpeed file (or set fsdp_offload_params: false);"
+            " a LoRA of a model that fits on one GPU needs no sharding: use ZeRO stage 0 to 2, or torchrun without"
+            " DeepSpeed; `truetune plan SETTINGS --gpu SIZE` shows whether it fits",
             evidence=(
                 f"{settings.parameters or 0:,} parameters, {settings.trained or 0:,} of them trained",
                 *self._measured_gpu_evidence(),
@@ -124,7 +125,7 @@ class OffloadWithoutNeed(OutputRule):
     def _gpu_memory_in_words(self) -> str:
         """The GPU's memory as the end of a sentence: `, and the GPU has 80`"""
         memory = self._smallest_gpu_gib()
-        return f" and the GPU has {memory:.0f}" if memory is not None else ""
+        return f" and the GPU has {memory:.0f} GiB" if memory is not None else ""
 
     def _measured_gpu_evidence(self) -> Iterator[str]:
         """Evidence: what nvidia-smi measured of the GPUs."""
@@ -133,7 +134,7 @@ class OffloadWithoutNeed(OutputRule):
             return
         used = max((gpu.used or 0) / GIB for gpu in gpus)
         busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
-        at = f", at {max(busy):.0f}% utilization at most" if busy else ""
+        at = f", with at most {max(busy):.0f}% utilization" if busy else ""
         yield f"nvidia-smi: {used:.1f} of {(gpus[0].total or 0) / GIB:.0f} GiB are used{at}"
 
     def _gib_of_weights_gradients_and_states(self) -> float | None:

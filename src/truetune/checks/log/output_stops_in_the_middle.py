@@ -1,12 +1,13 @@
 """The console output stops in the middle of the training.
 
 ## What it does
-Looks at the bar of the training: it is not full, no exception and no other end is printed, and the trainer did not say
-that it was done. Where NCCL joined the GPUs by direct copies (`via P2P`) and the bar is at 0, it says that too.
+Looks at the progress bar of the training: it is not full, neither an exception nor another end is printed, and the
+trainer did not report that it was done. That is info. If NCCL connected the GPUs by direct copies (`via P2P`) and the
+bar is still at 0, it is a warning that says so.
 
 ## Why it is bad
-Either the run is still writing, or it hangs, or what ended it was printed elsewhere: in another rank's file, in the
-scheduler's, in the kernel's log. A note, since the file alone can't tell.
+The run is still writing, or it hangs, or what ended it was printed elsewhere: in the file of another process, in the
+scheduler's, or in the kernel's log. The file by itself can't tell which.
 
 ## Example
 ```yaml
@@ -24,7 +25,7 @@ output: |
 ```
 
 ## Fix safety
-Nothing is changed.
+These commands only read. `NCCL_P2P_DISABLE=1` makes copies between GPUs slower: set it for one test run.
 
 ## References
 - pytorch/pytorch#118369, hiyouga/LlamaFactory#8261
@@ -75,11 +76,11 @@ class OutputStopsInTheMiddle(OutputRule):
             yield self._finding_on_no_step_since_gpus_joined()
             return
         yield self.finding(
-            f"the log ends at step {done:,} of {output.total:,} with no word of an end: the run was still going when it"
-            " was copied, or stopped without a message",
-            "nothing, if it still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
-            " PID` names the line of each process; if it is gone, look in the files of other ranks,"
-            " of the scheduler and in `dmesg`",
+            f"the log stops at step {done:,} of {output.total:,} without an end: the run was still going when it"
+            " was copied, or it stopped without a message",
+            "nothing to do if it is still running (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
+            " PID` names the line of each process; if it is gone, read the files of other processes and"
+            " of the scheduler, and `dmesg`",
             evidence=(
                 (f"last lines: {' / '.join(output.last_lines)[:300]}",) if output.last_lines else ()
             ),
@@ -105,10 +106,10 @@ class OutputStopsInTheMiddle(OutputRule):
         output = self.subject.output
         assert output is not None
         return self.finding(
-            f"no step is done: the bar is at 0 of {output.total:,} after NCCL joined the GPUs by P2P copies",
-            "start once with NCCL_P2P_DISABLE=1: if it runs, copies between the GPUs are caught by the IOMMU or by ACS"
-            " (`sudo dmesg | grep -i -e iommu -e page_fault`), or the driver offers P2P on cards that have none; if it"
-            " hangs too, `py-spy dump --pid PID` names the line of each process",
+            f"no step is done: the bar is at 0 of {output.total:,} after NCCL connected the GPUs by P2P copies",
+            "start once with NCCL_P2P_DISABLE=1: if it runs, the IOMMU or ACS blocks copies between the GPUs"
+            " (`sudo dmesg | grep -i -e iommu -e page_fault`), or the driver offers P2P on cards that don't have it; if"
+            " it hangs too, `py-spy dump --pid PID` names the line of each process",
             severity="warning",
             cases=(Case(f"step 0 of {output.total:,}", file=output.file, line=output.lines),),
         )

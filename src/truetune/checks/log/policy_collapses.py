@@ -1,14 +1,17 @@
-"""The policy collapses: its answers lose their entropy, or shrink to a few tokens.
+"""The policy collapses: its answers lose their variety, or shrink to a few tokens.
 
 ## What it does
-Compares the end of a run of GRPO, RLOO, PPO or verl with its beginning (medians of the first and the last fifth). It
-fires where the entropy of the policy falls to a tenth of what it was and below 0.05 nats/token, where it rises to
-four times and above 2 nats, and where the mean length of the answers falls to a fifth and below 20 tokens.
+Compares the end of a run of GRPO, RLOO, PPO or verl with its start (medians of the first and the last fifth). It warns
+if
+
+- the entropy of the policy falls to a tenth of its first value and below 0.05 per token;
+- the entropy rises to four times its first value and above 2 per token;
+- the mean length of the answers falls to a fifth and below 20 tokens.
 
 ## Why it is bad
-A policy without entropy gives one answer to each prompt: its rewards have no spread, and nothing more is learned. One
-with too much writes garbage. Answers of a few tokens are what a reward teaches that is given for form or for brevity:
-the reward rises, and the task is lost.
+A policy without entropy gives one answer to each prompt: its rewards are all equal, and nothing more is learned. A
+policy with too much entropy writes garbage. If a reward is given for form or brevity, answers shrink to a few tokens:
+the reward rises, but the task is lost.
 
 ## Example
 ```yaml
@@ -25,7 +28,7 @@ curve:
 ```
 
 ## Fix safety
-Read answers of both ends of the run first: where short answers are right, nothing is wrong with their length. Take a
+First read answers from the start and from the end: if short answers are right, their length is not a fault. Use a
 checkpoint from before the fall.
 
 ## References
@@ -115,14 +118,14 @@ class PolicyCollapses(LogRule):
         effect = (
             "the policy gives one answer to each prompt, and nothing more is learned"
             if falls
-            else "the policy spreads over everything, and its answers become garbage"
+            else "the policy spreads over all tokens, and its answers become garbage"
         )
         yield self.finding(
-            f"the entropy of the policy goes from {ends.first:.3g} to {ends.last:.2g} nats/token: {effect}",
-            "take a checkpoint from before; then lower the learning rate or the number of updates for"
-            " each batch of answers, or raise the upper clip (epsilon_high)"
+            f"the entropy of the policy goes from {ends.first:.3g} to {ends.last:.2g} per token: {effect}",
+            "go back to a checkpoint before that; then lower learning_rate or num_iterations (updates per"
+            " batch of answers), or raise the upper clip (epsilon_high)"
             if falls
-            else "take a checkpoint from before; then lower the learning rate, and drop an entropy bonus",
+            else "go back to a checkpoint before that; then lower learning_rate, and remove an entropy bonus",
             total=int(curve.step.size),
             figure=draw_curves("entropy", {"entropy": curve}),
         )
@@ -141,10 +144,10 @@ class PolicyCollapses(LogRule):
                 )
             )
         yield self.finding(
-            f"answers shrink from {ends.first:.0f} to {ends.last:.0f} tokens: the reward is had without"
-            " the task",
-            "read the last answers; then see that no reward is given for form or brevity alone, and"
-            " that an empty answer gets none",
+            f"answers shrink from {ends.first:.0f} to {ends.last:.0f} tokens: the policy gets its reward without"
+            " doing the task",
+            "read the last answers; then change the reward so that form or brevity is not rewarded by itself, and"
+            " an empty answer gets nothing",
             evidence=evidence,
             total=int(curve.step.size),
             figure=draw_curves("mean length of answers", {"length": curve}),

@@ -1,14 +1,15 @@
-"""A preference run was trained at a learning rate far above the usual, and its curves show it.
+"""A preference run used a learning rate far above the usual ones, and its curves show it.
 
 ## What it does
-Looks at logs of DPO and its kin for the highest recorded learning rate and the end of the curves. It fires where the
-median of the last margins is above 10 and that of the last losses below 0.001, and the rate is 2e-5 or more; where the
-log or the files beside it say that an adapter was trained, from 2e-4 on.
+Reads the highest logged learning rate and the end of the curves in logs of DPO and similar methods. It warns if the
+median of the last margins is above 10, that of the last losses is below 0.001, and the learning rate is 2e-5 or more.
+If the log or the files beside it show that an adapter was trained, it warns from 2e-4 on.
 
 ## Why it is bad
-Published runs train all weights by DPO at 5e-7 to 5e-6 and adapters at 5e-6 to 5e-5, and end with margins of 0.5 to 3.
-A margin of 30 at a beta of 0.1 is 300 nats between two answers: both were pushed far from anything that the model wrote
-before, and it repeats itself or writes garbage. Loss and accuracy look perfect.
+Published DPO runs use 5e-7 to 5e-6 for full fine-tuning and 5e-6 to 5e-5 for adapters, and end with margins of 0.5 to
+3. At a beta of 0.1, a margin of 30 means that one answer is e^300 times as likely as the other, relative to the
+reference. Both were pushed far from anything that the model wrote before, and it repeats itself or writes garbage. Loss
+and accuracy look perfect.
 
 ## Example
 ```yaml
@@ -27,7 +28,7 @@ curve:
 ```
 
 ## Fix safety
-Begin again from the SFT model: the weights of this run are spoiled. A lower rate needs no more epochs than one.
+Start again from the SFT model: the weights of this run are ruined. One epoch is enough at a lower learning rate too.
 
 ## References
 - alignment-handbook's recipes (zephyr-7b-beta: DPO 5e-7, LoRA 5e-6); TRL's `DPOConfig` (1e-6); Rafailov et al. 2023,
@@ -89,10 +90,11 @@ class PreferenceRateFarTooHigh(LogRule):
             return
         yield self.finding(
             f"the learning rate of {peak:.2g} is {_describe_rate_factor(peak, is_adapter)}, and the curves show it: the"
-            f" margin ends at {margin:.3g} and the loss at {loss:.1g}",
-            "train again from the SFT model at 5e-7 to 5e-6 (an adapter: 5e-6 to 5e-5), for one epoch",
+            f" margin ends at {margin:.3g} (0.5 to 3 is usual) and the loss at {loss:.1g}",
+            "train again from the SFT model with learning_rate 5e-7 to 5e-6 (an adapter: 5e-6 to 5e-5), for one epoch",
             evidence=[
-                f"a margin of {margin:.3g} at a beta of 0.1 is {margin / 0.1:,.0f} nats between both answers",
+                f"at a beta of 0.1, a margin of {margin:.3g} means that the log-probabilities of both answers moved"
+                f" apart by {margin / 0.1:,.0f}",
                 *self._note_on_unknown_adapter(peak, is_adapter),
             ],
         )
@@ -115,14 +117,14 @@ class PreferenceRateFarTooHigh(LogRule):
         is_told = output is not None and output.settings.share is not None
         if not is_adapter and not is_told and peak <= USUAL_OF_ADAPTER[1]:
             yield (
-                "the log does not say whether all weights or an adapter were trained; for an adapter the rate is high,"
-                " and the curves still say that the run went too far"
+                "the log does not show whether all weights or an adapter were trained; for an adapter this learning"
+                " rate is usual, but the curves still show that the run went too far"
             )
 
 
 def _describe_rate_factor(peak: float, is_adapter: bool) -> str:
     """How many times above the usual rates a rate is, in words."""
     low, top = USUAL_OF_ADAPTER if is_adapter else USUAL_OF_ALL
-    what = "an adapter" if is_adapter else "all weights"
-    times = f"{peak / top:.0f} to {peak / low:.0f} times the usual of DPO of {what}"
+    what = "an adapter" if is_adapter else "full fine-tuning"
+    times = f"{peak / top:.0f} to {peak / low:.0f} times the usual one in DPO for {what}"
     return f"{times} ({low:.0e} to {top:.0e})".replace("e-0", "e-")

@@ -1,13 +1,14 @@
 """Processes of one run print different sums of their weights, or different gradient norms.
 
 ## What it does
-Reads what each process prints of the same step (`[rank 1] ... step 20 ... wsum -1284.6`, `rank=1 step=20
-grad_norm=0.7`), of sums and norms of weights and gradients. It fires where they differ from process to process at
-four fifths of the steps, three at least. Losses are left alone: each process has its own rows. Where the output names
-FSDP, ZeRO-3 or tensor parallelism, it is not judged, because there each process holds a part.
+Reads what each process (one per GPU) prints for the same step (`[rank 1] ... step 20 ... wsum -1284.6`, `rank=1 step=20
+grad_norm=0.7`): sums and norms of weights and gradients. It fires if they differ between processes at 80 % of the
+steps, three at least. For weights that is an error, for gradients a warning. Losses are not compared: each process has
+its own rows. If the output names FSDP, ZeRO-3 or tensor parallelism, it is not judged, because there each process has
+only a part of the weights.
 
 ## Why it is bad
-Gradients are not averaged: each process trains a model of its own on its part of the rows, and one of them is saved.
+Gradients are not averaged: each process trains its own model on its part of the rows, and only one of them is saved.
 The losses look healthy.
 
 ## Example
@@ -33,8 +34,8 @@ output: |
 ```
 
 ## Fix safety
-With averaged gradients the effective batch is larger by the number of processes; the learning rate may need another
-look.
+With averaged gradients, the effective batch is larger by the number of processes: lower `gradient_accumulation_steps`,
+or choose the learning rate for it.
 
 ## References
 - pytorch.org/docs/stable/notes/ddp.html; torch/nn/parallel/distributed.py
@@ -62,7 +63,7 @@ class RanksHoldDifferentWeights(OutputRule):
         output = self.subject.output
         if output is not None and output.settings.sharded:
             return Unmet(
-                "the output names FSDP, ZeRO-3 or tensor parallelism: parts differ by right"
+                "the output names FSDP, ZeRO-3 or tensor parallelism, where parts rightly differ"
             )
         return None
 
@@ -88,19 +89,19 @@ class RanksHoldDifferentWeights(OutputRule):
         shown = ", ".join(f"{value:.8g}" for value in difference.values[:8])
         return self.finding(
             f"{difference.ranks} processes print different {difference.name} at"
-            f" {difference.differing:,} of {difference.steps:,} steps: their {what} are not the same,"
-            " so gradients are not averaged",
-            "call the wrapped model (model(**batch)), not model.module(...): DDP averages gradients of"
-            " its own forward alone; call backward inside it, without no_sync() at the last step of"
-            " accumulation, and wrap before the optimizer is made (`truetune lint SCRIPT`,"
-            " `truetune run -- CMD` measures it)",
+            f" {difference.differing:,} of {difference.steps:,} steps: their {what} differ,"
+            " so gradients are not averaged between them",
+            "call the wrapped model (model(**batch)), not model.module(...): DDP only averages gradients of"
+            " its own forward pass; do not use no_sync() at the last step of an accumulation, and wrap the model"
+            " before you build the optimizer (`truetune lint SCRIPT` finds this; `truetune run -- COMMAND`"
+            " measures it)",
             severity="warning" if difference.is_of_gradients else "error",
             evidence=(
                 f"at the last step: {shown}",
                 f"they differ from step {difference.first_step:,} on, by"
                 f" {difference.relative_first:.2g} of their size at first and"
                 f" {difference.relative_last:.2g} at the end"
-                + (": each process goes its own way" if grows else ""),
+                + (": they drift apart" if grows else ""),
             ),
             cases=(Case(f"{difference.name}: {shown}", file=file),),
             count=difference.differing,

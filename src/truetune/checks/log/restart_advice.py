@@ -13,14 +13,14 @@ def advise_restart(log: RunLog, step: float) -> str:
     if older:
         return f"go back to checkpoint-{older[-1]}"
     if log.checkpoints:
-        return "all checkpoints here are of after it: begin again from the model that it began with"
+        return "all checkpoints here are from after that step: start again from the model that training started from"
     first = _first_saved_step(log)
     if first is not None and step <= first:
         return (
-            "begin again from the model that it began with (the first checkpoint is saved at step"
+            "start again from the model that training started from (the first checkpoint is saved at step"
             f" {first:,.0f})"
         )
-    return "go back to a checkpoint of before it, or begin again from the base where there is none"
+    return "restart from a checkpoint before that step, or from the base model if there is none"
 
 
 def _first_saved_step(log: RunLog) -> float | None:

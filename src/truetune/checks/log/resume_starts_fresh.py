@@ -1,17 +1,21 @@
-"""The run was taken up again without what it had: its weights, its schedule or its step count.
+"""The run was resumed without its weights, its schedule or its step count.
 
 ## What it does
-Looks for five seams. The epoch, the learning rate and the loss go back to where they began: a job that was preempted or
-requeued and resumed nothing; the line that trains without `resume_from_checkpoint` is named. The learning rate leaps
-and repeats its own beginning, or drops to 0 and warms up once more over four records or more, although it had not come
-to its end (so schedules that restart are left alone). The loss leaps by eight times its noise, up to where it was in
-the beginning, and falls again. A schedule that had come to its end leaps up at the very record at which the loss does:
-a second training under the same step count. Or a second process wrote steps from the first one on, although the one
-before it had come further.
+Looks for five signs of a restart.
+
+- Epoch, learning rate and loss go back to where they started: a job that was preempted or requeued resumed nothing. The
+  line that trains without `resume_from_checkpoint` is named.
+- The learning rate jumps and repeats its own start, or drops to 0 and warms up again over four records or more,
+  although it had not reached its end (so schedules that restart are not reported).
+- The loss jumps by eight times its noise, up to its first level, and falls again.
+- A schedule that had reached its end jumps up at the very record at which the loss does: a second training with the
+  same step count.
+- A second process wrote steps from the first one on, although the one before it had got further. That is info, unless
+  the log names a checkpoint to resume from.
 
 ## Why it is bad
-A resume that finds no `optimizer.pt` or `scheduler.pt` says nothing: warm-up runs again on trained weights. One whose
-weights don't match keeps its step count and trains a fresh model for the rest of the run.
+A resume that finds no `optimizer.pt` or `scheduler.pt` does not report it: the warm-up runs again on trained weights.
+If the weights don't match, the step count continues and a fresh model is trained for the rest of the run.
 
 ## Example
 ```yaml
@@ -32,8 +36,8 @@ curve:
 ```
 
 ## Fix safety
-Resume from a checkpoint that holds optimizer.pt, scheduler.pt and rng_state.pth, with the same batch size and
-processes.
+Resuming needs a checkpoint with optimizer.pt, scheduler.pt and rng_state.pth, and the same batch size and number of
+processes. Saving more often takes disk space.
 
 ## References
 - huggingface/transformers#24274, huggingface/transformers#29607, huggingface/peft#574
@@ -53,10 +57,10 @@ from truetune.logs.detect_resumes_without_state import MIN_LOSSES, MIN_RATES, Re
 from truetune.logs.facts_in_files_beside_log import NOTHING_RESUMED
 
 SAYS = {
-    "schedule": "the learning-rate schedule (and the optimizer with it) restarted",
+    "schedule": "the learning rate schedule (and the optimizer with it) restarted",
     "weights": "the weights restarted while the steps continued",
     "run": "the run restarted",
-    "everything": "the training began again from its start: nothing was resumed",
+    "everything": "the training started over from the beginning: nothing was resumed",
 }
 SHOWN_RESTARTS = 6
 """Restarts that a finding shows as its cases; a job that restarts each night has many alike"""
@@ -114,12 +118,11 @@ class ResumeStartsFresh(LogRule):
         return self.finding(
             f"at {log.unit_of_steps} {seam.step:,.0f} {SAYS[seam.lost]}",
             (
-                "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as"
-                " many processes as before"
+                "resume from a checkpoint that contains the weights, optimizer.pt and scheduler.pt, with the same"
+                " number of processes"
                 if resumed
                 else (
-                    "give resume_from_checkpoint, or another output folder to a run that is meant"
-                    " to be new"
+                    "pass resume_from_checkpoint=True, or give a run that is meant to be new another output_dir"
                 )
             ),
             severity="error" if resumed else "info",
@@ -146,14 +149,14 @@ class ResumeStartsFresh(LogRule):
         log = self.subject
         places = ", ".join(f"{one.step:,.0f}" for one in seams[:SHOWN_RESTARTS])
         missing = next(log.files_beside.settings_named(NOTHING_RESUMED), None)
-        remedy = "resume where a checkpoint is in the output folder"
+        remedy = "resume if there is a checkpoint in the output folder"
         if missing is not None:
             remedy += f", in {missing.place}"
         return self.finding(
             f"at {log.unit_of_steps} {places} {SAYS['everything']}",
             f"{remedy}: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir)), which is None at the"
-            " first launch (of a command: --resume_from_checkpoint; of Lightning: fit(ckpt_path='last')), on a folder"
-            " that survives the job, and save more often than jobs are ended",
+            " first launch (on a command line: --resume_from_checkpoint; in Lightning: fit(ckpt_path='last')); put"
+            " output_dir on a disk that survives the job, and save more often than jobs are ended",
             severity="error",
             evidence=tuple(one.text for one in seams[:SHOWN_RESTARTS]),
             cases=()

@@ -1,16 +1,16 @@
-"""The first record of a preference run has large rewards: the reference is not the model that training began with.
+"""Rewards are far from 0 at the start of a preference run: the reference is not the model it starts from.
 
 ## What it does
-Looks at `rewards/chosen` and `rewards/rejected` of the first three records of a run that was not resumed. A policy that
-begins as its reference has rewards of about 0. It fires where both are on one side of 0 by more than 1 from the first
-record on, and by more than three times the spread of these records. Losses without a reference (CPO, SimPO, ORPO) log
-rewards that are their log-probabilities times beta, and are left out.
+Reads `rewards/chosen` and `rewards/rejected` in the first three records of a run that was not resumed. A policy that
+starts as its reference has rewards of about 0. The rule warns if both are on the same side of 0 by more than 1 from the
+first record on, and by more than three times the spread of these records. Losses without a reference (CPO, SimPO, ORPO)
+log rewards that are their log-probabilities times beta, and are not judged.
 
 ## Why it is bad
-Rewards are beta times the difference of log-probabilities between policy and reference. Those of a reference that was
-computed with another model (precomputed and cached before the SFT, a base in place of the tuned model, other
-precision, another chat template) hold a difference that no pair can change. The loss falls while the policy only makes
-up for it, and the answers stay as they were.
+A reward is beta times the difference of the log-probabilities of policy and reference. If the reference's were computed
+with another model, they contain a difference that no pair can change. Examples are log-probabilities that were cached
+before the SFT, the base instead of the tuned model, another precision or another chat template. The loss falls while
+the policy only makes up for that, and the answers do not change.
 
 ## Example
 ```yaml
@@ -29,8 +29,8 @@ curve:
 ```
 
 ## Fix safety
-There is no automatic fix: remove the cached log-probabilities and compute them with the model that training begins
-with, or name that model as the reference.
+There is no automatic fix. Delete the cached log-probabilities and compute them with the model that training starts
+from, or pass that model as the reference. Rewards then start at 0, and the loss at ln 2.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, equation 7; huggingface/trl `precompute_ref_log_probs`
@@ -88,11 +88,11 @@ class RewardsNotZeroAtFirst(LogRule):
         if min(map(abs, centres)) < max(LARGE, SPREADS * spread) or centres[0] * centres[1] < 0:
             return
         yield self.finding(
-            f"rewards are {centres[0]:.3g} (chosen) and {centres[1]:.3g} (rejected) in the first records: a policy that"
-            " begins as its reference has 0",
+            f"rewards are {centres[0]:.3g} (chosen) and {centres[1]:.3g} (rejected) in the first records, but are 0 for"
+            " a policy that starts as its reference",
             _remedy(log.files_beside),
             evidence=(
-                "the reference is another model than the one that is trained: an older cache, the base of an SFT model,"
+                "the reference is another model than the trained one: an older cache, the base of an SFT model,"
                 " or other weights, precision or template",
             ),
             cases=[
@@ -114,17 +114,17 @@ def _remedy(beside: FilesBeside) -> str:
     switched = next(beside.settings_named("reference_without_adapter"), None)
     if switched is not None:
         return (
-            f"{switched.place} computes the reference with the adapter off, which is the bare base: merge"
-            f" the SFT adapter"
-            " before training and put a new one on it, or load it a second time, frozen, as the reference"
+            f"{switched.place} computes the reference with the adapter disabled, which is the base without SFT: merge"
+            " the SFT adapter before training and train a new one on top, or load the SFT model a second time, frozen,"
+            " as ref_model"
         )
-    own = "name the model that training begins with, not its base, as the reference (ref_model)"
+    own = "pass the model that training starts from, not its base, as the reference (ref_model)"
     caches = any(one.value is True for one in beside.settings_named("precompute_ref_log_probs"))
     # Where the settings are available, and none caches anything, a cache is not the cause.
     if beside.settings and not caches:
-        return f"{own}; with a LoRA on a tuned model, merge that model's adapter first"
+        return f"{own}; with a LoRA on a tuned model, merge that model's adapter first (merge_and_unload)"
     return (
-        "compute the reference's log-probabilities with the model that training begins with: remove cached ones"
+        "compute the reference's log-probabilities with the model that training starts from: delete cached ones"
         f" (precompute_ref_log_probs, reference_chosen_logps), and {own}"
     )
 

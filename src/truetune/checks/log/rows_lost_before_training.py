@@ -1,14 +1,14 @@
-"""The trainer counts far fewer rows than the files that its settings name hold.
+"""The trainer counts far fewer rows than the data files contain.
 
 ## What it does
-Where a log is checked together with the settings of its run, compares the rows that the trainer counts at its start
-(`Num examples`) with those of the files, less what is held out and what `max_samples` leaves. It speaks from a tenth
-that is missing, and looks among the rows for what may have gone: empty answers, copies, rows longer than the limit.
-Packed runs and rows that a script shapes are left alone.
+If a log is checked together with the settings of its run, compares the rows that the trainer counts when it starts
+(`Num examples`) with those of the files, minus what is held out and what `max_samples` leaves out. It warns if 10 % or
+more are missing, and looks for rows that may have been dropped: empty answers, duplicates, rows longer than the limit.
+Packed runs, and rows that a script builds, are not judged.
 
 ## Why it is bad
-Trainers drop rows without a word: those that are too long, of another format, or all masked. Or they read an old cache.
-The run ends well, and the model has never seen the rows that are missing.
+Trainers drop rows without a message: those that are too long, in another format, or fully masked. Or they read an old
+cache. The run ends normally, but the model has never seen the missing rows.
 
 ## Example
 ```yaml
@@ -33,7 +33,8 @@ rows: [{settings: sft.yaml, rows: 600, why: rows.jsonl holds 600 rows, files: []
 ```
 
 ## Fix safety
-Counting changes nothing. A cache that is deleted is made again from the files.
+Counting changes nothing. A deleted cache is built again from the files, which takes time. A higher length limit takes
+more memory.
 
 ## References
 - Axolotl documentation, `sequence_len` (longer rows are dropped); huggingface/datasets#5360 (old caches)
@@ -115,9 +116,10 @@ class RowsLostBeforeTraining(OutputRule):
             return
         reasons = list(_reasons_rows_were_lost(rows, lost))
         yield self.finding(
-            f"{lost:,} of {rows.rows:,} rows are lost before the training: the trainer counts {examples:,}",
-            "raise the length limit to the longest row, fix empty and malformed rows, and delete the cache of prepared"
-            " rows (overwrite_cache, dataset_prepared_path, HF_DATASETS_CACHE); then count again",
+            f"{lost:,} of {rows.rows:,} rows are lost before the training: the trainer counts only {examples:,}",
+            "raise the length limit (max_length, cutoff_len, sequence_len) to the longest row, fix empty and malformed"
+            " rows, and delete the cache of prepared rows (overwrite_cache, dataset_prepared_path,"
+            " HF_DATASETS_CACHE); then compare the count again",
             evidence=[f"{Path(rows.settings).name}: {rows.why}", *reasons],
         )
 
@@ -144,7 +146,7 @@ def _reasons_rows_were_lost(rows: RowsBeside, lost: int) -> Iterator[str]:
     suspects = _count_droppable_rows(rows)
     named = (
         (suspects.empty, "have an empty answer"),
-        (suspects.copies, "are copies of earlier rows"),
+        (suspects.copies, "are duplicates of earlier rows"),
         (suspects.long, f"are longer than about {rows.limit or 0:,} tokens (4 characters each)"),
     )
     for count, what in named:
@@ -152,7 +154,7 @@ def _reasons_rows_were_lost(rows: RowsBeside, lost: int) -> Iterator[str]:
             is_it = abs(count - lost) <= AS_MANY * lost
             yield f"{count:,} rows {what}" + (", as many as are missing" if is_it else "")
     if not any(count for count, _ in named):
-        yield "no row is empty, a copy, or too long: another format, a filter or an old cache of prepared rows"
+        yield "no row is empty, a duplicate or too long: look for another format, a filter or an old cache"
 
 
 def _count_droppable_rows(rows: RowsBeside) -> _DroppableRows:

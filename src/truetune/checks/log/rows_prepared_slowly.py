@@ -1,15 +1,15 @@
-"""Rows are tokenized for half an hour and more before the training, one at a time or by each process.
+"""Tokenizing the rows before training takes half an hour or more, or every process does it.
 
 ## What it does
-Reads the bars of datasets in the console output (`Map`, `Filter`, `Running tokenizer on dataset`, `Tokenizing ...`):
-how many rows there are, how many a second are prepared, and by how many workers (num_proc). It speaks where all of them
-take half an hour or more on one CPU core; and, from ten minutes on, where several processes draw the same bar, so that
-each of them prepares all rows.
+Reads the progress bars of datasets in the console output (`Map`, `Filter`, `Running tokenizer on dataset`, `Tokenizing
+...`): how many rows there are, how many are prepared per second, and by how many workers (num_proc). It warns if all of
+them take half an hour or more on one CPU core. It also warns, from ten minutes on, if several processes show the same
+bar, so each of them prepares all rows.
 
 ## Why it is bad
-A fast tokenizer encodes tens of thousands of short rows a second when it is given many at once (`batched=True`), and
-some hundred when it is called for each row. Under torchrun every process runs the script: eight of them share the CPU
-cores to do the same work eight times, where one could do it and the others read its cache.
+A fast tokenizer encodes tens of thousands of short rows per second if it gets many at once (`batched=True`), but only
+some hundred if it is called for each row. With torchrun, every process runs the script: eight of them share the CPU
+cores to do the same work eight times, although one could do it and the others read its cache.
 
 ## Example
 ```yaml
@@ -26,7 +26,7 @@ output: |
 ```
 
 ## Fix safety
-A function for batches gets lists and returns lists. Rows come out the same.
+A function for `batched=True` gets lists and returns lists. The rows come out the same.
 
 ## References
 - huggingface/datasets documentation, "Process" (batched, num_proc); transformers, main_process_first
@@ -78,9 +78,11 @@ class RowsPreparedSlowly(OutputRule):
         is_repeated = prepared.by_each_process and minutes >= LONG_IN_EACH
         if output is None or not (is_slow or is_repeated):
             return
-        pace = f"{prepared.rows:,} rows take {_format_duration(prepared)} at {prepared.rows_per_second:,.0f} a second"
+        pace = f"{prepared.rows:,} rows take {_format_duration(prepared)} at {prepared.rows_per_second:,.0f} per second"
         who = (
-            "each process prepares all rows" if is_repeated else "rows are prepared on one CPU core"
+            "each process prepares all rows"
+            if is_repeated
+            else "rows are prepared on only one CPU core"
         )
         yield self.finding(
             f"{who} before the training: {pace}",
@@ -99,12 +101,15 @@ def _remedy(prepared: RowPreparation, is_repeated: bool) -> str:
     """The remedy: what prepares the rows faster."""
     if is_repeated:
         return (
-            "prepare them once before the launch (save_to_disk, then load_from_disk), or wrap it:"
-            " with training_args.main_process_first(): rows = rows.map(...)"
+            "prepare them once before the launch (save_to_disk, then load_from_disk), or let one process do it and the"
+            " others read its cache: with training_args.main_process_first(): rows = rows.map(...)"
         )
     if prepared.what.startswith(FACTORY):
-        return "set preprocessing_num_workers: 16 and overwrite_cache: false, and tokenized_path to keep the result"
+        return (
+            "set preprocessing_num_workers: 16, overwrite_cache: false, and tokenized_path: FOLDER, which keeps the"
+            " prepared rows"
+        )
     return (
-        "rows.map(function_of_a_batch, batched=True, num_proc=8), with a fast tokenizer (tokenizer.is_fast);"
+        "use rows.map(function_of_a_batch, batched=True, num_proc=8) with a fast tokenizer (tokenizer.is_fast is True);"
         " save_to_disk keeps the result"
     )

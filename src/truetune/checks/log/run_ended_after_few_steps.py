@@ -1,17 +1,18 @@
-"""The run ended after so few optimizer steps that next to nothing was learned.
+"""The run ended after so few optimizer steps that it learned almost nothing.
 
 ## What it does
-Counts the optimizer steps of a run that has ended: by its records, by what the trainer prints at its start, or by its
-speed and its time. It fires below 10 steps, and below 30 as a note, where the rows were seen once at least and the
-loss hardly fell: by less than 10 %, or by less than 1.5 % from the 0.693 at which preference losses begin. A trial that
-`max_steps` ends within the first epoch is left alone, or a note where the trainer printed how many rows there are and
-at most 60 steps saw less than a tenth of them; a warning where at most 100 steps saw less than a fiftieth, and the last
-lines of the output say that the weights were saved, pushed or converted. A run that ended by itself before half of the
-steps that the trainer had planned is a warning: early stopping ended it.
+Counts the optimizer steps of a run that has ended: by its records, by what the trainer prints when it starts, or by its
+speed and its time. It warns below 10 steps, and reports as info below 30, if all rows were seen at least once and the
+loss hardly fell: by less than 10 %, or by less than 1.5 % from the 0.693 at which preference losses start.
+
+A test run that `max_steps` ends within the first epoch is not reported. It is info if the trainer printed how many rows
+there are and at most 60 steps saw less than 10 % of them. It is a warning if at most 100 steps saw less than 2 %, and
+the last lines of the output show that the weights were saved, pushed or converted. It is also a warning if a run ended
+by itself before half of the planned steps: early stopping ended it.
 
 ## Why it is bad
-The optimizer moves each weight by about the learning rate at each step. 52 rows in steps of 64 are one step an epoch:
-after three of them the loss has gone down in each line, and the model answers as before.
+The optimizer moves each weight by about the learning rate at each step. With 52 rows and a batch of 64, an epoch is one
+step: after three of them the loss is a little lower in each record, and the model answers as before.
 
 ## Example
 ```yaml
@@ -30,7 +31,8 @@ state: {max_steps: 78}
 ```
 
 ## Fix safety
-Smaller batches take more time for each row. More epochs over few rows are learned by heart: watch an evaluation loss.
+Smaller batches (`gradient_accumulation_steps`, `per_device_train_batch_size`) take more time per row. With many epochs
+over few rows (`num_train_epochs`) the model memorises them: watch an evaluation loss.
 
 ## References
 - Zhou et al., LIMA (arXiv:2305.11206): 1,000 rows, 15 epochs, 470 steps; `max_steps=60` of Unsloth's notebooks
@@ -134,8 +136,8 @@ class RunEndedAfterFewSteps(LogRule):
         plural = "s" * (made.most != 1)
         packed = _measure_packed_run(log)
         yield self.finding(
-            f"the run made {made.most:,} optimizer step{plural} in all, and its loss went from"
-            f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}: too few to learn from",
+            f"the run made only {made.most:,} optimizer step{plural} in all, too few to learn from: its loss went from"
+            f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}",
             _remedy(made, packed),
             severity="warning" if made.most < FEW else "info",
             evidence=(made.why, *_evidence_of_packing(packed)),
@@ -149,8 +151,8 @@ class RunEndedAfterFewSteps(LogRule):
         evaluated = self.subject.curve("eval_loss").finite().step.size
         return self.finding(
             f"the run ended by itself after {made.most:,} of {planned:,} planned steps, at epoch {made.epochs:.2g}",
-            "where an EarlyStoppingCallback ended it, give it a patience of 3 evaluations or more, and evaluate once or"
-            " twice an epoch (eval_steps): the loss of the first steps moves less than its noise",
+            "if an EarlyStoppingCallback ended it, set early_stopping_patience to 3 or more, and evaluate once or"
+            " twice per epoch (eval_steps): in the first steps the loss moves less than its noise",
             severity="warning",
             evidence=(
                 made.why,
@@ -174,10 +176,9 @@ class RunEndedAfterFewSteps(LogRule):
         if not (is_trial or are_weights_used):
             return
         yield self.finding(
-            f"the run ended after {made.most:,} optimizer steps: it saw {seen:,} of {made.rows:,}"
+            f"the run ended after {made.most:,} optimizer steps: it saw only {seen:,} of {made.rows:,}"
             f" rows, {seen / made.rows:.1%}",
-            "if it was meant to be more than a trial, remove max_steps and set num_train_epochs"
-            " (1 to 3)",
+            "if it was not a test run, remove max_steps and set num_train_epochs (1 to 3)",
             severity="warning" if are_weights_used else "info",
             evidence=(made.why,),
         )
@@ -237,9 +238,9 @@ def _evidence_of_packing(packed: PackedRun | None) -> Iterator[str]:
     """Evidence: the arithmetic of rows, packed sequences and steps."""
     if packed is None:
         return
-    a_step = f", and a step takes {packed.a_step:,} of them" if packed.a_step else ""
+    a_step = f", and a step uses {packed.a_step:,} of them" if packed.a_step else ""
     yield (
-        f"packing joins {packed.rows:,} rows (about {round(packed.tokens, -3):,.0f} tokens by their text)"
+        f"packing joins {packed.rows:,} rows (about {round(packed.tokens, -3):,.0f} tokens, estimated from their text)"
         f" into about {packed.sequences:,} sequences of {packed.limit:,} tokens{a_step}"
     )
 
@@ -249,7 +250,7 @@ def _describe_packing_sizes(made: OptimizerSteps, packed: PackedRun | None) -> s
     if packed is not None:
         return f"rows have about {packed.tokens / packed.rows:,.0f} tokens each"
     if made.packed_rows is not None and made.rows:
-        return f"each sequence holds about {made.packed_rows / made.rows:,.0f} rows"
+        return f"each sequence contains about {made.packed_rows / made.rows:,.0f} rows"
     return ""
 
 
@@ -258,12 +259,13 @@ def _remedy(made: OptimizerSteps, packed: PackedRun | None) -> str:
     sizes = _describe_packing_sizes(made, packed)
     if sizes:
         return (
-            "lower gradient_accumulation_steps and the batch to 1; switch packing off (packing, sample_packing), or"
-            f" pack to a shorter sequence (max_length, sequence_len: {sizes}); or train for more epochs"
+            "set gradient_accumulation_steps and per_device_train_batch_size to 1; turn off packing (packing,"
+            f" sample_packing), or pack into shorter sequences (max_length, sequence_len: {sizes}); or train for more"
+            " epochs"
         )
     if made.rows_a_step is not None and made.rows_a_step > 1:
         return (
-            f"lower gradient_accumulation_steps or the batch (a step takes {made.rows_a_step:,}"
-            " rows), or train for more epochs"
+            "lower gradient_accumulation_steps or per_device_train_batch_size (a step uses"
+            f" {made.rows_a_step:,} rows), or train for more epochs"
         )
-    return "lower gradient_accumulation_steps or the batch, train for more epochs, or add rows"
+    return "lower gradient_accumulation_steps or per_device_train_batch_size, train for more epochs, or add rows"

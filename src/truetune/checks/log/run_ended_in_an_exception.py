@@ -1,14 +1,14 @@
 """The run ended in an exception.
 
 ## What it does
-Puts the tracebacks in the console output together, of every process, and finds the one that ended the run: the root of
-a chain, not what was raised because another process had failed (`ChildFailedError`, an NCCL timeout, a broken pipe).
-About 130 exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
-names the type, the last frame in the user's own code, and its line. A traceback after which the run continued is none.
-A run that its user stopped (Ctrl-C) is a note, with the place where it was.
+Collects the tracebacks in the console output, of every process, and finds the one that ended the run: the root of a
+chain, not what was raised because another process had failed (`ChildFailedError`, an NCCL timeout, a broken pipe).
+About 130 exceptions are known with their cause; `truetune explain NAME` shows each. For an unknown one it names the
+type, the last frame in your own code, and its line. A traceback after which the run continued is not reported here. A
+run that its user stopped (Ctrl-C) is info, with the place where it was.
 
 ## Why it is bad
-Nothing after this step was trained, and the newest checkpoint may be cut off. The last lines of the output are often
+Nothing after this step was trained, and the newest checkpoint may be incomplete. The last lines of the output are often
 those of the launcher, which only reports that a process failed.
 
 ## Example
@@ -32,7 +32,7 @@ output: |
 ```
 
 ## Fix safety
-What is advised is a command that only reads, or an edit whose effect the next run shows.
+The help is a command that only reads, or an edit whose effect the next run shows.
 
 ## References
 - docs.python.org/3/library/traceback.html, pytorch.org/docs/stable/elastic/errors.html; of each message its own
@@ -111,21 +111,21 @@ FREE_APART = 1.5
 PROGRAM = "<module>"
 """The function of the outermost frame where an exception ends the program itself"""
 OLD_SERVER_ANSWERS = (
-    "cause: another process, often the server of before, still holds the port and answers the requests: with its own"
-    " model, not with the one of this command"
+    "cause: another process, often an earlier server, still uses the port and answers the requests, with its own"
+    " model instead of the one in this command"
 )
 OLD_SERVER_REMEDY = (
-    "find the process that holds the port (`ss -ltnp`) and end it, then start the server again, and compare the name"
-    " that GET /v1/models gives; or start it on another port and send the requests there"
+    "find the process that uses the port (`ss -ltnp`) and end it, start the server again, and compare the model name"
+    " in GET /v1/models; or start it on another port and send the requests there"
 )
 RIVALS = "several processes of this run try to open the same port"
 ONE_LAUNCHER = (
-    "start the launcher once on each node (#SBATCH --ntasks-per-node=1, `srun --ntasks-per-node=1`, mpirun --map-by"
-    " ppr:1:node): it starts the processes of its node itself; another port or another node does not help"
+    "start the launcher only once on each node (#SBATCH --ntasks-per-node=1, `srun --ntasks-per-node=1`, mpirun"
+    " --map-by ppr:1:node): it starts the processes of its node itself; another port or node does not help"
 )
 ONE_FIRST_PROCESS = (
     "give each process its own number (RANK from SLURM_PROCID or OMPI_COMM_WORLD_RANK, or rank= of"
-    " init_process_group): each takes itself for the first one; another port does not help"
+    " init_process_group): now each takes itself for the first one; another port does not help"
 )
 DIFFERENT_VALUES = re.compile(r"^- (ds \S.{0,200} vs hf .{1,200})$", re.MULTILINE)
 """The lines in which the Trainer says which values of the DeepSpeed file are not its own"""
@@ -320,7 +320,7 @@ class RunEndedInAnException(OutputRule):
         holders = self._describe_gpu_holders(failure)
         if holders:
             return (
-                f"end {holders}, or give the server another GPU (CUDA_VISIBLE_DEVICES); only where that one has to"
+                f"end {holders}, or give the server another GPU (CUDA_VISIBLE_DEVICES); only if that process has to"
                 " stay, lower --gpu-memory-utilization to what is free"
             )
         rivals = self._own_port_conflict(known)
@@ -346,11 +346,11 @@ class RunEndedInAnException(OutputRule):
         frame = failure.raised.last_user_frame
         if failure.raised.type == "error" or frame is None:
             return (
-                "start it again so that the traceback is printed (`python -X faulthandler SCRIPT`),"
-                " and diagnose that"
+                "run it again so that the traceback is printed (`python -X faulthandler SCRIPT`),"
+                " and diagnose that output"
             )
         return (
-            f"look at {frame}; `truetune lint {frame.file}` checks a script for known faults, "
+            f"read the code at {frame}; `truetune lint {frame.file}` checks the script for known faults, "
             "`truetune check DATA -t TOKENIZER` the rows"
         )
 
@@ -409,11 +409,11 @@ class RunEndedInAnException(OutputRule):
             if other is not raised
         ]
         if others:
-            yield f"in one chain with: {'; '.join(dict.fromkeys(others))}"
+            yield f"raised together with: {'; '.join(dict.fromkeys(others))}"
         if failure.processes > 1:
             yield (
-                f"{failure.processes} processes ended in exceptions; this is the first that no"
-                " other explains"
+                f"{failure.processes} processes ended in exceptions; this is the first that the others do not"
+                " explain"
             )
 
     def _meaning_evidence(self, failure: Failure, known: KnownMessage | None) -> Iterator[str]:
@@ -462,8 +462,8 @@ class RunEndedInAnException(OutputRule):
         before = optimizer_steps_made(self.subject, output)
         if before:
             yield (
-                f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
-                " that failed"
+                f"the output also contains an earlier launch, whose steps (up to {before:,.0f}) are not those of the"
+                " one that failed"
             )
 
     def _memory_evidence(
@@ -500,8 +500,9 @@ def _describe_port_conflict(rivals: PortConflict) -> str:
     """Who competes for the port, as a line of evidence."""
     how = (
         "each task started a launcher (torchrun), and one of them holds the port"
+        "each task started a launcher (torchrun), and one of them has the port"
         if rivals.launchers
-        else "one process opens the port of a run, and these each do"
+        else "only one process of a run opens its port, but each of these tries to"
     )
     return f"{rivals.describe_tasks} failed to open port {rivals.port} at the same time: {how}"
 

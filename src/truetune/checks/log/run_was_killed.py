@@ -1,15 +1,15 @@
 """The run was ended from outside, or below Python.
 
 ## What it does
-Looks among the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA
-runtime print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
-segmentation fault, a failed assertion of a GPU kernel. Lines after which the run continued are none. `CANCELLED AT`
-without a reason is a cancelled job, not a time limit, and faults that the output names before it are shown with it.
-Whether the run had stalled before, its steps say: by the log's clock, else by whether they come at an even pace. One
-job that is ended in two logs of a folder is one finding.
+Looks in the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA runtime
+print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
+segmentation fault, a failed assertion of a GPU kernel. Lines after which the run continued do not count. `CANCELLED AT`
+without a reason is a cancelled job, not a time limit. Faults that the output names before it are shown with it. Whether
+the run had stalled before is judged by the log's clock, or by the pace of its steps. If two logs of a folder show the
+end of the same job, that is one finding.
 
 ## Why it is bad
-There is no traceback, so that nothing says what was wrong; and a checkpoint that was being written is cut off.
+There is no traceback, so nothing says what was wrong, and a checkpoint that was just being written is incomplete.
 
 ## Example
 ```yaml
@@ -26,7 +26,7 @@ output: |
 ```
 
 ## Fix safety
-What is advised only reads, or asks for other resources.
+The help only reads, or requests other resources (memory, time).
 
 ## References
 - docs.nesi.org.nz/General/FAQs/What_does_oom_kill_mean, pytorch/pytorch#118369; of each message its own
@@ -76,7 +76,7 @@ TIME_LIMIT = "time-limit"
 SCHEDULER_ENDS = (TIME_LIMIT, CANCELLED, "terminated")
 """Messages of schedulers that end a job whatever it does"""
 NOTHING_TRAINED = (
-    "the output shows no step and no loss before it: nothing says that a training had begun, so more time may not"
+    "the output shows no step and no loss before it: nothing shows that training had started, so more time may not"
     " help"
 )
 
@@ -134,13 +134,13 @@ class RunWasKilled(OutputRule):
         memory = self._memory_cause(end)
         if self._timed_out_before_first_step(end):
             advice = (
-                "find out what it waited for, from the last lines before the end on: processes that wait for one"
-                " another (the launch, the number and the address of each node), a download, or the preparation of the"
+                "find out what it waited for in the last lines before the end: processes that wait for each other (the"
+                " launch, the number and the addresses of the nodes), a download, or the preparation of the"
                 " data."
                 " `py-spy dump --pid PID` shows it in a job that hangs"
             )
         elif reported is not None:
-            advice = f"fix first what the output says before it: {reported.message.advice}"
+            advice = f"first fix what the output reports before it: {reported.message.advice}"
         elif memory is not None and memory.advice:
             advice = memory.advice
         else:
@@ -220,7 +220,7 @@ class RunWasKilled(OutputRule):
         if setting is None:
             return
         yield (
-            f"{setting.text} ({setting.place}): every process loads the whole model into the machine's memory, and no"
+            f"{setting.text} ({setting.place}): every process loads the whole model into host memory, and no"
             " step was made yet"
         )
         beside = self.subject.files_beside
@@ -232,7 +232,7 @@ class RunWasKilled(OutputRule):
         if asked is not None and total > float(asked.value):
             limit = f", more than {asked.text} ({asked.place})"
         yield (
-            f"{processes.value} processes x {model.value:,.0f} GiB ({model.text} at 2 bytes a weight) are"
+            f"{processes.value} processes x {model.value:,.0f} GiB ({model.text} at 2 bytes per weight) need"
             f" {total:,.0f} GiB{limit}"
         )
 
@@ -243,8 +243,8 @@ class RunWasKilled(OutputRule):
             return ""
         prefix = "fsdp_" if setting.key.startswith("fsdp_") else ""
         return (
-            f"set {setting.key} to true ({setting.place}), and {prefix}sync_module_states to true: one process reads"
-            " the weights, and the others get their parts from it"
+            f"set {setting.key} to true ({setting.place}), and {prefix}sync_module_states to true: then one process"
+            " reads the weights and sends the others their parts"
         )
 
     def _evenly_paced_run(self) -> RunBeside | None:
@@ -279,7 +279,7 @@ class RunWasKilled(OutputRule):
         elif run is not None and run.step_seconds is not None:
             yield (
                 f"its steps come at an even pace up to step {run.steps:,.0f}, {run.step_seconds:.3g} s each: somebody"
-                " ended a run that was under way, or another task of the job failed"
+                " ended a run that was still training, or another task of the job failed"
             )
 
     def _faults_before(self, end: Notice) -> list[Notice]:
@@ -339,7 +339,7 @@ def _held_memory_evidence(end: Notice) -> Iterator[str]:
     """What the process held that was killed, as the kernel's line says it."""
     held = gib_held_by_killed_process(end.text)
     if held is not None:
-        yield f"the process held {held:,.0f} GiB when the kernel killed it (anon-rss)"
+        yield f"the process used {held:,.0f} GiB when the kernel killed it (anon-rss)"
 
 
 def _title_of_end(end: Notice, uneven: RankCounts | None) -> str:

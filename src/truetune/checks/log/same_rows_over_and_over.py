@@ -1,18 +1,20 @@
-"""The run trained few of the rows that there are, or the same few rows many times.
+"""The run trained on only a few of the rows, or on the same few rows many times.
 
 ## What it does
-Counts the rows that the run trained: those that the trainer counts or tokenizes, or the rows of all steps over the
-epochs. It compares them with the rows of the data file, where the log counts these (`wc -l`, `Generating train
-split`), and speaks where less than a tenth were trained, in many epochs or at most 200 in all. Where the file's rows
-are not known, it notes 50 epochs and more whose loss fell to nearly nothing. Where all processes print the same loss
-at each step, it compares the rows of an epoch of one process (its steps times the batch of one device) with those of
-the file, and speaks where these are all of them. Evaluation sets and packed runs are left alone.
+Counts the rows that the run trained on: those that the trainer counts or tokenizes, or the rows of all steps divided by
+the epochs. It compares them with the rows of the data file, if the log counts these (`wc -l`, `Generating train
+split`). It warns if less than 10 % were trained on, in 10 epochs or more or with at most 200 rows in all. If the file's
+rows are not known, it reports as info 50 epochs or more with a loss that fell to nearly nothing.
+
+If all processes (one per GPU) print the same loss at each step, it compares the rows in an epoch of one process (its
+steps times the batch of one device) with those of the file, and warns if these are all of them. Evaluation sets and
+packed runs are not judged.
 
 ## Why it is bad
-A limit from a trial is still in force: a variable of the environment, an option, `select(range(64))`. The run takes as
-long as ever, for it counts steps, and its loss is the best there is: the rows are known by heart. On anything else the
-model is as before, or worse. Where each process has all rows, in one order, they do the same work: four GPUs are as
-slow as one, and a step has a quarter of the rows that were meant.
+A limit from a test run is still set: an environment variable, an option, `select(range(64))`. The run takes as long as
+usual, because it counts steps, and its loss is very low because the rows are memorised. On anything else the model is
+as before, or worse. If every process gets all rows in the same order, they do the same work: four GPUs are as slow as
+one, and a step has a quarter of the intended rows.
 
 ## Example
 ```yaml
@@ -35,8 +37,8 @@ output: |
 ```
 
 ## Fix safety
-Counting changes nothing. A DistributedSampler makes a step larger: the rate may want to change. The training has to be
-repeated from the base with all rows.
+Counting changes nothing. The training has to be repeated from the base with all rows. A `DistributedSampler` makes a
+step larger: you may have to adapt the learning rate.
 
 ## References
 - Hugging Face Datasets documentation, "Slice splits"; transformers' example scripts, `max_train_samples`
@@ -114,17 +116,17 @@ class SameRowsOverAndOver(OutputRule):
         epochs = self.subject.epochs_at_end
         if self._is_small_part_of_file(trained, of_file):
             yield self.finding(
-                f"the run trained {trained.rows:,} of {of_file:,} rows{_passes_in_words(epochs)}",
-                "unless this is a trial: find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like"
-                " max_train_samples, a .select(range(...)) or [:N]), remove it, and train again from the base",
+                f"the run trained on only {trained.rows:,} of {of_file:,} rows{_passes_in_words(epochs)}",
+                "if this is not a test run, find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option"
+                " like max_train_samples, a .select(range(...)) or [:N]), remove it, and train again from the base",
                 evidence=[trained.why],
             )
         elif epochs >= VERY_MANY_EPOCHS and self._are_rows_memorized():
             yield self.finding(
-                f"the run saw the same {trained.rows:,} rows {epochs:,.0f} times: its loss says that they are known by"
-                " heart",
-                "nothing to do if this tests whether the rows can be learned; else train all rows (is a limit of a"
-                " trial still in force?) for 1 to 5 epochs, and watch an evaluation loss",
+                f"the run saw the same {trained.rows:,} rows {epochs:,.0f} times, and its low loss shows that it has"
+                " memorised them",
+                "nothing to do if this tests whether the rows can be learned; otherwise train on all rows (is a limit"
+                " of a test run still set?) for 1 to 5 epochs, and watch an evaluation loss",
                 severity="info",
                 evidence=[trained.why],
             )
@@ -142,11 +144,12 @@ class SameRowsOverAndOver(OutputRule):
         yield self.finding(
             f"{equal.ranks} processes print the same loss at {equal.equal:,} of {equal.steps:,} steps, and an epoch of"
             f" each has all {of_file:,} rows: all train on the same batches",
-            "give the DataLoader a DistributedSampler (and call its set_epoch), or let accelerator.prepare share the"
-            " rows out",
+            "give the DataLoader a DistributedSampler (and call its set_epoch), or let accelerator.prepare split the"
+            " rows between the processes",
             evidence=(
-                f"{rows / (output.settings.batch or 1):,.0f} steps an epoch, {output.settings.batch} rows a device:"
-                f" shared out, they were {rows / (output.settings.batch or 1) / equal.ranks:,.0f}",
+                f"{rows / (output.settings.batch or 1):,.0f} steps per epoch, {output.settings.batch} rows per device:"
+                f" split between the processes, there would be"
+                f" {rows / (output.settings.batch or 1) / equal.ranks:,.0f}",
             ),
             cases=(
                 Case(f"step {equal.last_step:,}: loss {equal.last_loss} on each", file=output.file),
@@ -191,7 +194,11 @@ class SameRowsOverAndOver(OutputRule):
         counted = self._counted_rows(output)
         mapped = output.settings.rows_mapped
         if mapped and _is_mapped_count_that_of_training(mapped, counted):
-            return _TrainedRows(mapped, f"{mapped:,} rows were tokenized or mapped", is_mapped=True)
+            return _TrainedRows(
+                mapped,
+                f"the output shows that {mapped:,} rows were tokenized (or mapped)",
+                is_mapped=True,
+            )
         return counted
 
     def _counted_rows(self, output: ConsoleOutput) -> _TrainedRows | None:

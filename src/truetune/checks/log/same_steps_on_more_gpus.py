@@ -1,14 +1,15 @@
-"""Two runs end at the same number of steps, though a step of one has several times the rows: neither ends sooner.
+"""Two runs make the same number of steps although one uses far more rows per step: it is not faster.
 
 ## What it does
-Compares the log with the other logs that were given with it. It fires on the run with the larger steps where both
-planned the same number of optimizer steps (`max_steps`) and a step has at least half as many rows again, by more GPUs
-or a larger batch. It says epochs, rows and time of both. It fires as well where an epoch has as many batches for each
-of several processes as for the fewer ones of the other log, and takes about as long: then every process reads all rows.
+Compares the log with the other logs that were given with it. It fires for the run with the larger steps if both planned
+the same number of optimizer steps (`max_steps`) and a step has at least 1.5 times the rows. With more GPUs that is a
+warning, with a larger batch it is info. It names epochs, rows and time of both. It also warns if an epoch has as many
+batches on each of several processes as on the fewer ones of the other log, and takes about as long: then every process
+reads all rows.
 
 ## Why it is bad
-`max_steps` counts steps, whatever a step has of rows. On eight GPUs it makes the run see eight times the rows in the
-same time: the run looks as if more GPUs were no faster, and it trains for eight times the epochs.
+`max_steps` counts steps, however many rows a step has. On eight GPUs, the run then sees eight times the rows in the
+same time: it looks as if more GPUs were not faster, and it trains for eight times the epochs.
 
 ## Example
 ```yaml
@@ -31,8 +32,8 @@ runs:
 ```
 
 ## Fix safety
-With epochs in place of steps the schedule is computed for the new number of steps. The rate may want to change with
-the size of a step.
+With `num_train_epochs` instead of `max_steps`, the schedule is computed for the new number of steps. A larger step may
+need another learning rate.
 
 ## References
 - huggingface/transformers, TrainingArguments: max_steps overrides num_train_epochs
@@ -105,9 +106,9 @@ class SameStepsOnMoreGpus(LogRule):
         name = Path(other.file).name
         by_gpus = _has_more_processes(own, other)
         yield self.finding(
-            f"this run and {name} both end at {own.total:,.0f} steps, though a step has {factor:.3g} times the rows"
-            f" here: it sees {factor:.3g} times as many rows, and is not done sooner",
-            f"set num_train_epochs in place of max_steps, or max_steps={own.total / factor:,.0f} here: as many rows in"
+            f"this run and {name} both end at {own.total:,.0f} steps, but a step has {factor:.3g} times the rows"
+            f" here: this run sees {factor:.3g} times as many rows, and does not end sooner",
+            f"set num_train_epochs instead of max_steps, or max_steps={own.total / factor:,.0f} here: the same rows in"
             f" {factor:.3g} times fewer steps",
             severity="warning" if by_gpus else "info",
             evidence=(_describe_run(own, "this run"), _describe_run(other, name)),
@@ -128,10 +129,11 @@ class SameStepsOnMoreGpus(LogRule):
         name = Path(other.file).name
         fewer = other.processes or 1
         yield self.finding(
-            f"an epoch has {own.epoch_batches:,} batches for each of {own.processes} processes here, and"
-            f" {other.epoch_batches:,} in {name} with {fewer}: every process reads all rows, and none is done sooner",
-            "divide the rows over the processes: a DistributedSampler, split_dataset_by_node for a stream, or in the"
-            " __iter__ of an IterableDataset every world_size-th row from the rank on, and of the loader's workers too",
+            f"an epoch has {own.epoch_batches:,} batches on each of {own.processes} processes here, and"
+            f" {other.epoch_batches:,} in {name} with {fewer}: every process reads all rows, so it does not end sooner",
+            "split the rows between the processes: use a DistributedSampler, split_dataset_by_node for a stream, or in"
+            " the __iter__ of an IterableDataset every world_size-th row, starting at the rank (and split them between"
+            " the loader's workers too)",
             evidence=(_describe_epoch(own, "this run"), _describe_epoch(other, name)),
         )
 
@@ -189,10 +191,10 @@ def _describe_run(run: RunBeside, name: str) -> str:
         parts.append(f"{run.epochs:.3g} epochs")
     seconds = _seconds_of_planned_steps(run)
     if run.step_seconds:
-        parts.append(f"{run.step_seconds:.3g} s a step")
+        parts.append(f"{run.step_seconds:.3g} s per step")
     rate = run.rows_a_second or (rows / run.step_seconds if run.step_seconds else None)
     if rate:
-        parts.append(f"{rate:,.3g} rows a second")
+        parts.append(f"{rate:,.3g} rows per second")
     if seconds:
         parts.append(f"{seconds:,.0f} s in all")
     return f"{name}: {', '.join(parts)}"

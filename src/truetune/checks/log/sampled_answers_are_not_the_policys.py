@@ -1,15 +1,16 @@
-"""By their log-probabilities, the answers were not sampled from the policy that is trained.
+"""The log-probabilities show that the answers were not sampled from the trained policy.
 
 ## What it does
-Looks at two figures of trainers that generate. The KL divergence from the reference (`objective/kl` of PPO, `kl`): it
-can't be negative where the answers are samples of the policy, and the finding asks for a median below -1 nat an answer
-(-0.02 a token) with four of five records below 0. And the difference between the log-probabilities of the sampler and
-of the trainer (`sampling/sampling_logp_difference/mean`): 0.1 nats/token or more, in the median.
+Reads two figures of trainers that generate. The first is the KL divergence from the reference (`objective/kl` of PPO,
+`kl`). It can't be negative if the answers are samples of the policy. The rule warns if its median is below -1 per
+answer (-0.02 per token) and 80 % of the records are below 0. The second is the difference between the log-probabilities
+of the sampler and of the trainer (`sampling/sampling_logp_difference/mean`): it warns if the median is 0.1 per token or
+more.
 
 ## Why it is bad
-The gradient of PPO and GRPO is right for answers of the policy alone. Where `generate` cuts the distribution (top_k,
-top_p, a forbidden EOS, a least length), samples from old weights, or pads in another way than the trainer, the policy
-is pushed towards what it would not have said. A negative KL is paid as a reward for it, and the model drifts into
+The gradients of PPO and GRPO are right only for answers of the policy. `generate` may cut off the distribution (top_k,
+top_p, a forbidden EOS, a minimum length), sample from old weights, or pad in another way than the trainer. The policy
+is then pushed towards answers that it would not have given. A negative KL is even rewarded, and the model drifts into
 garbage.
 
 ## Example
@@ -27,8 +28,9 @@ curve:
 ```
 
 ## Fix safety
-Sample with `top_k=0, top_p=1.0, temperature` of the trainer, `do_sample=True`, no least length and the real EOS. With
-vLLM, see that the weights arrive after each step and that both sides compute in the same type.
+Sample with `top_k=0`, `top_p=1.0`, `do_sample=True` and the trainer's temperature, no minimum length and the real EOS:
+answers become more varied. With vLLM, check that the weights are updated after each step and that both sides compute in
+the same dtype.
 
 ## References
 - huggingface/trl#1005, huggingface/trl#235, huggingface/trl#5312
@@ -103,10 +105,10 @@ class SampledAnswersAreNotThePolicys(LogRule):
         below = int((curve.value < 0).sum())
         return self.finding(
             f"{name} is negative in {below:,} of {curve.step.size:,} records, down to"
-            f" {curve.value.min():.3g}: the answers are not samples of the policy, and straying from the"
+            f" {curve.value.min():.3g}: the answers are not samples of the policy, and moving away from the"
             " reference is rewarded",
             "sample from the whole distribution (top_k=0, top_p=1.0, do_sample=True, the trainer's"
-            " temperature), with the real EOS and no least length; pad on the left",
+            " temperature), with the real EOS and no minimum length, and pad on the left",
             count=below,
             total=int(curve.step.size),
             figure=draw_curves(name, {name: curve}),
@@ -124,10 +126,10 @@ class SampledAnswersAreNotThePolicys(LogRule):
                 f"the importance sampling ratio is {np.median(ratio.value):.2f} in the median"
             )
         yield self.finding(
-            f"the sampler's log-probabilities differ from the trainer's by {median:.2g} nats/token"
-            " (median): it samples from other weights, or in another way",
-            "see that the weights reach the sampler after each step (sleep mode, LoRA, quantization),"
-            " that top_p, top_k and temperature are the trainer's, and that both compute in one type",
+            f"the sampler's log-probabilities differ from the trainer's by {median:.2g} per token"
+            " (median): it samples from other weights, or with other settings",
+            "check that the weights reach the sampler after each step (sleep mode, LoRA, quantization),"
+            " that top_p, top_k and temperature are the trainer's, and that both use the same dtype",
             evidence=evidence,
             total=int(curve.step.size),
             figure=draw_curves(LOGP_DIFFERENCE, {LOGP_DIFFERENCE: curve}),

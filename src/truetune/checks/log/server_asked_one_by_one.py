@@ -1,13 +1,13 @@
-"""A server that answers many requests together was asked one at a time.
+"""A server that can batch requests gets only one request at a time.
 
 ## What it does
-Reads the reports of vLLM (`Running: 1 reqs, Waiting: 0 reqs`). It gives a note where ten of them or more show a
+Reads the reports of vLLM (`Running: 1 reqs, Waiting: 0 reqs`). It reports as info if ten of them or more show one
 request, and none shows two, running or waiting.
 
 ## Why it is bad
-Each token of one answer reads all weights, and so does each token of 32 answers together: a server that works on one
-request at a time gives a tenth of the tokens that it could. Nothing is wrong with the server: the client waits for each
-answer before it sends the next request.
+For each token of one answer the GPU reads all weights, and for 32 answers together it reads them only once. A server
+that works on one request at a time gives a tenth of the tokens that it could. The server is not at fault: the client
+waits for each answer before it sends the next request.
 
 ## Example
 ```yaml
@@ -40,7 +40,8 @@ output: |
 ```
 
 ## Fix safety
-Answers that are sampled differ between batches by rounding.
+Requests that are sent together are answered sooner. Sampled answers can differ because numbers are rounded differently
+in larger batches.
 
 ## References
 - Kwon et al. 2023, Efficient Memory Management for Large Language Model Serving with PagedAttention, arXiv 2309.06180
@@ -70,9 +71,9 @@ class ServerAskedOneByOne(OutputRule):
             return
         served = output.served
         yield self.finding(
-            f"the server is asked one request at a time: {served.reports:,} reports say Running: 1, and none"
+            f"the server gets only one request at a time: {served.reports:,} reports say Running: 1, and none"
             " says 2",
-            "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server puts them into"
-            " one batch (`truetune lint CLIENT` names the loop: generation-row-by-row)",
+            "send about 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server batches them"
+            " (`truetune lint CLIENT` names the loop: generation-row-by-row)",
             cases=(Case(f"Running: 1 in {served.reports:,} reports", file=output.file),),
         )

@@ -1,15 +1,16 @@
-"""Requests wait although the server has room for them: a setting bounds how many it works on.
+"""Requests wait although the server has room: a setting limits how many run at once.
 
 ## What it does
-Reads what servers print of their queue: vLLM and SGLang how many requests run and wait and how full the cache is, TGI
-how long each request waited, Ollama when each ended and how long it took, llama.cpp when its slots are idle. It fires
-where always the same small number runs, more than that wait, and the cache of keys and values is less than half full.
-It names the setting: by the log's own line (`non-default args`, `server_args`, `server config`), else by the command,
-the compose file or the script beside the log. It is silent where the cache is full: there, requests wait for memory.
+Reads what servers print about their queue: vLLM and SGLang print how many requests run and wait and how full the cache
+is, TGI how long each request waited, Ollama when each ended and how long it took, llama.cpp when its slots are idle. It
+fires if always the same small number runs, more than that wait, and the KV cache is less than half full. Below 64
+running requests it is a warning, above it is info. It names the setting: by the log's own line (`non-default args`,
+`server_args`, `server config`), else by the command, the compose file or the script beside the log. If the cache is
+full, it is not reported: there, requests wait for memory.
 
 ## Why it is bad
-A GPU answers 64 requests together in little more time than four. With a cap of four, the others wait for whole
-answers of those before them, while most of the GPU's memory and arithmetic is idle.
+A GPU answers 64 requests together in little more time than four. With a limit of four, the other requests wait for
+whole answers of those before them, while most of the GPU is idle.
 
 ## Example
 ```yaml
@@ -34,7 +35,7 @@ output: |
 ```
 
 ## Fix safety
-A larger cap takes no memory by itself in vLLM and SGLang; CUDA graphs of more sizes take some. Ollama and llama.cpp
+In vLLM and SGLang a higher limit takes no memory by itself; CUDA graphs for more sizes take some. Ollama and llama.cpp
 reserve a context for each slot.
 
 ## References
@@ -95,7 +96,7 @@ class ServerCapMakesRequestsWait(OutputRule):
             yield self._finding_on_adapter_limit_of_batch(queue, adapters)
             return
         yield self.finding(
-            f"a cap holds requests back although the server has room: it works on {queue.running:,} at a time, and"
+            f"a limit holds requests back although the server has room: it works on {queue.running:,} at a time, and"
             f" {_waiting_in_words(queue)}{cause}",
             HOW_TO_RAISE.get(
                 setting, "raise the number of requests that the server works on at once"
@@ -112,8 +113,8 @@ class ServerCapMakesRequestsWait(OutputRule):
         # Requests of other adapters wait, however few are worked on.
         return self.finding(
             f"requests wait although the server has room: it works on {queue.running:,} at a time, and"
-            f" {_waiting_in_words(queue)}; most likely they ask for other adapters: {adapters.text}",
-            "give --max-loras the number of adapters that are asked for at once (each takes memory of"
+            f" {_waiting_in_words(queue)}; most likely they need other adapters: {adapters.text}",
+            "set --max-loras to the number of adapters that are requested at once (each takes memory by"
             " --max-lora-rank)",
             severity="warning" if queue.running < FEW else "info",
             evidence=tuple(_room_evidence(queue)),
@@ -136,7 +137,7 @@ class ServerCapMakesRequestsWait(OutputRule):
             cases.append(Case(printed.text, file=output.file, line=printed.line))
         if not cases:
             known = SPELLED.get(setting, "")
-            return (f"; a cap holds them back, most likely {known}" if known else ""), ()
+            return (f"; most likely the limit is {known}" if known else ""), ()
         name = Path(cases[0].file or "").name
         return f": {SPELLED[setting]} is {queue.running:,} ({name}:{cases[0].line})", tuple(cases)
 
@@ -153,14 +154,14 @@ def _room_evidence(queue: RequestQueue) -> Iterator[str]:
     if queue.cache is not None:
         yield (
             f"{queue.seen:,} reports: always {queue.running:,} running, up to {queue.most_waiting:,} waiting, and"
-            f" {queue.cache:.1%} of the cache in use"
+            f" {queue.cache:.1%} of the KV cache in use"
         )
         if queue.cache > 0:
             room = int(queue.running * USABLE_CACHE / queue.cache)
             yield f"at that usage the cache has room for about {room:,} such requests"
     if queue.waited_s is not None and queue.worked_s is not None:
         yield (
-            f"a request waits {queue.waited_s:.1f} s and is worked on for {queue.worked_s:.1f} s, on average"
+            f"a request waits {queue.waited_s:.1f} s and is processed in {queue.worked_s:.1f} s, on average"
         )
     if queue.cache is None and queue.waited_s is None and queue.waiting:
         yield f"{queue.seen:,} requests began while the server worked on {queue.running:,} before them"

@@ -1,12 +1,12 @@
 """A server loads its weights again for each request.
 
 ## What it does
-Counts in the log of a server the requests, and the loadings of weights (`Loading checkpoint shards: 100%`) that end
-before one is answered. It fires from three loadings on, where there is one for every second request or more.
+Counts in the log of a server the requests, and how often weights are loaded (`Loading checkpoint shards: 100%`) before
+one is answered. It warns from three loads on, if there is one for every second request or more.
 
 ## Why it is bad
-Reading the weights takes seconds to minutes, in which the GPU is idle; the answer itself takes a fraction of it. Users
-wait for the disk, and two requests at once hold two copies in memory.
+Loading the weights takes seconds to minutes, in which the GPU is idle; the answer itself takes a fraction of that.
+Users wait for the disk, and two requests at once need two copies in memory.
 
 ## Example
 ```yaml
@@ -31,7 +31,8 @@ output: |
 ```
 
 ## Fix safety
-Safe where one process serves one model: load it where the process starts. Several workers load one copy each.
+Loading the model once when the process starts is safe if one process serves one model. Several workers load one copy
+each.
 
 ## References
 - fastapi documentation, "Lifespan events": a model that is loaded once and shared by requests
@@ -53,9 +54,7 @@ class ServerLoadsForEachRequest(OutputRule):
         """The number of requests, and of loads of weights."""
         output = self.subject.output
         served = output.served if output is not None else None
-        return (
-            f"{served.requests:,} requests, {served.loads:,} loadings of weights" if served else ""
-        )
+        return f"{served.requests:,} requests, {served.loads:,} loads of weights" if served else ""
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
@@ -63,11 +62,11 @@ class ServerLoadsForEachRequest(OutputRule):
             return
         served = output.served
         yield self.finding(
-            f"the weights are loaded again for each request: {served.loads:,} loadings before"
+            f"the weights are loaded again for each request: {served.loads:,} loads before"
             f" {served.requests:,} requests",
-            "load the model once, where the process starts, and use that object in the handler (`truetune lint"
-            " APP` names the line: model-loaded-for-each-answer)",
+            "load the model once when the process starts (at module level, or in a FastAPI lifespan), and use that"
+            " object in the handler (`truetune lint APP` names the line: model-loaded-for-each-answer)",
             cases=(
-                Case(f"{served.loads:,} loadings, {served.requests:,} requests", file=output.file),
+                Case(f"{served.loads:,} loads, {served.requests:,} requests", file=output.file),
             ),
         )

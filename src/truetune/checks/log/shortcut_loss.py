@@ -1,17 +1,20 @@
-"""The loss says that something easier than the task was learned: a constant answer, or a target that can be seen.
+"""The loss is so low or settles so that something easier than the task was learned.
 
 ## What it does
-Compares the loss with floors. On rows that were not seen yet (before the first epoch ends) no model comes near zero,
-unless there are few answers to choose from: a loss that goes below 0.005 there and never leaps again, or, with the data
-(`--data`), one below 2 % of the entropy of the supervised tokens where most answers are different ones, means that the
-target is in the input. So does a loss that falls there from above 1 to below 0.1, lower at nearly every record:
-labels leap. With the data, two more: the loss of a model that never reads the prompt is the entropy of whole answers
-over their mean length; the loss of one that knows only how frequent tokens are is their entropy. A loss that settles at
-the first while one answer makes up half of the examples, or at the second, learned no more than that.
+Compares the loss with lower bounds. On rows that were not seen before (in the first epoch), no model gets near zero
+unless there are few answers to choose from. The rule warns that the target must be in the input if the loss there
+
+- falls below 0.005 and never jumps up again;
+- falls below 2 % of the entropy of the supervised tokens, with the data given (`--data`) and most answers different;
+- falls from above 1 to below 0.1, lower at nearly every record.
+
+With the data it also checks two levels. A model that never reads the prompt has a loss of the entropy of whole answers
+divided by their mean length. A model that only knows how frequent tokens are has their entropy. It warns if the loss
+settles at the first while one answer makes up half of the examples, or at the second.
 
 ## Why it is bad
-The curve looks perfect. The model answers everybody the same, or copies: labels that are not shifted, a mask that
-lets later tokens be seen, an answer that is in its own prompt.
+The curve looks perfect, but the model gives everybody the same answer, or copies. Causes are labels that are not
+shifted, a mask that shows later tokens, or an answer that is in its own prompt.
 
 ## Example
 ```yaml
@@ -28,7 +31,8 @@ curve:
 ```
 
 ## Fix safety
-`truetune show` draws what a row supervises. Test the model on prompts whose answers it can't have seen.
+`truetune show DATA` prints which tokens of a row are in the loss. Correcting the mask or the labels raises the loss,
+and makes it mean something. Test the model on prompts whose answers it can't have seen.
 
 ## References
 - huggingface/transformers#26474; Geirhos et al. 2020, arXiv 2004.07780 (shortcut learning)
@@ -133,15 +137,15 @@ class ShortcutLoss(LogRule):
                 data.answer,
                 f"never reads the prompt: {data.commonest:.0%} of the examples have the same"
                 " answer",
-                "thin out the most common answer, and test with prompts that need another one",
+                "remove copies of the most common answer, and test with prompts that need another one",
             )
         if self._settles_at_level(loss, data.unigram, 0.03):
             yield self._finding_on_level(
                 loss,
                 data.unigram,
                 "knows only how frequent each token is",
-                "raise the learning rate, or lower it if it is high; see that the prompt is"
-                " attended to",
+                "raise learning_rate if it is low, or lower it if it is high; check that the prompt is in the input"
+                " and is not masked by the attention mask",
             )
 
     def _answers_differ(self) -> bool:
@@ -189,25 +193,25 @@ class ShortcutLoss(LogRule):
         new = loss.value[log.epoch_at(loss.step) < MAX_NEW_EPOCH]
         doubt = (
             ", or there are few answers to choose from, or most labels are padding or placeholders"
-            " (--data tells)"
+            " (--data DATA -t TOKENIZER shows which)"
         )
         evidence = [
             f"near zero from {log.unit_of_steps} {step:,.0f} on (epoch {log.epoch_at(step):.2g})"
         ]
         if not is_sure:
-            evidence = [f"it fell from {new[0]:.3g} in {new.size:,} records, without a leap"]
+            evidence = [f"it fell from {new[0]:.3g} in {new.size:,} records, without a jump"]
         of_pads = next(log.files_beside.settings_named(LABELS_OF_PADS), None)
         if of_pads is not None:
             evidence.append(f"{of_pads.place}: {of_pads.value}")
         if data is not None:
-            evidence.append(f"entropy of the supervised tokens: {data.unigram:.3g} nats")
+            evidence.append(f"entropy of the supervised tokens: {data.unigram:.3g} per token")
         cause = f"the input contains the target{'' if data is not None else doubt}"
         remedy = (
-            "check labels and mask: an attention mask of one's own without a causal part (tril), labels that are"
-            " shifted twice, answers in prompts, pads that have labels"
+            "check labels and mask: a hand-written attention mask without a causal part (tril), labels that are"
+            " shifted twice, answers that are in their prompts, padding that has labels"
         )
         if of_pads is not None:
-            cause = f"{of_pads.place} leaves labels on pads, which are easy to tell"
+            cause = f"{of_pads.place} leaves labels on padding, which is easy to predict"
             remedy = (
                 f"change {of_pads.place} ({of_pads.text}): make the labels before the padding, and let the"
                 " collator pad both; then train again from the base"
@@ -232,7 +236,7 @@ class ShortcutLoss(LogRule):
     def _finding_on_level(self, loss: Curve, floor: float, of: str, remedy: str) -> Finding:
         """The finding of a loss that stays at `floor`, which is that of a model `of` this kind."""
         return self.finding(
-            f"the loss settles at {np.median(loss.value[-3:]):.3g}, that ({floor:.3g}) of a model"
+            f"the loss settles at {np.median(loss.value[-3:]):.3g}, close to that of a model ({floor:.3g})"
             f" that {of}",
             remedy,
             figure=draw_curves(

@@ -1,13 +1,13 @@
-"""The log says that a large model is trained in float32, and that the tensor cores are not used.
+"""The log shows that a large model is trained in float32 without tensor cores.
 
 ## What it does
 Reads two lines of Lightning: that the GPU has Tensor Cores which `torch.set_float32_matmul_precision` would use, and
-the size of the weights. It speaks where these are 2 GB or more, and no line says that anything is computed in 16 bits
+the size of the weights. It warns if these are 2 GB or more, and no line says that anything is computed in 16 bits
 (`Using bfloat16 Automatic Mixed Precision (AMP)`).
 
 ## Why it is bad
-Matrices are then multiplied in full float32: an A100 has 19 TFLOPS there in the place of 312 in bfloat16. A step takes
-five to ten times as long, and weights and activations twice the memory.
+Matrices are then multiplied in full float32: an A100 has 19 TFLOPS there instead of 312 in bfloat16. A step takes five
+to ten times as long, and activations twice the memory.
 
 ## Example
 ```yaml
@@ -33,7 +33,7 @@ output: |
 ```
 
 ## Fix safety
-bf16 autocast keeps weights and optimizer in float32; losses differ by rounding.
+`bf16-mixed` keeps weights and optimizer in float32; losses differ only by rounding.
 
 ## References
 - Lightning documentation, "N-Bit Precision"; `torch.set_float32_matmul_precision`; NVIDIA A100 data sheet
@@ -85,7 +85,7 @@ class TensorCoresStandIdle(OutputRule):
         yield self.finding(
             "the training runs in float32 without tensor cores: Lightning warns of it, and no line says that anything"
             " is computed in 16 bits",
-            'give the Trainer precision="bf16-mixed" (or "bf16-true"); torch.set_float32_matmul_precision("high") alone'
-            " switches TF32 on",
-            evidence=(f"{size:,.0f} MB of weights at 4 bytes: {size / 4000:.1f} billion",),
+            'set precision="bf16-mixed" in the Trainer; if you need float32, torch.set_float32_matmul_precision("high")'
+            " at least uses TF32 on the tensor cores",
+            evidence=(f"{size:,.0f} MB of weights are {size / 4000:.1f} billion at 4 bytes each",),
         )

@@ -1,12 +1,12 @@
-"""Training became much slower and stayed so.
+"""Training became much slower and stayed slow.
 
 ## What it does
-Takes tokens (else steps) a second between records, from logged times or logged rates, and looks for the strongest
-change of level in its logarithm (CUSUM): it fires where the rate falls to half or less up to the end.
+Takes tokens (else steps) per second between records, from logged times or logged speeds, and looks for the largest
+change of level in their logarithm (CUSUM). It reports as info that the speed falls to half or less until the end.
 
 ## Why it is bad
-Nothing is learned wrongly. But a run that takes twice as long has met something: another job on the device, a hot
-device, memory that is paged, rows that grow.
+The result is not wrong. But a run that takes twice as long has met something: another job on the GPU, a GPU that
+throttles because it is hot, memory that is swapped, rows that get longer.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ curve:
 ```
 
 ## Fix safety
-Look at the device's load, temperature and memory at the step named.
+Reading the GPU's load, temperature and memory (`nvidia-smi dmon`) changes nothing.
 
 ## References
 - CUSUM: Page 1954, doi:10.1093/biomet/41.1-2.100
@@ -76,7 +76,7 @@ class TrainingSlowsDown(LogRule):
         unit, rate = self._counted_unit_and_rate()
         first, last = medians_of_both_ends(rate.value)
         return (
-            f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,}"
+            f"{first:,.3g} {unit} per second at first, {last:,.3g} at the end ({rate.step.size:,}"
             " records)"
         )
 
@@ -96,9 +96,10 @@ class TrainingSlowsDown(LogRule):
             return
         step = float(rate.step[change.at])
         yield self.finding(
-            f"from step {step:,.0f} on the run makes {after:,.3g} {unit} a second, {before:,.3g}"
-            " before",
-            "look at the device's load, temperature and memory at that step",
+            f"from step {step:,.0f} on the run makes only {after:,.3g} {unit} per second, instead of"
+            f" {before:,.3g} before",
+            "check the GPU at that step: other processes (nvidia-smi), temperature and throttling (nvidia-smi -q -d"
+            " PERFORMANCE), memory close to full, longer rows",
             figure=draw_curves(f"{unit} a second", {unit: rate}, {"slower": step}),
         )
 

@@ -102,14 +102,14 @@ def describe_rows_in_a_list(beside: FilesBeside, *, of_worker: bool) -> str:
     if held is None:
         return ""
     copied = (
-        "; each worker of the DataLoader copies what it reads of them, since reading an object counts its references:"
-        " fewer workers, and byte offsets or arrays of numpy in place of dictionaries"
+        "; each worker of the DataLoader copies what it reads of them, since reading an object changes its reference"
+        " count: use fewer workers, and byte offsets or numpy arrays instead of dictionaries"
         if of_worker or held.value
         else ""
     )
     return (
-        f"{held.place} holds {held.text} as Python objects, which take 3 to 10 times the bytes of the file{copied};"
-        ' load_dataset("json", data_files=...) and Dataset.from_generator map rows from the disk instead'
+        f"{held.place} keeps {held.text} as Python objects, which take 3 to 10 times the bytes of the file{copied};"
+        ' load_dataset("json", data_files=...) and Dataset.from_generator read rows from the disk instead'
     )
 
 
@@ -128,8 +128,8 @@ def _cause_of_logits_on_host(_text: str, beside: FilesBeside) -> HostMemoryCause
         return None
     return HostMemoryCause(
         (f"{moved.place}: {moved.text} (see {moved.value})",),
-        "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), so that one number for each token"
-        " is kept; or prediction_loss_only=True where the loss is enough",
+        "pass preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) to the Trainer, so that only one"
+        " number per token is kept; or set prediction_loss_only=True if the loss is enough",
         is_proved=False,
     )
 
@@ -143,10 +143,11 @@ def _cause_of_kept_logits(_text: str, beside: FilesBeside) -> HostMemoryCause | 
         return None
     return HostMemoryCause(
         (
-            f"{kept.place}: {kept.text} ({kept.value}); --eval_accumulation_steps moves them to the machine's memory",
+            f"{kept.place}: {kept.text} ({kept.value}); --eval_accumulation_steps moves them to host memory",
         ),
-        "where it ends in an evaluation, give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1),"
-        " so that one number for each token is kept; or prediction_loss_only=True where the loss is enough",
+        "if it ends in an evaluation, pass preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) to"
+        " the Trainer, so that only one number per token is kept; or set prediction_loss_only=True if the loss is"
+        " enough",
         is_proved=False,
     )
 
@@ -158,10 +159,10 @@ def _cause_of_no_memory_request(text: str, beside: FilesBeside) -> HostMemoryCau
         return None
     return HostMemoryCause(
         (
-            f"{Path(job.file).name} asks for no memory (--mem): Slurm then gives what the cluster sets for each"
+            f"{Path(job.file).name} requests no memory (--mem): Slurm then gives the cluster's default for each"
             f" processor (DefMemPerCPU, often 1 to 4 GB), here for {job.value} ({job.text})",
         ),
-        f"add #SBATCH --mem=64G, or --mem=0 for all of the node, to {Path(job.file).name}",
+        f"add #SBATCH --mem=64G, or --mem=0 for the whole node, to {Path(job.file).name}",
         is_proved=False,
     )
 
@@ -173,15 +174,15 @@ def _cause_of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCaus
         return None
     needed, limit = float(states.value), beside.setting(HOST_GIB)
     line = (
-        f"{place.text} ({place.place}) puts the optimizer's states into the machine's memory: {needed:,.0f} GiB for"
-        f" {states.text} ({BYTES_OF_STATES} bytes a weight, gradients not counted)"
+        f"{place.text} ({place.place}) puts the optimizer's states into host memory: {needed:,.0f} GiB for"
+        f" {states.text} ({BYTES_OF_STATES} bytes per weight, gradients not counted)"
     )
     if limit is None or needed <= float(limit.value):
         return HostMemoryCause((line,), "", is_proved=False)
     return HostMemoryCause(
         (f"{line}, more than {limit.text} ({limit.place})",),
-        f"ask for {host_memory_gib_to_request(needed):,.0f}G in place of {limit.text} ({limit.place}), or keep the"
-        f" states on the GPUs (leave out {place.text}, {place.place}), if they fit there",
+        f"request {host_memory_gib_to_request(needed):,.0f}G instead of {limit.text} ({limit.place}), or keep the"
+        f" states on the GPUs (remove {place.text}, {place.place}) if they fit there",
         is_proved=True,
     )
 
@@ -198,15 +199,15 @@ def _cause_of_float32_load(text: str, beside: FilesBeside) -> HostMemoryCause | 
     is_float32 = held is not None and MORE_THAN_HALF * needed < held
     is_beyond = limit is not None and float(limit.value) < needed
     lines = [
-        f"{load.place} loads {name} by {load.text}: transformers before 5 then loads float32, {needed:,.0f} GiB, twice"
-        " what the checkpoint has in 16 bits"
+        f"{load.place} loads {name} by {load.text}: transformers before 5 loads it as float32, {needed:,.0f} GiB, twice"
+        " the size of the checkpoint in 16 bits"
     ]
     if limit is not None and is_beyond:
         lines.append(f"{limit.text} ({limit.place}) allows {float(limit.value):,.0f} GiB")
     return HostMemoryCause(
         tuple(lines),
-        f"load it in the checkpoint's type, {needed / 2:,.0f} GiB: dtype=torch.bfloat16 in from_pretrained"
-        f" ({load.place}), torch_dtype= before transformers 4.56",
+        f"load it in the checkpoint's dtype, {needed / 2:,.0f} GiB: dtype=torch.bfloat16 in from_pretrained"
+        f" ({load.place}), or torch_dtype= before transformers 4.56",
         is_proved=is_float32 or is_beyond,
     )
 

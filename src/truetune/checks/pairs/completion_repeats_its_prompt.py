@@ -1,12 +1,13 @@
-"""Completions begin with their own prompt: it is twice in what is trained.
+"""Completions begin with their own prompt, so the prompt occurs twice in the training text.
 
 ## What it does
-Looks at rows of a prompt and one completion (KTO, prompt/completion), as text or as messages: does the completion begin
-with the prompt, or with the turn that asks it in the marks of a template? It speaks where a tenth of the rows do.
+Looks at rows of a prompt and one completion (KTO, prompt/completion), as text or as messages. Does the completion begin
+with the prompt, or with a rendered turn that contains it? It is an error from 50 % of the rows, and a warning from 10
+%.
 
 ## Why it is bad
-The trainer writes the prompt in front of the completion. The second one is learned as part of the answer, so that the
-model says each question again before it answers.
+The trainer writes the prompt in front of the completion. The second prompt counts as part of the answer, so the model
+learns to repeat each question before it answers.
 
 ## Example
 ```yaml
@@ -25,7 +26,7 @@ data:
 ```
 
 ## Fix safety
-Cutting the prompt off the completion is safe, unless answers are meant to repeat their question.
+Cutting the prompt off the completion is safe, unless answers should repeat their question.
 
 ## References
 - huggingface/trl documentation, "Dataset formats and types"
@@ -97,8 +98,10 @@ class CompletionRepeatsItsPrompt(DataRule):
         if not self.repeated or self.repeated < SHARE * self.rows:
             return
         yield self.finding(
-            f"{self.repeated:,} of {self.rows:,} completions begin with their own prompt: it is trained twice",
-            "cut it off (completion[len(prompt):]), or give the whole conversation alone, without a prompt column",
+            f"{self.repeated:,} of {self.rows:,} completions begin with their own prompt: the model learns to repeat"
+            " the question",
+            "cut the prompt off (completion[len(prompt):]), or drop the prompt column and give only the whole"
+            " conversation",
             severity="error" if self.repeated >= MOST * self.rows else "warning",
             cases=self.cases,
             count=self.repeated,

@@ -1,12 +1,13 @@
-"""KTO's true and false examples are out of balance.
+"""KTO's desirable and undesirable examples are out of balance.
 
 ## What it does
-Counts the verdicts of rows with a label, and compares the weight of each kind: desirable_weight x true against
-undesirable_weight x false (both weights are 1 where the run sets none).
+Counts the labels of the rows, and compares the weight of each kind: `desirable_weight` x true against
+`undesirable_weight` x false (both weights are 1 if the run sets none). It is an error if all labels are the same, a
+warning if the ratio is more than twice outside 1 to 4/3, and an info if it is more than 10 % outside.
 
 ## Why it is bad
-With one verdict alone there is nothing to tell apart: the loss saturates and answers only become more, or less, likely.
-Out of balance, the rarer kind is hardly learned. The KTO paper (equation 8) and TRL recommend 1 to 4/3 for the ratio.
+With only one label there is nothing to compare: the loss saturates, and answers only become more, or less, likely. Out
+of balance, the rarer kind is hardly learned. The KTO paper (equation 8) and TRL recommend a ratio of 1 to 4/3.
 
 ## Example
 ```yaml
@@ -26,8 +27,7 @@ data:
 ```
 
 ## Fix safety
-Setting one of the two weights changes nothing but the balance; change one and not both. One verdict alone is an error;
-a ratio more than twice outside 1 to 4/3 a warning; more than a tenth outside a note.
+Setting a weight changes only the balance. Change one of the two, not both.
 
 ## References
 - huggingface/trl#1467, huggingface/trl#1734
@@ -125,14 +125,16 @@ class KtoImbalance(DataRule):
         total = self.good + self.bad
         only, other = ("true", "false") if self.good else ("false", "true")
         beside = self._evidence_of_labels_in_nearby_file()
-        remedy = f"add examples whose label is {other}, or train on the good ones alone with SFT"
+        remedy = (
+            f"add examples with the label {other}, or train with SFT on the desirable answers only"
+        )
         if beside:
             remedy = (
-                "convert the column by value where the rows are made (text in ('1', 'true')): bool('0') and"
-                " bool('False') are True"
+                "convert the column by its value in the script that makes the rows (text in ('1', 'true')), since"
+                " bool('0') and bool('False') are True"
             )
         return self.finding(
-            f"all {total:,} labels are {only}: there is nothing to tell apart" + beside,
+            f"all {total:,} labels are {only}: KTO has nothing to compare" + beside,
             remedy,
             count=total,
             total=total,
@@ -177,10 +179,10 @@ class KtoImbalance(DataRule):
         downs = [up * self.good / self.bad / bound for bound in (MAX_RATIO, MIN_RATIO)]
         up_key, down_key = KEYS.get(self.setup.trainer.name or "", DEFAULT_KEYS)
         return self.finding(
-            f"{self.good:,} true and {self.bad:,} false labels weigh {self.ratio:.2f} to 1;"
-            " recommended are 1 to 1.33",
-            f"set {up_key} to {ups[0]:.2f} .. {ups[1]:.2f}, or"
-            f" {down_key} to {downs[0]:.2f} .. {downs[1]:.2f}",
+            f"{self.good:,} true and {self.bad:,} false labels are weighted {self.ratio:.2f} to 1, so the rarer kind"
+            " is hardly learned (recommended: 1 to 1.33)",
+            f"set {up_key} to a value from {ups[0]:.2f} to {ups[1]:.2f}, or {down_key} to a value from"
+            f" {downs[0]:.2f} to {downs[1]:.2f}",
             severity=severity,
             evidence=[f"{up_key} {up:g}, {down_key} {down:g}"],
             count=self.good,

@@ -1,13 +1,13 @@
-"""KTO's labels call answers good that a score of the row calls bad.
+"""KTO's labels contradict a score in the row: the answers labelled true have the worse scores.
 
 ## What it does
-Compares the labels of KTO (true and false) with a number that the rows hold for each answer (`rating`, `score`,
-`reward`, `rank`): how often does an answer with true have a better number than one with false? It fires where that is
-below 35 %, with six answers or more on each side.
+Compares KTO's labels (true and false) with a number that the rows have for each answer (`rating`, `score`, `reward`,
+`rank`): how often does an answer with true have a better number than one with false? It fires if that is at most 35 %,
+with at least six answers of each label.
 
 ## Why it is bad
-The labels are exchanged: KTO makes the worse answers more likely. Loss and margins look as in a right run, for the two
-sides are separated just as well. A threshold that is turned round (`label = rating < 3`) is enough.
+The labels are swapped: KTO makes the worse answers more likely. Loss and margins look healthy, since the two kinds are
+separated just as well. An inverted threshold is enough (`label = rating < 3`).
 
 ## Example
 ```yaml
@@ -116,8 +116,8 @@ data:
 ```
 
 ## Fix safety
-Read five answers with true first. Where less is better for the number (a distance, a count of errors), call its column
-so (`rank`, `penalty`).
+Read five answers with the label true first. If lower numbers are better (a distance, a count of errors), rename the
+column accordingly (`rank`, `penalty`), and the rule compares the other way.
 
 ## References
 - Ethayarajh et al. 2024 (KTO), arXiv 2402.01306, section 4.1
@@ -253,11 +253,11 @@ class KtoLabelsDisagreeWithScores(DataRule):
             ):
                 continue
             yield self.finding(
-                f"labels are the opposite of `{name}`: an answer with true has the better one in"
+                f"labels contradict `{name}`: an answer with true has the better one in only"
                 f" {scores.share_of_pairs_with_true_scored_better:.0%} of comparisons (mean"
-                f" {np.mean(scores.good):.3g} with"
-                f" true, {np.mean(scores.bad):.3g} with false)",
-                "turn the labels round where the rows are written: see the threshold and its direction",
+                f" {np.mean(scores.good):.3g} with true, {np.mean(scores.bad):.3g} with false)",
+                "invert the labels in the script that writes the rows: check the direction of the threshold (label"
+                f" = {name} >= ..., not <)",
                 cases=scores.cases,
                 count=len(scores.good),
                 total=self.labelled,

@@ -1,13 +1,13 @@
-"""One phrase tells the chosen side from the rejected.
+"""One phrase distinguishes the chosen from the rejected answers.
 
 ## What it does
-Takes the first and the last three words of each answer. It warns where 9 of 10 rejected answers have the same, and at
-most 1 of 50 chosen answers has them; where the chosen answers share such a phrase, which may be what is taught, it is a
-note. Silent where most answers of that side are the same as a whole (`pairs-lack-diversity`).
+Takes the first and the last three words of each answer. It is a warning if 90 % of the rejected answers have the same
+ones and at most 2 % of the chosen answers have them. It is an info if the chosen answers share such a phrase, since
+that may be intended. It does not fire if most answers of that side are identical (`pairs-lack-diversity`).
 
 ## Why it is bad
-The loss falls to nothing as soon as the model gives these words less (or more) probability: the accuracy is 1.0 after
-a few steps, and nothing else of the pairs is learned. With more steps the probability of what follows falls as well.
+The loss falls to zero as soon as the model gives these words a lower (or higher) probability. The accuracy is 1.0 after
+a few steps, and nothing else is learned from the pairs. With more steps, the probability of what follows falls too.
 
 ## Example
 ```yaml
@@ -20,8 +20,8 @@ data: {rows: 40, prompt: "Question {i}?", chosen: "{words}", rejected: "{words_b
 ```
 
 ## Fix safety
-There is no automatic fix. Where the phrase is what the run is to teach or to unlearn, a few hundred pairs and a low
-learning rate do.
+There is no automatic fix. If the phrase is what the run should teach or unlearn, a few hundred pairs and a low learning
+rate are enough.
 
 ## References
 - huggingface/trl#2003
@@ -126,9 +126,9 @@ class OnePhraseTellsTheSides(PairRule):
             count = f"{phrase.other:,}" if phrase.other else "none"
             yield self.finding(
                 f"{phrase.share:,} of {self.pairs:,} {side} answers {phrase.place} with {phrase.words!r}, and"
-                f" {count} of the {other} answers: these words alone tell the sides apart",
-                f"make the sides comparable: take these words out of the {side} answers, or sample both sides from"
-                " one model with one prompt",
+                f" {count} of the {other} answers: the model only has to learn these words",
+                f"remove these words from the {side} answers, or sample both sides from the same model with the same"
+                " prompt",
                 severity="warning" if side == "rejected" else "info",
                 count=phrase.share,
                 total=self.pairs,

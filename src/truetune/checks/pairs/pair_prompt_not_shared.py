@@ -1,13 +1,13 @@
-"""The two sides of a pair have different prompts, or hold the prompt once more.
+"""The two sides of a pair have different prompts, or repeat the prompt.
 
 ## What it does
-Counts the pairs of which a side begins with a question of its own after the prompt: the prompt again (it is then
-there twice), or another one than the other side's. In strings: both sides begin with the whole prompt, or with a turn
-that a template wrote around it; or the two share nothing at all and no prompt is given.
+Counts the pairs in which a side begins with another question after the prompt: the prompt again, or a different one
+than the other side's. In plain text: both sides begin with the whole prompt, or with a rendered turn that contains it;
+or the two have no common beginning and no prompt is given. It is an error from 10 % of the pairs, and a warning below.
 
 ## Why it is bad
-DPO compares two answers to one prompt. With different prompts it compares questions, and learns to find them likely;
-with the prompt inside the answers, the model learns to repeat the question.
+DPO compares two answers to one prompt. With different prompts it compares questions, and makes these more likely. With
+the prompt inside the answers, the model learns to repeat the question.
 
 ## Example
 ```yaml
@@ -24,9 +24,8 @@ data:
 ```
 
 ## Fix safety
-Where the prompt is there twice, taking it out of both sides (or dropping the prompt column) changes nothing else. Pairs
-with different prompts are no pairs: drop them, or join the answers by prompt again. An error from a tenth of the pairs
-on.
+If the prompt occurs twice, removing it from both sides (or dropping the prompt column) changes nothing else. Pairs with
+different prompts are not pairs: drop them, or join the answers by prompt again.
 
 ## References
 - huggingface/trl#2209, huggingface/trl#2551, huggingface/trl#1233
@@ -46,8 +45,8 @@ from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
 PROMPT_FAULTS = {
-    "twice": "the prompt is there twice, before the answers and inside them",
-    "other": "a side begins with a question of its own",
+    "twice": "the prompt occurs twice, before the answers and inside them",
+    "other": "a side begins with another question",
     "none": "the sides share no beginning, and there is no prompt",
 }
 ASKING_ROLES = ("user", "system", "developer")
@@ -108,8 +107,8 @@ class PairPromptNotShared(PairRule):
         if count:
             yield self.finding(
                 self._describe_faults(count),
-                "give the prompt once (in its own column, or at the beginning of both sides) and"
-                " the answers alone",
+                "give the prompt once (in its own column, or at the beginning of both sides), and put only the"
+                " answers into chosen and rejected",
                 severity="error" if count >= ERROR_SHARE * self.pairs else "warning",
                 evidence=[
                     f"{PROMPT_FAULTS[kind]}: {n:,} pairs" for kind, n in self.kinds.most_common()
@@ -123,10 +122,13 @@ class PairPromptNotShared(PairRule):
         """What is wrong with the pairs, where it is the same in all; else what they have in common."""
         if self.kinds["twice"] == count:
             return (
-                f"the prompt is there twice in {count:,} of {self.pairs:,} pairs: before the answers, and once more"
-                " inside of chosen or rejected"
+                f"the prompt occurs twice in {count:,} of {self.pairs:,} pairs: before the answers, and again inside"
+                " chosen or rejected"
             )
-        return f"{count:,} of {self.pairs:,} pairs do not share one prompt"
+        return (
+            f"{count:,} of {self.pairs:,} pairs do not share one prompt: DPO then compares questions,"
+            " not answers"
+        )
 
 
 def _prompt_fault_of_messages(row: Conversation) -> PromptFault:
@@ -163,7 +165,7 @@ def _prompt_fault_of_strings(row: Conversation) -> PromptFault:
     if len(bare) >= MIN_PROMPT_CHARACTERS and both_begin:
         return "twice", f"both sides begin with the prompt {bare[:60]!r}", case_in_row
     if len(bare) >= MIN_PROMPT_CHARACTERS and _do_both_hold_rendered_prompt(bare, chosen, rejected):
-        return "twice", f"both sides hold the turn of the prompt {bare[:60]!r}", case_in_row
+        return "twice", f"both sides contain the turn of the prompt {bare[:60]!r}", case_in_row
     return "", "", case_in_row
 
 

@@ -1,12 +1,13 @@
-"""One side of a pair ends with a stop token, and the other does not.
+"""Only one side of a pair ends with a stop token.
 
 ## What it does
-Counts the pairs of which exactly one side has a stop token at its end. (Where both have none,
-`eos-not-appended-by-tokenizer` and `answer-not-terminated` say it.)
+Counts the pairs of which exactly one side has a stop token at its end. (If neither has one,
+`eos-not-appended-by-tokenizer` and `answer-not-terminated` report it.) It is an error if it is missing on 10 % of the
+chosen sides, otherwise a warning.
 
 ## Why it is bad
-The stop token alone tells the sides apart. Where the chosen side lacks it, the model learns that answers which do not
-end are better, and continues for ever.
+The stop token then tells the sides apart. If the chosen side lacks it, the model learns that answers which do not end
+are better, and never stops.
 
 ## Example
 ```yaml
@@ -21,8 +22,8 @@ data:
 ```
 
 ## Fix safety
-Writing the EOS token after both sides is safe. TRL appends it to strings that do not end with it: then say
-`--append-eos`, and nothing else changes. An error where a tenth of the chosen sides lack it.
+Writing the EOS token after both sides is safe. TRL appends it to strings that do not end with it: then pass
+`--append-eos`, so that truetune does the same, and change nothing.
 
 ## References
 - axolotl-ai-cloud/axolotl#1616, huggingface/trl#1073, huggingface/trl#1025, allenai/reward-bench#90
@@ -89,7 +90,7 @@ class PairSideNotTerminated(PairRule):
     def measurement_if_clean(self) -> Measurement:
         """How many pairs have a stop token at the end of one side alone."""
         return make_count_measurement(
-            "pairs with a stop token at the end of one side alone",
+            "pairs with a stop token at the end of only one side",
             sum(self.open.values()),
             self.pairs,
         )
@@ -99,9 +100,10 @@ class PairSideNotTerminated(PairRule):
         if count:
             eos = self.tokenizer.special.get("eos")
             yield self.finding(
-                f"{count:,} of {self.pairs:,} pairs have a stop token at the end of one side alone",
-                f"end both sides with {eos.token if eos else 'the EOS token'}, or say --append-eos"
-                " if your trainer does (TRL does)",
+                f"{count:,} of {self.pairs:,} pairs have a stop token at the end of only one side, which then tells"
+                " the sides apart",
+                f"end both sides with {eos.token if eos else 'the EOS token'}; if your trainer appends it (TRL"
+                " does), change nothing and run this check with --append-eos",
                 severity="error" if self.open["chosen"] >= ERROR_SHARE * self.pairs else "warning",
                 evidence=[
                     f"it is missing on the {name} side in {n:,} pairs"

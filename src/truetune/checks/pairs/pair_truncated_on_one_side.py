@@ -1,13 +1,13 @@
-"""Truncation takes the end from one side of a pair alone.
+"""Truncation cuts only one side of a pair.
 
 ## What it does
-Cuts both sides of each pair as the trainer will (at `max_length`, 1,024 tokens where none is set) and counts the pairs
-of which only one side loses its stop token, or all of its answer. With `truncation_mode: keep_end`, the pairs of which
-only one side loses the beginning of its answer.
+Cuts both sides of each pair as the trainer will (at `max_length`, or at TRL's default of 1,024 tokens if none is set).
+It counts the pairs of which only one side loses its stop token, or all of its answer. With `truncation_mode: keep_end`,
+it counts those of which only one side loses the beginning of its answer.
 
 ## Why it is bad
-Then the stop token tells the sides apart. Where the chosen side is the one cut, the model learns to prefer answers
-that do not end; a side without tokens gives NaN under losses that divide by length.
+The stop token then tells the sides apart. If the chosen side is the one that is cut, the model learns to prefer answers
+that do not end. A side without tokens gives NaN with losses that divide by length.
 
 ## Example
 ```yaml
@@ -28,8 +28,8 @@ data:
 ```
 
 ## Fix safety
-Dropping pairs that do not fit is safe; a longer limit costs memory (both sides of a pair are in one batch). Pairs whose
-prompt alone fills the limit are dropped by TRL without a count: `truncation-leaves-no-label` counts those.
+Dropping pairs that do not fit is safe. A higher limit needs more memory (both sides of a pair are in one batch). TRL
+silently drops pairs whose prompt fills the limit: `truncation-leaves-no-label` counts those.
 
 ## References
 - hiyouga/LLaMA-Factory#4402, hiyouga/LLaMA-Factory#4617, huggingface/trl#6548, huggingface/trl#2209,
@@ -122,7 +122,7 @@ class PairTruncatedOnOneSide(PairRule):
     def measurement_if_clean(self) -> Measurement:
         """How many pairs lose a part of one answer alone at the length limit."""
         part = "beginning" if self.limit.from_end else "end"
-        what = f"pairs that lose the {part} of one answer alone at {self.limit.text}"
+        what = f"pairs in which only one answer loses its {part} at {self.limit.text}"
         return make_count_measurement(what, sum(self.cut.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
@@ -135,11 +135,11 @@ class PairTruncatedOnOneSide(PairRule):
                 if n
             ]
             if self.empty:
-                evidence.append(f"{self.empty:,} pairs in which nothing is left of one answer")
+                evidence.append(f"in {self.empty:,} pairs nothing is left of one answer")
             yield self.finding(
-                f"{count:,} of {self.pairs:,} pairs lose the {part} of one answer alone at"
-                f" {self.limit.text}",
-                "drop the pairs that do not fit, or raise max_length",
+                f"{count:,} of {self.pairs:,} pairs lose the {part} of only one answer at {self.limit.text}, which"
+                " then tells the sides apart",
+                "raise max_length, or drop the pairs that do not fit before training",
                 evidence=evidence,
                 cases=self.cases,
                 count=count,

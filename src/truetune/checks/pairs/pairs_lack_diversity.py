@@ -1,13 +1,15 @@
-"""The answers of pairs hardly differ, or one rejected answer serves most prompts.
+"""The two answers of a pair hardly differ, or most pairs have the same rejected answer.
 
 ## What it does
-Counts the pairs whose answers are not the same and share more than 95 % of their tokens in order (twice their longest
-common subsequence over both lengths), and checks whether one rejected answer is in more than half of the pairs.
+Counts the pairs whose answers are different but share more than 95 % of their tokens in order (twice their longest
+common subsequence over both lengths). It also checks whether one rejected answer is in more than half of the pairs. It
+is a warning if more than 10 % of the pairs are nearly identical (lower end of the 95 % interval), and an info from 2 %.
+The same rejected answer in most pairs is always a warning.
 
 ## Why it is bad
-Answers sampled greedily, or from one seed, hardly differ: the gradient of DPO lies in the few tokens that do, and the
-log-probability of the chosen answer falls with that of the rejected one. One rejected answer for all prompts is learned
-by heart: accuracy is 1 after a few steps, and nothing else is learned.
+Answers that were sampled greedily, or with one seed, hardly differ. DPO's gradient is then in the few tokens that do,
+and the log-probability of the chosen answer falls with that of the rejected one. If all prompts have the same rejected
+answer, the model memorises it: accuracy is 1 after a few steps, and nothing else is learned.
 
 ## Example
 ```yaml
@@ -30,10 +32,9 @@ data:
 ```
 
 ## Fix safety
-Sample with a temperature of 0.7 or more, or from several models. Where small edits are the point (corrections of one
-step, of one word), keep the pairs and take a loss that holds the chosen answer up (DPO-Positive, or
-`loss_type: [sigmoid, sft]` in TRL). A warning where more than a tenth of the pairs are so alike (the lower end of the
-95 % interval), a note from 2 % on.
+Sample with a temperature of 0.7 or more, or from several models. If small edits are the point (corrections of one step
+or one word), keep the pairs and use a loss that keeps the chosen answer likely (DPO-Positive, or `loss_type: [sigmoid,
+sft]` in TRL).
 
 ## References
 - Pal et al. 2024, "Smaug: Fixing Failure Modes of Preference Optimisation with DPO-Positive" (arXiv 2402.13228)
@@ -153,8 +154,9 @@ class PairsLackDiversity(PairRule):
                 else ""
             )
             yield self.finding(
-                f"the two answers are nearly the same in {self.alike:,} of {compared:,} pairs",
-                "sample the answers with a higher temperature, or from several models",
+                f"the two answers are nearly the same in {self.alike:,} of {compared:,} pairs: little can be learned"
+                " from their difference",
+                "sample the answers with a temperature of 0.7 or more, or from several models",
                 severity="warning" if low > WARNING_SHARE else "info",
                 evidence=[
                     f"{share:.1%} of the pairs, 95 % interval {low:.1%} to {high:.1%}{unsure}"
@@ -168,9 +170,9 @@ class PairsLackDiversity(PairRule):
             times = int(counts.max())
             if times * 2 > self.pairs:
                 yield self.finding(
-                    f"{times:,} of {self.pairs:,} pairs have the same rejected answer",
-                    "give each prompt a rejected answer of its own, sampled from the model that is"
-                    " trained",
+                    f"{times:,} of {self.pairs:,} pairs have the same rejected answer: the model learns to avoid"
+                    " only that one",
+                    "sample a separate rejected answer for each prompt, from the model that you train",
                     evidence=[f"{len(counts):,} different rejected answers in all"],
                     count=times,
                     total=self.pairs,

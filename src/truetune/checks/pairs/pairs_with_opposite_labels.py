@@ -1,12 +1,13 @@
-"""The same comparison occurs in the data both ways.
+"""The same comparison occurs in the data with opposite labels.
 
 ## What it does
-Counts the pairs whose two answers are, for the same prompt, the other way round in another pair; and the answers that
-KTO's labels call both true and false for one prompt. (Plain copies are counted by `duplicate-rows`.) A pair that a
-mapping has turned round against its own column of winners is left out: its labellers may agree.
+Counts the pairs whose two answers occur swapped in another pair with the same prompt, and the answers that KTO's labels
+call both true and false for one prompt. (`duplicate-rows` counts plain copies.) A pair that a column mapping swapped
+against its own winner column does not count: its labellers may agree. It is a warning from 1 % of the pairs, and an
+info below.
 
 ## Why it is bad
-The two pull in opposite directions and cancel: what they teach is noise, and accuracy can't reach 1.
+The two pull in opposite directions and cancel out: they teach noise, and the accuracy can't reach 1.
 
 ## Example
 ```yaml
@@ -27,8 +28,8 @@ data:
 ```
 
 ## Fix safety
-Dropping both of such a pair loses nothing. Where several people have labelled, take the majority. A warning from one
-pair in a hundred on, else a note. Where a mapping turned rows round, see `winner-column-disagrees`.
+Dropping both loses nothing. If several people labelled the pairs, take the majority. If a mapping swapped rows, see
+`winner-column-disagrees`.
 
 ## References
 - OpenRLHF/OpenRLHF#1311, huggingface/trl#2578
@@ -57,7 +58,7 @@ from truetune.encoding.batch import Batch
 WARNING_SHARE = 0.01
 """Share of the comparisons from which it is a warning"""
 NOTHING_TO_COMPARE = Unmet(
-    "it is about pairs whose answers differ, and KTO's labels; the rows hold neither"
+    "it is about pairs whose answers differ, and KTO's labels; the rows have neither"
 )
 
 
@@ -128,9 +129,9 @@ class PairsWithOppositeLabels(PairRule):
         opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
         if len(opposed):
             yield self.finding(
-                f"{len(opposed):,} of {len(ways):,} comparisons also occur with chosen and"
-                " rejected swapped",
-                "drop both of each, or keep the one that most of your labellers chose",
+                f"{len(opposed):,} of {len(ways):,} comparisons also occur with chosen and rejected swapped, so the"
+                " two cancel out",
+                "drop both, or keep the one that most of your labellers chose",
                 severity="warning" if len(opposed) >= WARNING_SHARE * len(ways) else "info",
                 cases=list(self._cases_of_opposites(ways, opposed[:MAX_CASES].tolist())),
                 count=len(opposed),
@@ -147,7 +148,9 @@ class PairsWithOppositeLabels(PairRule):
             here, there = (
                 Origin(files[int(ways[i, 2])], *map(int, ways[i, 3:5])) for i in (place, other)
             )
-            yield Case(f"the other way round at {there}", here, token=int(ways[place, 5]))
+            yield Case(
+                (f"chosen and rejected are swapped at {there}"), here, token=int(ways[place, 5])
+            )
 
 
 def _rows_with_prompt_and_answers_as_bytes(

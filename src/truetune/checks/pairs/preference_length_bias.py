@@ -1,14 +1,15 @@
-"""The length of an answer tells which one is chosen.
+"""The length of the answers shows which one is chosen.
 
 ## What it does
 Measures how often the longer answer is the chosen one, with a 95 % interval (Wilson), over the pairs whose lengths
-differ by more than a tenth of the longer side, in tokens that reach the loss (in bytes, where no tokenizer is named).
-It is a note where half of the prompts ask for such answers by their words (concise, one sentence; in detail), and where
-the longer side is less than a third longer than the other.
+differ by more than 10 % of the longer side. It counts tokens in the loss (bytes if no tokenizer is given). It is an
+info from 0.6, and a warning from 0.75 (or below 0.4 and 0.25), for the whole interval, not only the measured share. It
+is an info too if half of the prompts ask for such answers (concise, one sentence; in detail), or if the longer side is
+less than a third longer.
 
 ## Why it is bad
-DPO sums log-probabilities over tokens, so length is the easiest thing to learn: answers grow (or shrink) without end,
-accuracy is 1.0 after a few steps, and what was meant to be preferred is not learned.
+DPO sums log-probabilities over tokens, so length is the easiest thing to learn. Answers grow (or shrink) without limit,
+the accuracy is 1.0 after a few steps, and the intended preference is not learned.
 
 ## Example
 ```yaml
@@ -21,10 +22,9 @@ data: {pairs: 40, chosen: 40, rejected: 40}
 ```
 
 ## Fix safety
-Sample pairs so that each side is longer equally often, or use a loss that divides by length (SimPO, `loss_type: ipo`
-in TRL averages over tokens) or TRL's `ld_alpha`. Some bias is normal where longer answers are better: 0.55 to 0.65 is
-common in published sets of helpfulness. A note from 0.6 on, a warning from 0.75 on (and likewise below 0.4 and 0.25),
-each for the whole interval and not only the measured share.
+Sample pairs so that each side is longer equally often. Or use a loss that divides by length (SimPO; `loss_type: ipo` in
+TRL averages over tokens), or TRL's `ld_alpha`. Some bias is normal if longer answers are better: 0.55 to 0.65 is common
+in published helpfulness data.
 
 ## References
 - allenai/reward-bench#268, huggingface/trl#2003
@@ -68,12 +68,15 @@ RULE_SHARE = 0.95
 LARGE_RATIO = 4 / 3
 """The longer side by the shorter one, in the median of the pairs that differ, from which the bias is a warning"""
 
-REMEDY = "balance the lengths of both sides, or use a loss that is normalised by length"
-REMEDY_WHERE_LENGTH_TELLS_ALL = (
-    f"{REMEDY}; read ten pairs: only where chosen is the worse answer, exchange the sides instead (--map"
-    " chosen=rejected --map rejected=chosen) and correct what built them"
+REMEDY = (
+    "drop pairs until each side is longer equally often, or use a loss that is normalised by length (in TRL:"
+    " loss_type ipo, or ld_alpha)"
 )
-REMEDY_WHERE_ASKED = f"nothing to do where this length is what you want to teach; else {REMEDY}"
+REMEDY_WHERE_LENGTH_TELLS_ALL = (
+    f"{REMEDY}. Read ten pairs first: if chosen is the worse answer, swap the sides in the script that built the"
+    " pairs"
+)
+REMEDY_WHERE_ASKED = f"if you want to teach this length, change nothing; otherwise {REMEDY}"
 MAX_PROMPT_CHARS = 4_000
 """Characters of a prompt that are searched for a wish for length. Chosen by hand: it is said at the
 beginning, and documents may follow"""
@@ -138,10 +141,7 @@ class PreferenceLengthBias(PairRule):
         # Even if the longer answer won in all of them, the interval would reach down to where
         # nothing is told.
         if of and wilson_interval(of, of)[0] <= NOTE_SHARE:
-            reason = (
-                f"the lengths of only {of:,} of {self.pairs:,} pairs differ by more than a tenth:"
-                " too few to tell"
-            )
+            reason = f"the lengths of only {of:,} of {self.pairs:,} pairs differ by more than 10 %: too few to judge"
             return Unmet(reason, "give more pairs")
         return super().unmet()
 
@@ -153,7 +153,7 @@ class PreferenceLengthBias(PairRule):
                 "pairs whose lengths differ by more than a tenth", 0, self.pairs
             )
         return make_count_measurement(
-            "pairs of unlike length in which the longer answer is the chosen one", longer, of
+            "pairs of different length in which the longer answer is the chosen one", longer, of
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -177,7 +177,8 @@ class PreferenceLengthBias(PairRule):
         unit = "bytes" if self.setup.are_tokens_single_bytes else "tokens"
         medians = [int(np.median(side)) for side in lengths.T]
         return self.finding(
-            f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ",
+            f"the {word} answer is the chosen one in {count / of:.0%} of the pairs whose lengths differ: the model"
+            " can win by length",
             self._remedy_for_length_bias(word, count / of, is_large=is_large),
             severity="warning"
             if is_clear and not self._do_most_prompts_ask_for_length(word)
@@ -187,7 +188,7 @@ class PreferenceLengthBias(PairRule):
                     f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
                     f" {high:.2f} of {of:,}"
                 ),
-                f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are left out",
+                f"{len(lengths) - of:,} pairs whose lengths differ by 10 % or less are left out",
                 f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
                 *self._reasons_for_length_bias(word, count / of, is_large=is_large),
             ],
@@ -217,19 +218,19 @@ class PreferenceLengthBias(PairRule):
         other = "shorter" if word == "longer" else "longer"
         if self._do_most_prompts_ask_for_length(word):
             yield (
-                f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers by their"
-                " words: then the length is a part of what is taught"
+                f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers, so the length is part of"
+                " what is taught"
             )
         elif share >= RULE_SHARE and self._do_scores_confirm_sides():
             yield (
-                "the sides are not exchanged: the rows' own scores are better for the chosen side in"
-                f" {right:,} of {of:,}; so near to 100 % the scores follow the length: read ten pairs"
+                f"the sides are not swapped: the rows' own scores are better for the chosen side in {right:,} of"
+                f" {of:,} pairs. But so close to 100 %, the scores seem to follow the length: read ten pairs"
             )
         elif is_large and share >= RULE_SHARE:
             yield (
-                "so near to 100 %, the pairs seem to be chosen by their length, or the sides were exchanged when they"
-                " were built (a sort in the wrong direction, rank taken for score, columns read in the other order;"
-                f" then the {other} answer is the better one): read ten pairs"
+                "so close to 100 %, the pairs seem to be selected by length, or the sides were swapped when they"
+                " were built (sorted in the wrong direction, rank taken for score, columns in the other order), and"
+                f" the {other} answer is the better one: read ten pairs"
             )
 
 

@@ -1,13 +1,13 @@
-"""Chosen and rejected are the same.
+"""The chosen and rejected answers of a pair are the same.
 
 ## What it does
-Compares the tokens of both answers of each pair, as they are and as they are left when the trainer has cut them at
-`max_length` (1,024 tokens where none is set, TRL's default for DPO). Answers of the same words with other spaces or
-line breaks between them count too, where they hold no code.
+Compares the tokens of both answers of each pair, as they are and after the trainer has cut them at `max_length` (1,024
+tokens if none is set, TRL's default for DPO). Answers with the same words but other spaces or line breaks count too,
+unless they contain code. It is an error from 50 % of the pairs, a warning from 1 %, and an info below.
 
 ## Why it is bad
 Both sides have the same probability whatever the model does: the loss stays at ln 2 = 0.6931 and the gradient is zero.
-Mixed in, such pairs only thin out each batch. Trainers keep them without a word.
+A few such pairs waste part of each batch. Trainers keep them silently.
 
 ## Example
 ```yaml
@@ -26,9 +26,8 @@ data:
 ```
 
 ## Fix safety
-Dropping identical pairs loses nothing: they have no gradient. Where the difference comes after the cut, a longer
-`max_length` brings it back, for memory. An error from half of the pairs on, a warning from one in a hundred, else a
-note.
+Dropping identical pairs loses nothing: they have no gradient. If the difference comes after the cut, a higher
+`max_length` restores it, at the cost of memory.
 
 ## References
 - OpenRLHF/OpenRLHF#1311, huggingface/trl#5826, huggingface/trl#6321
@@ -108,13 +107,10 @@ class PreferencePairsIdentical(PairRule):
                 self.cut += 1
                 text = f"the prompt fills the limit: {before:,} tokens; no answer is kept"
                 if len(left):
-                    text = (
-                        f"the first {len(left):,} tokens of both answers are the same, and no more"
-                        " are kept"
-                    )
+                    text = f"the first {len(left):,} tokens of both answers are the same, and the rest is cut off"
             elif _differ_by_spaces(chosen.rows[i] if chosen.rows else None):
                 self.spaced += 1
-                text = "the two answers differ by spaces and line breaks alone"
+                text = "the two answers differ only in spaces and line breaks"
             else:
                 continue
             if len(self.cases) < MAX_CASES:
@@ -134,8 +130,8 @@ class PreferencePairsIdentical(PairRule):
             severity = "error" if count >= ERROR_SHARE * self.pairs else "warning"
         cut = f", {self.cut:,} of them once cut at {self.limit.text}," if self.cut else ""
         yield self.finding(
-            f"{count:,} of {self.pairs:,} pairs have the same answer on both sides{cut} and can't be"
-            " learned from",
+            f"{count:,} of {self.pairs:,} pairs have the same answer on both sides{cut} and teach nothing: their"
+            " gradient is zero",
             self._remedy_for_identical(),
             severity=severity,
             evidence=self._evidence_by_reason(),
@@ -149,7 +145,7 @@ class PreferencePairsIdentical(PairRule):
         lines = [f"{self.same:,} ({self.same / self.pairs:.1%}) are identical"]
         if self.spaced:
             share = self.spaced / self.pairs
-            lines.append(f"{self.spaced:,} ({share:.1%}) differ by spaces and line breaks alone")
+            lines.append(f"{self.spaced:,} ({share:.1%}) differ only in spaces and line breaks")
         if self.cut:
             share = self.cut / self.pairs
             lines.append(
@@ -164,8 +160,8 @@ class PreferencePairsIdentical(PairRule):
         if self.same + self.spaced >= ERROR_SHARE * self.pairs:
             # Too few are left to train on, so that the program which wrote them has to be fixed.
             return (
-                "drop these pairs, and look at what writes the two answers: one column taken for both, one object"
-                " that is changed, or two answers generated without sampling"
+                "drop these pairs, and correct the script that writes the two answers: it may use one column for"
+                " both, change one object in place, or generate both answers without sampling"
             )
         if self.cut:
             return "drop these pairs, or raise max_length so that their difference is kept"

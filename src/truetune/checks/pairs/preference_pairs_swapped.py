@@ -1,20 +1,27 @@
-"""Outside evidence says that chosen and rejected are exchanged.
+"""Evidence in the data shows that chosen and rejected are swapped.
 
 ## What it does
-Counts, over the pairs where one of these tells the sides apart, how often it speaks against the label: score columns
-of the row (`score_chosen`, `rejected_rating`, `chosen_rank`, `margin`), else a `score` or `rank` of the same answers in
-a file of the same folder, from which the pairs were built (of a score more is better, of a rank less); an answer that
-refuses (in data that are not about refusing, and whose refused questions are harmless); an answer cut off in the
-middle; an answer that is empty, or alone has no stop token. A text without a full stop at its end counts as cut only
-where the ends of its side are as those of cut texts: no formula that comes again and again (a signature), and often a
-function word, a comma or a scrap of a word. Answers that all end at one number of characters were cut by a slice, which
-says nothing of the labels (see `answer-is-incomplete`).
+Looks for signs of which side is better, and counts how often they contradict the label:
 
-A swapped set without such evidence cannot be detected: no trainer, no curve and no rule can see it. Silence of this
-rule is no proof. Length says nothing here (see `preference-length-bias`).
+- score columns of the row (`score_chosen`, `rejected_rating`, `chosen_rank`, `margin`); a higher score is better, a
+  lower rank,
+- otherwise, a `score` or `rank` of the same answers in a file of the same folder, from which the pairs were built,
+- an answer that refuses (in data that are not about refusing, and whose refused questions are harmless),
+- an answer that is cut off in the middle, is empty, or is the only one without a stop token.
+
+A text without a full stop counts as cut only if the other ends of its side look cut too: no phrase that occurs again
+and again (a signature), and often a function word, a comma or part of a word. Answers that all end after one number of
+characters were cut by a slice, which does not depend on the label (see `answer-is-incomplete`).
+
+It is an error if the row's own scores contradict most labels. It is a warning if at least 8 pairs show another sign and
+the 95 % interval (Wilson) of the share against the label is above 0.6 (0.75 for cut answers, since long answers are cut
+more often and are chosen more often), unless scores or another sign support the labels.
+
+Without such signs, no trainer, no curve and no rule can detect swapped pairs: if this rule does not fire, that is not
+proof. Length is judged by `preference-length-bias`.
 
 ## Why it is bad
-Loss, accuracy and margins are those of a healthy run, and the model learns the worse behaviour.
+Loss, accuracy and margins look healthy, and the model learns the worse behaviour.
 
 ## Example
 ```yaml
@@ -31,11 +38,8 @@ data:
 ```
 
 ## Fix safety
-Read ten pairs before exchanging the sides where they are built: the evidence is no proof. (`--map chosen=rejected --map
-rejected=chosen` changes how truetune reads the file, and not what is trained.)
-An error where the row's own scores are against most labels; a warning where at least 8 pairs of another kind speak and
-the 95 % interval (Wilson) of their share against the label lies above 0.6 (0.75 for cut answers, since long answers are
-cut more often and are chosen more often), unless scores or another kind speak for the labels.
+Read ten pairs before you swap the sides in the script that builds them: these signs are not proof. (`--map
+chosen=rejected --map rejected=chosen` changes how truetune reads the file, not what is trained.)
 
 ## References
 - huggingface/trl#2578
@@ -75,10 +79,10 @@ from truetune.encoding.batch import Batch
 
 SIGNS = {
     "scores": "the row's own scores are better for the rejected side",
-    "refused": "the chosen side alone refuses",
-    "cut": "the chosen side alone is cut off in the middle",
-    "empty": "the chosen side alone is empty",
-    "open": "the chosen side alone has no stop token",
+    "refused": "only the chosen side refuses",
+    "cut": "only the chosen side is cut off in the middle",
+    "empty": "only the chosen side is empty",
+    "open": "only the chosen side has no stop token",
 }
 # Refusals, empty and open answers speak against their side in nearly every right set: 0.6 leaves
 # room for a set in which a sign speaks a little against the labels by design. Cut answers are 0.75,
@@ -253,14 +257,11 @@ class PreferencePairsSwapped(PairRule):
         if self.unknown_direction:
             ((column, pairs),) = self.unknown_direction.most_common(1)
             return Unmet(
-                f"{column} differs between the sides of {pairs:,} pairs, and its name does not say whether more or"
-                " less is better",
-                "call it score (more is better) or rank (1 is the best)",
+                f"{column} differs between the sides of {pairs:,} pairs, but its name does not say whether higher or"
+                " lower is better",
+                "rename it to score (higher is better) or rank (1 is the best)",
             )
-        reason = (
-            f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is"
-            " better"
-        )
+        reason = f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show which side is better"
         return Unmet(reason, "add columns of scores (score_chosen, score_rejected)")
 
     def measurement_if_clean(self) -> Measurement:
@@ -270,7 +271,7 @@ class PreferencePairsSwapped(PairRule):
             f"pairs in which {SIGNS[kind]}",
             self.against[kind],
             self.spoke[kind],
-            " that this tells apart",
+            " in which this sign differs between the sides",
         )
 
     def _most_telling_kind(self) -> str:  # the row's own scores come first: they are no guess
@@ -328,8 +329,8 @@ class PreferencePairsSwapped(PairRule):
             "this is evidence, not proof; no other sign distinguishes a swapped set from a correct one"
         )
         return self.finding(
-            f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
-            f" {self.spoke[most]:,} pairs where that tells them apart, {self._describe_evidence_against_labels(most)}",
+            f"chosen and rejected seem swapped, so the model learns the worse answers: in {self.against[most]:,} of"
+            f" the {self.spoke[most]:,} pairs that show it, {self._describe_evidence_against_labels(most)}",
             self._remedy_for_swap(most),
             severity="error" if most == "scores" else "warning",
             evidence=evidence,
@@ -345,12 +346,12 @@ class PreferencePairsSwapped(PairRule):
         column = named.partition(" of ")[0].strip("`")
         line = find_ranking_line(self.file, column) if most == "scores" and self.file else None
         if line is None:
-            where = "exchange the two columns where the pairs are built or in the file"
+            where = "swap the two columns in the script that builds the pairs, or in the file"
         else:
-            where = f"take the other end at {line.place} (`{line.text}`) and build them again"
+            where = f"take the other end of the ranking at {line.place} (`{line.text}`) and build the pairs again"
         return (
-            f"read some pairs; if they are exchanged, {where}. --map chosen=rejected --map rejected=chosen only changes"
-            " how truetune reads them, and not what is trained"
+            f"read some pairs; if they are swapped, {where}. (--map chosen=rejected --map rejected=chosen only"
+            " changes how truetune reads them, not what is trained)"
         )
 
     def _describe_evidence_against_labels(self, kind: str) -> str:

@@ -1,16 +1,16 @@
-"""Rejected answers of pairs belong to other prompts.
+"""Rejected answers belong to the prompts of other pairs.
 
 ## What it does
 Compares each prompt with the rejected answers of all pairs by the rare words that they share, as
-`answers-of-other-rows` does for the chosen side: shifts from some row on, the reverse order, parts of several
-processes, and pairs of a prompt and a rejected answer that belong to each other alone. It fires where an order is
-beyond chance (one in a million, with all that are tried counted), and where the own rejected answers are no nearer to
-their prompts than anybody's. Short refusals and general answers share no rare words, and are not judged.
+`answers-of-other-rows` does for the chosen side. It tries shifts from some row on, the reverse order, parts of several
+processes, and single pairs of a prompt and a rejected answer that fit each other best. It fires if one order is beyond
+chance (one in a million, counting all that are tried) and the rows' own rejected answers are no nearer to their prompts
+than any other. Short refusals and general answers share no rare words, and are not judged.
 
 ## Why it is bad
-Which answer is about the prompt tells the sides apart. The accuracy is 1.0 after a few steps and the margin grows,
-while nothing is learned of what makes an answer good. Two files of answers, filtered each by itself and then zipped, do
-it.
+The model can tell the sides apart by which answer is about the prompt. The accuracy is 1.0 after a few steps and the
+margin grows, while the model does not learn what makes an answer good. It happens when two files of answers are
+filtered separately and then zipped.
 
 ## Example
 ```yaml
@@ -23,8 +23,8 @@ data: {rows: 60, prompt: "What about {words}", chosen: "So {words}", rejected: "
 ```
 
 ## Fix safety
-There is no automatic fix: shifting the answers back fixes what one dropped row displaced, and displaces all else. Build
-the pairs again, with both answers joined by the prompt or its id.
+There is no automatic fix: shifting the answers back repairs what one dropped row displaced, and displaces everything
+else. Build the pairs again, and join both answers by the prompt or its id.
 
 ## References
 - https://docs.python.org/3/library/functions.html#zip (pairs by position; `strict` compares lengths)
@@ -85,8 +85,8 @@ class RejectedAnswersOfOtherPrompts(PairRule):
         yield self.finding(
             f"from {self.file.cases[0].origin} on, {count:,} rejected answers belong to other prompts:"
             f" {_describe_where_answers_are(displaced)}",
-            "build the pairs again, and join both answers by the prompt or its id: do not zip two lists that were"
-            " filtered, sorted or shuffled each by itself",
+            "build the pairs again, and join both answers by the prompt or its id; do not zip two lists that were"
+            " filtered, sorted or shuffled separately",
             evidence=[displaced.evidence],
             cases=self.file.cases,
             count=count,
@@ -97,5 +97,5 @@ class RejectedAnswersOfOtherPrompts(PairRule):
 def _describe_where_answers_are(displaced: DisplacedAnswers) -> str:
     """Where the rejected answers of these prompts are."""
     if displaced.order:
-        return f"those of these prompts are {displaced.order}"
-    return "each of these prompts has one that is far nearer than all others, at another row"
+        return f"the right ones are {displaced.order}"
+    return "for each of these prompts, the rejected answer that fits far better than all others is in another row"

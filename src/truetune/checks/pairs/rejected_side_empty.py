@@ -1,13 +1,12 @@
 """The rejected answer is empty.
 
 ## What it does
-Counts the pairs whose rejected answer holds nothing but white space, no reasoning and no tool call. (For the chosen
-answer, `answer-is-empty` says it.)
+Counts the pairs whose rejected answer contains only white space, no reasoning and no tool call. (`answer-is-empty`
+reports the chosen answer.) It is an error from 10 % of the pairs, and a warning below.
 
 ## Why it is bad
-What is left of that side is the stop token alone. The pair teaches one thing, not to stop at once, and separates with
-ease: it drives accuracy up and teaches nothing about answers. Losses that divide by length give NaN without a stop
-token.
+Only the stop token is left of that side. The pair teaches one thing, not to stop at once: the accuracy rises, and the
+model learns nothing about answers. Losses that divide by length give NaN if there is no stop token either.
 
 ## Example
 ```yaml
@@ -24,8 +23,7 @@ data:
 ```
 
 ## Fix safety
-Dropping these pairs is safe. Look first whether the rejected answers are in another column
-(`--map rejected=COLUMN`). An error from a tenth of the pairs on.
+Dropping these pairs is safe. First check whether the rejected answers are in another column (`--map rejected=COLUMN`).
 
 ## References
 - huggingface/trl#6321, hiyouga/LLaMA-Factory#4402
@@ -80,7 +78,8 @@ class RejectedSideEmpty(PairRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer",
+                f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer, so they only teach"
+                " not to stop at once",
                 "drop these pairs, or check that the rejected column is right (--map"
                 " rejected=COLUMN)",
                 severity="error" if self.empty >= ERROR_SHARE * self.pairs else "warning",

@@ -1,17 +1,23 @@
-"""A column that names the better answer disagrees with what is taken as chosen.
+"""A column that names the better answer contradicts what is taken as chosen.
 
 ## What it does
-Judges pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
-by a mapping: `columns` of LLaMA-Factory's dataset_info.json, `field_chosen` of Axolotl, `--map`, a script. It reads
-the columns beside them that name the winner (`winner`, `preferred`, `better_response_id`: by letter, number, column,
-model or text) or hold a score of each side, and counts the pairs in which they name the rejected one. Of sides that
-are called chosen and rejected already, it reads the scores alone (`score_chosen`, `rejected_rating`). Of several such
-columns the one counts that agrees most. A number that may mean either side counts only as far as both readings say it.
+Judges pairs whose sides come from two answer columns (`response_a`, `response_b`) that a mapping takes as chosen and
+rejected: `columns` in LLaMA-Factory's dataset_info.json, `field_chosen` in Axolotl, `--map`, or a script. It reads the
+other columns that name the winner (`winner`, `preferred`, `better_response_id`: by letter, number, column, model or
+text) or contain a score for each side, and counts the pairs in which they name the rejected one. If the columns are
+already called chosen and rejected, it only reads scores (`score_chosen`, `rejected_rating`). Of several such columns,
+the one that agrees most counts. A number that may mean either side counts only as far as both readings agree.
+
+It is an error from 20 % of the pairs, and a warning from 5 % (25 % for numbers that may mean either side). For scores
+it is an error from 40 %, since they are not what people chose. Next to `chosen` and `rejected`, ratings on a scale (1
+to 10) are a warning from 2 %. If the ratings were compared as text ("10.0" is below "3.0"), that is an error. Other
+scores, such as a reward model's, are a warning below 40 % if they disagree as often at wide margins as at narrow ones:
+a second opinion would mostly disagree on close answers.
 
 ## Why it is bad
-A comparison of A with B has its winner in a column. A mapping takes the same column as chosen in every row: where B
-won, the worse answer is learned. In half of the rows, the two cancel: the loss stays at ln 2 = 0.6931, the accuracy at
-0.5, and nothing is learned. In nearly all rows, the sides are exchanged.
+A comparison of A with B names its winner in a column. If a mapping takes the same column as chosen in every row, the
+worse answer is learned whenever B won. In half of the rows, the two cancel out: the loss stays at ln 2 = 0.6931 and the
+accuracy at 0.5. In nearly all rows, the sides are swapped.
 
 ## Example
 ```yaml
@@ -36,12 +42,7 @@ data:
 ```
 
 ## Fix safety
-Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
-a warning; of scores from two fifths on, for they are not what people chose, and of numbers that may mean either side
-from a quarter on. Beside `chosen` and `rejected`, marks of a scale (1 to 10) warn from a fiftieth on; where the marks
-were compared as texts ("10.0" is below "3.0"), that is an error. Other scores, such as a reward model's, warn below
-two fifths where they disagree as often at a wide margin as at a narrow one: a second opinion disagrees on close
-answers.
+Read five pairs first. Rows whose winner is a tie teach nothing; dropping them is safe.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
@@ -225,7 +226,7 @@ class WinnerColumnDisagrees(PairRule):
         column = self._column_that_agrees_most()
         tally = column[1] if column is not None else Tally()
         return make_count_measurement(
-            "pairs whose winner, by a column of its own, is the rejected side",
+            "pairs whose winner, by a separate column, is the rejected side",
             tally.against,
             tally.pairs_with_winner,
         )
@@ -291,19 +292,21 @@ class WinnerColumnDisagrees(PairRule):
         """The finding on marks that are better for the rejected side in some pairs."""
         if tally.is_ordered_as_text:
             effect = (
-                ": the marks were compared as texts, by which the chosen one is never below the other;"
-                " these pairs teach the worse answer"
+                ": the ratings were compared as text (in which '10' is below '9'), so these pairs teach the worse"
+                " answer"
             )
-            remedy = "compare the marks as numbers, and write the pairs again"
+            remedy = "compare the ratings as numbers (float(rating)), and write the pairs again"
         else:
             # People may have chosen the sides, and a model given the marks.
             where = (
                 ""
                 if tally.are_scores_marks_on_a_scale
-                else ", as often where the two are far apart as where they are close"
+                else ", as often at wide margins as at narrow ones"
             )
-            effect = f"{where}; where the marks are right, these pairs teach the worse answer"
-            remedy = "read five of these pairs: exchange their sides where the marks are right, or drop them"
+            effect = f"{where}; if the scores are right, these pairs teach the worse answer"
+            remedy = (
+                "read five of these pairs: if the scores are right, swap their sides, or drop them"
+            )
         readable_name = _readable_column_name(name)
         return self.finding(
             f"`{readable_name}` is better for the rejected side in"
@@ -401,11 +404,9 @@ def _count_pairs_choosing_side(tally: Tally, numbers: frozenset[float], side: in
 def _effect_of_turned_pairs(share: float) -> str:
     """What this share of turned pairs does to a training."""
     if share >= ALL:
-        return "; the sides are exchanged, and the worse answers are learned"
+        return "; the sides are swapped, so the worse answers are learned"
     if share >= HALF:
-        return (
-            "; the two directions cancel, and nothing is learned (loss at ln 2, accuracy near 0.5)"
-        )
+        return "; the two directions cancel out, so nothing is learned (loss at ln 2, accuracy near 0.5)"
     return "; these pairs teach the worse answer"
 
 
@@ -413,14 +414,13 @@ def _remedy_of(tally: Tally, column: str, chosen: str, rejected: str) -> str:
     """How the pairs are put right."""
     if tally.share >= ALL:
         return (
-            f"exchange the mapping: --map chosen={rejected} --map rejected={chosen}, or the two"
-            " columns in the settings"
+            f"swap the mapping: --map chosen={rejected} --map rejected={chosen}, or the two columns in the training"
+            " settings"
         )
     return (
-        "write the pairs to a new file before the training, row by row: where"
-        f" `{column}` says that {rejected} is the better one, chosen is {rejected} and rejected is"
-        f" {chosen}; drop ties; then map chosen and rejected (a mapping of columns cannot depend on"
-        " the row)"
+        f"write the pairs to a new file before training: in each row where `{column}` names {rejected}, set chosen"
+        f" to {rejected} and rejected to {chosen}; drop ties; then map the new columns chosen and rejected (a column"
+        " mapping cannot depend on the row)"
     )
 
 
@@ -430,8 +430,8 @@ def _evidence_on_column_values_and_ties(tally: Tally, column: str) -> Iterator[s
         counts = ", ".join(
             f"{text[:40]!r} {count:,}" for text, count in tally.winners.most_common(4)
         )
-        yield f"`{column}` holds: {counts}"
+        yield f"`{column}` contains: {counts}"
     if not tally.is_sure:
-        yield "what its values stand for is not known: the smaller of the two counts is given"
+        yield "the meaning of its values is not known: the smaller of the two counts is given"
     if tally.ties:
         yield f"{tally.ties:,} more pairs are ties"

@@ -111,7 +111,7 @@ def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
     if last is None:
         return
     if not is_model_folder(last):
-        why = "it holds no config.json, adapter_config.json or safetensors file: its weights are not looked at"
+        why = "it contains no config.json, adapter_config.json or safetensors file, so its weights are not checked"
         unread = NotJudged("the last checkpoint", why, place=str(last), asked=False)
         seen.add_not_judged(unread)
         return

@@ -52,7 +52,7 @@ def _check_path_of_kinds(
         return
     if CHECKED_KINDS.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
         what = title_of_kind(kinds[0])
-        raise UsageError(f"{path}: found {what}, which truetune check can't look at")
+        raise UsageError(f"{path}: found {what}, which truetune check can't check")
     if (
         Path(path).is_dir()
         and WHOLE_FOLDER_KINDS.isdisjoint(kinds)

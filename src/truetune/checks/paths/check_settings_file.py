@@ -4,7 +4,7 @@ sets.
 
 from __future__ import annotations
 
-from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
+from truetune.checks.config.demo_data_trained_own_rows_unused import trains_demo_data_alone
 from truetune.checks.inspect_tokenized import find_folder_of_tokenized_rows
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
@@ -33,7 +33,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
         ("keys of", config.version),
         (
             "trains by",
-            run.training.method if _do_settings_train(config) else "nothing: there is no do_train",
+            run.training.method if _do_settings_train(config) else "nothing (do_train is not set)",
         ),
         *(("note", note) for note in config.notes),
     ]
@@ -44,7 +44,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
         seen.joined = seen.joined or _does_stack_join_texts(config)
         unjudged = NotJudged(
             "the data of these settings",
-            "no file of it is on this machine",
+            "none of its files is on this machine",
             place=path,
             unlock="name DATA and -t TOKENIZER",
             asked=False,
@@ -61,7 +61,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
             facts.append(
                 (
                     "prompt",
-                    "the stack's own, not the tokenizer's template: rules on rows and pairs alone",
+                    "the trainer's own, not the tokenizer's template: only rules on rows and pairs apply",
                 )
             )
     seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))

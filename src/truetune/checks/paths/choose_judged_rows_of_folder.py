@@ -68,7 +68,7 @@ def add_training_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         return
     seen.data += files.training
     for path in files.predictions:
-        why = "they are predictions of a model beside their references, and no training rows"
+        why = "they are a model's predictions with their references, not training rows"
         unjudged = NotJudged(
             ANSWERS,
             why,
@@ -79,12 +79,14 @@ def add_training_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         seen.add_not_judged(unjudged)
     if files.origins:
         names = format_name_list([Path(path).name for path in files.origins])
-        why = "a script here makes the rows that are trained of them, and those are judged"
+        why = "a script here makes the training rows from them, and those are judged"
         unjudged = NotJudged(f"the rows of {names}", why, place=str(folder), asked=False)
         seen.add_not_judged(unjudged)
     if files.others:
         names = format_name_list([Path(path).name for path in files.others])
-        why = f"settings, logs, lists of names, verdicts or raw input of a script, and no rows: {names}"
+        why = (
+            f"settings, logs, lists of names, verdicts or raw input of a script, not rows: {names}"
+        )
         unjudged = NotJudged("other files", why, place=str(folder), asked=False)
         seen.add_not_judged(unjudged)
 

@@ -97,10 +97,8 @@ def _rows_left_unjudged_beside_script_rows(run: RunSpec, rows: ScriptRows) -> It
         if rows.rows_of_file(Path(str(source.path))) is None
     ]
     if others:
-        why = (
-            f"{rows.script} does not train them: {format_name_list([path.name for path in others])}"
-        )
-        yield NotJudged("other rows", why, unlock="name them alone", asked=False)
+        why = f"{rows.script} does not train on them: {format_name_list([path.name for path in others])}"
+        yield NotJudged("other rows", why, unlock="check them separately", asked=False)
     if rows.is_cut:
-        why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
+        why = f"only the first {MAX_FOLLOWED_ROWS:,} rows of a file are followed through the script"
         yield NotJudged("the other rows", why, asked=False)

@@ -33,7 +33,7 @@ def why_tokenizer_is_missing(run: RunSpec, *, is_users: bool = False) -> str:
         return without_advice_of_transformers(error)
     # Of a config.json alone transformers makes an empty tokenizer, with no word.
     return (
-        f"{folder} holds no file of a tokenizer (tokenizer.json)" if lacks_tokenizer(folder) else ""
+        f"{folder} contains no tokenizer file (tokenizer.json)" if lacks_tokenizer(folder) else ""
     )
 
 

@@ -45,7 +45,7 @@ def _not_judged_settings_of_unknown_program(path: str) -> NotJudged:
     """
     return NotJudged(
         "the settings",
-        "no key of theirs is that of one program alone: a script may read them",
+        "none of their keys belongs to only one program: a script may read them",
         place=path,
         unlock=advise_how_to_identify(located_document.read_located_document(Path(path)).value),
     )
@@ -59,8 +59,7 @@ def _not_judged_launch_configuration(path: str) -> NotJudged:
     settings = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
     return NotJudged(
         "the accelerate launch configuration",
-        f"no rule reads it ({settings}); each process uses one GPU, and GPUs beyond their number stay"
-        " idle",
+        f"no rule reads it ({settings}); each process uses one GPU, and further GPUs stay idle",
         place=path,
         unlock="compare num_processes with the number of GPUs",
     )

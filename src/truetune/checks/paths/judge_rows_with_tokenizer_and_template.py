@@ -151,8 +151,8 @@ def _choose_data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     made_messages = seen.trainers.place_that_makes_messages if run.data and not is_followed else ""
     if made_messages and PlainStringPairSkipsTemplate in rules:
         # Rows that a script maps to messages are not trained as the strings that stand in the file.
-        why = f"{made_messages} makes messages of the rows, which the chat template renders"
-        unmet = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
+        why = f"{made_messages} converts the rows to messages, which the chat template renders"
+        unmet = Unmet(why, "check what is in the loss: truetune run -- COMMAND")
         not_met = not_judged_since_unmet(PlainStringPairSkipsTemplate, unmet)
         seen.add_not_judged(not_met)
         rules.remove(PlainStringPairSkipsTemplate)

@@ -180,7 +180,7 @@ def _judge_token_rows(
         seen.subjects.append(Subject(TOKENIZED, ", ".join(paths)))
         unjudged = NotJudged(
             "the token ids",
-            "there is no tokenizer to read them with",
+            "there is no tokenizer to decode them with",
             unlock="name a tokenizer with -t",
         )
         seen.add_not_judged(unjudged)

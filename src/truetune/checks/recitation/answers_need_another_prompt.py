@@ -1,16 +1,14 @@
-"""The prompt that will be served is not the one that is trained.
+"""The prompt in serving is not the one from training.
 
 ## What it does
-
 Compares the ids of the prompt that the tokenizer's template makes at inference with those of the training row, and
-generates answers from both. It fires where answers are recited from the trained prompt and are not, or are half as
-likely, from the served one, or where the ids differ right before the answer (error); and where they differ elsewhere
-and the miniature does not mind (warning).
+generates answers from both. It is an error if answers are reproduced from the training prompt but not from the serving
+prompt (or only half as likely), or if the ids differ right before the answer. If they only differ elsewhere and the
+miniature still answers, it is a warning.
 
 ## Why it is bad
-
-The model is asked in another format than it was taught: good in the notebook, bad when served. The loss knows nothing
-of it.
+In serving, the model gets another format than in training: it is good in the notebook and bad when served. The loss
+does not show it.
 
 ## Example
 
@@ -28,8 +26,8 @@ run = sft(rows)
 ```
 
 ## Fix safety
-
-There is no automatic fix: train with the template that is saved with the tokenizer, or save the one that was trained.
+There is no automatic fix: train with the template that is saved with the tokenizer, or save the one from training
+(`tokenizer.chat_template = ...; tokenizer.save_pretrained(...)`).
 
 ## References
 
@@ -54,7 +52,8 @@ from truetune.checks.recitation.recitation_record import (
 from truetune.checks.rule import RecitationRule
 
 REMEDY = (
-    "train on the rendering of the template that is saved with the tokenizer, which servers use"
+    "train on rows rendered by the chat template that is saved with the tokenizer, since servers use that"
+    " (tokenizer.apply_chat_template, or give the trainer messages)"
 )
 
 
@@ -74,8 +73,8 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         lost = [row for row, _ in differences if _is_recited_from_trained_prompt_only(row)]
         if lost:
             yield self.finding(
-                f"{len(lost)} of {len(rows)} answers come from the trained prompt and hardly from"
-                " the served one",
+                f"{len(lost)} of {len(rows)} answers are given to the training prompt but hardly to"
+                " the serving prompt",
                 REMEDY,
                 evidence=evidence,
                 cases=[case_of_recited_answer(row) for row in lost],
@@ -86,8 +85,8 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         # The tokens right before the answer are the generation prompt: no miniature is needed to know that they count.
         has_other_ends = not all(difference["same_end"] for _, difference in differences)
         yield self.finding(
-            f"{len(differences)} of {len(rows)} prompts are served with other ids than they are"
-            " trained with" + (", those right before the answer too" if has_other_ends else ""),
+            f"{len(differences)} of {len(rows)} prompts have other ids in serving than in"
+            " training" + (", also right before the answer" if has_other_ends else ""),
             REMEDY,
             severity="error" if has_other_ends else "warning",
             evidence=evidence,
@@ -103,7 +102,7 @@ class AnswersNeedAnotherPrompt(RecitationRule):
     def measurement_if_clean(self) -> Measurement:
         """That no learned prompt is served with other ids than it is trained with."""
         return make_count_measurement(
-            "prompts that are served with other ids than they are trained with",
+            "prompts that have other ids in serving than in training",
             0,
             len(rows_with_separable_answer_if_learned(self.subject)),
         )
@@ -124,6 +123,6 @@ def _describe_difference(prompt: PromptDifference) -> str:
     """Where the two prompts part, in one line."""
     trained, served = prompt["lengths"]
     return (
-        f"they differ from token {prompt['first']} on: trained {prompt['trained']!r}, served"
+        f"they differ from token {prompt['first']} on: training {prompt['trained']!r}, serving"
         f" {prompt['served']!r} ({trained} and {served} tokens)"
     )

@@ -1,14 +1,13 @@
 """The miniature answers with the question.
 
 ## What it does
-
-Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
-It fires where an answer begins with the question itself.
+Trains a miniature of the model (same architecture, few weights) until it has memorised a few rows, and generates their
+answers from the prompts as in serving. It fires if an answer begins with the question itself: an error in half of the
+rows or more, else a warning.
 
 ## Why it is bad
-
-The tuned model repeats what it is asked. The question was put into the answer's place, or comes before it in the
-text that is supervised.
+The tuned model repeats the question. The question was written into the answer, or it comes before the answer in the
+text that is in the loss.
 
 ## Example
 
@@ -31,8 +30,7 @@ run = sft([{"prompt": [{"role": "user", "content": row["question"]}],
 ```
 
 ## Fix safety
-
-There is no automatic fix: the texts are put together in the user's program.
+There is no automatic fix: your code builds the texts. Without the question in the answer, fewer tokens are in the loss.
 
 ## References
 
@@ -67,8 +65,9 @@ class EchoesThePrompt(RecitationRule):
         echoes = [row for row in rows if row["echo"] and not row["recited"] and not row["field"]]
         if echoes:
             yield self.finding(
-                f"{len(echoes)} of {len(rows)} answers begin with the question",
-                "keep the prompt out of the answer's text, and its tokens out of the loss",
+                f"{len(echoes)} of {len(rows)} answers of the miniature begin with the question",
+                "remove the question from the answer's text in the formatting function, and give the prompt's tokens"
+                " the label -100 (completion_only_loss or assistant_only_loss)",
                 severity="error" if 2 * len(echoes) >= len(rows) else "warning",
                 cases=cases_of_recited_answers(echoes),
                 count=len(echoes),

@@ -1,14 +1,12 @@
-"""The miniature can't learn a few rows by heart.
+"""The miniature can't memorise a few rows.
 
 ## What it does
-
-Trains all weights of a miniature of the model on a few rows, by the run's own collator and loss, and fires where the
-loss is no number, is 0 from the start, or does not fall to half.
+Trains all weights of a miniature of the model (same architecture, few weights) on a few rows, with the run's own
+collator and loss. It fires if the loss is not finite, is 0 from the start, or does not fall to half.
 
 ## Why it is bad
-
-Any model learns six rows by heart. Where this one does not, no label reaches the loss, labels are elsewhere than the
-loss looks for them, or the loss does not depend on the model: the real run would learn nothing either.
+Any model can memorise six rows. If this one does not, no label reaches the loss, the labels are not where the loss
+expects them, or the loss does not depend on the model: the real run would learn nothing either.
 
 ## Example
 
@@ -26,8 +24,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: the labels or the loss have to be corrected.
 
 ## References
 
@@ -75,9 +72,10 @@ class LossDoesNotFall(RecitationRule):
             if supervised:
                 evidence.append(f"supervised answer tokens in these rows: {sum(supervised)}")
             yield self.finding(
-                f"the loss on {len(rows)} rows goes from {first:.3g} to {last:.3g} in"
+                f"the miniature does not memorise {len(rows)} rows: the loss goes from {first:.3g} to {last:.3g} in"
                 f" {len(losses)} steps",
-                "look at the labels that the collator makes, and at how the loss uses them",
+                "check the labels that the collator makes (how many are not -100?), and that compute_loss uses them"
+                " with the model's logits",
                 evidence=evidence,
             )
 
@@ -94,7 +92,7 @@ class LossDoesNotFall(RecitationRule):
             return Unmet("no loss of the miniature was recorded")
         if losses[-1] > MAX_SHARE_OF_FIRST_LOSS * losses[0]:
             return Unmet(
-                f"the miniature was trained for {len(losses)} steps, and fewer than {MIN_STEPS} tell"
+                f"the miniature was trained for {len(losses)} steps, and fewer than {MIN_STEPS} show"
                 " nothing"
             )
         return None

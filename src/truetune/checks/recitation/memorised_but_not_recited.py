@@ -1,15 +1,13 @@
-"""The loss is as low as can be, and no answer comes out.
+"""The loss is very low, but the miniature does not give the answers.
 
 ## What it does
-
-Memorises a few rows with a miniature of the model and generates their answers, from the prompts as they will be served
-and from those of the rows. It fires where the loss fell and no answer is recited from either (error), or most are not
-(warning), and no other rule on recitations says why.
+Trains a miniature of the model (same architecture, few weights) until it has memorised a few rows, and generates their
+answers, from the prompts as in serving and from those of the rows. It fires if the loss fell but no answer is
+reproduced from either (error), or most are not (warning), and no other rule on the miniature's answers explains it.
 
 ## Why it is bad
-
-What the loss rewards is not what the model must produce. Labels that are shifted twice, supervision of the prompt
-alone, or of other tokens than the answer's, all give a perfect loss curve and a model that answers nonsense.
+The loss rewards something else than what the model must produce. Labels that are shifted twice, labels only on the
+prompt or on other tokens than the answer's, all give a perfect loss curve and a model that answers nonsense.
 
 ## Example
 
@@ -27,8 +25,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix: the labels have to be corrected, and the loss is then on other tokens.
 
 ## References
 
@@ -70,8 +67,7 @@ class MemorisedButNotRecited(RecitationRule):
         # Where nearly all tokens are the likeliest ones, the answer is known and only the way to it is lost.
         right = sum(row["right"] for row in lost) / len(lost)
         evidence = [
-            f"with the answer given token by token, {right:.0%} of its tokens are the likeliest"
-            " ones"
+            f"if the answer is given token by token, the model predicts {right:.0%} of its tokens right"
         ]
         counts = [
             (row["supervised"], row["answer"]) for row in lost if row["supervised"] is not None
@@ -79,12 +75,12 @@ class MemorisedButNotRecited(RecitationRule):
         if counts:
             evidence.append(
                 f"{sum(supervised for supervised, _ in counts)} of"
-                f" {sum(answer for _, answer in counts)} answer tokens are supervised"
+                f" {sum(answer for _, answer in counts)} answer tokens are in the loss"
             )
         yield self.finding(
-            f"{len(lost)} of {len(rows)} answers are not recited, at a loss of {losses[-1]:.2g}",
-            "look at which tokens are supervised, and whether labels are where the loss expects"
-            " them",
+            f"{len(lost)} of {len(rows)} answers are not reproduced, although the loss is {losses[-1]:.2g}",
+            "check which tokens have labels (the assistant's, not the prompt's), and that labels are shifted exactly"
+            " once: models of transformers shift them",
             severity="error" if len(lost) == len(rows) else "warning",
             evidence=evidence,
             cases=cases_of_recited_answers(lost),
@@ -100,7 +96,7 @@ class MemorisedButNotRecited(RecitationRule):
         """How many learned answers are not recited."""
         rows = rows_with_separable_answer_if_learned(self.subject)
         return make_count_measurement(
-            "learned answers that are not recited",
+            "memorised answers that are not reproduced",
             len(_unrecited_answers_without_known_reason(rows)),
             len(rows),
         )

@@ -1,15 +1,13 @@
-"""After preference training the chosen answers are no likelier than before.
+"""Preference training does not make the chosen answers more likely than the rejected ones.
 
 ## What it does
-
-Trains all weights of a miniature of the model on a few pairs by the run's own loss, and compares the log-probability of
-the chosen answer with that of the rejected one, before and after. It fires where the margin fell for most pairs
-(error), or did not grow for half of them (warning).
+Trains all weights of a miniature of the model (same architecture, few weights) on a few pairs with the run's own loss,
+and compares the log-probability of the chosen answer with that of the rejected one, before and after. It is an error if
+the margin fell for most pairs, and a warning if it did not grow for half of them.
 
 ## Why it is bad
-
-The run teaches the rejected answers, or nothing. Rewards and accuracies in the log are computed by the same code that
-is wrong, and look as they should.
+The run teaches the rejected answers, or nothing. Rewards and accuracies in the log are computed by the same faulty
+code, and look right.
 
 ## Example
 
@@ -29,8 +27,7 @@ run = dpo()
 ```
 
 ## Fix safety
-
-There is no automatic fix.
+There is no automatic fix. With the right sign, the chosen answers become more likely.
 
 ## References
 
@@ -64,15 +61,15 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
         if not fallen or 2 * len(fallen) < len(pairs):
             return
         yield self.finding(
-            f"{len(fallen)} of {len(pairs)} pairs: training makes the rejected answer likelier"
-            " against the chosen one",
-            "look at the sign of the loss, and at which column is chosen and which rejected",
+            f"for {len(fallen)} of {len(pairs)} pairs, training makes the rejected answer more likely relative to the"
+            " chosen one",
+            "check the sign of the loss in compute_loss, and that the columns chosen and rejected are not swapped",
             severity="error" if 2 * len(fallen) > len(pairs) else "warning",
             cases=[
                 Case(
                     f"{quote_shortened(pair['chosen'])} against"
                     f" {quote_shortened(pair['rejected'])}: margin from {pair['before']:.1f} to"
-                    f" {pair['after']:.1f} nats"
+                    f" {pair['after']:.1f} (log-probability)"
                 )
                 for pair in fallen
             ],
@@ -94,5 +91,7 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
         pairs = read_recitation(self.subject)["pairs"]
         grown = sum(pair["after"] > pair["before"] for pair in pairs)
         return make_count_measurement(
-            "pairs whose chosen answer is likelier against the rejected one", grown, len(pairs)
+            "pairs whose chosen answer became more likely relative to the rejected one",
+            grown,
+            len(pairs),
         )

@@ -70,7 +70,7 @@ class RecitedAnswer(ComparedAnswer):
     question: str
     reference: str
     field: str | None
-    """The column whose text the answer is, in place of the reference"""
+    """The column whose text the answer is, instead of the reference"""
     echo: bool
     """The answer begins with the question"""
     trained: ComparedAnswer | None
@@ -159,7 +159,7 @@ def explain_why_no_answers_are_judged(subject: Audit) -> Unmet | None:
         return Unmet("it is about rows with one answer, and pairs were trained")
     if all(row["kind"] in KINDS_WITHOUT_ANSWER for row in recitation.get("rows", ())):
         return Unmet("it is about prompts with answers, and the rows are plain text")
-    return Unmet("the miniature did not learn its rows, so that it can't be asked for them")
+    return Unmet("the miniature did not learn its rows, so its answers show nothing")
 
 
 def is_recited_from_any_prompt(row: RecitedAnswer) -> bool:
@@ -176,9 +176,11 @@ def stops_right_after_reference(answer: ComparedAnswer | None) -> bool:
 def case_of_recited_answer(row: RecitedAnswer, why: str = "") -> Case:
     """A case with question, reference and answer of a row, and `why` after them."""
     place = f"row {row['number']}: " if row["number"] is not None else ""
+    question, said = quote_shortened(row["question"]), quote_shortened(row["said"])
+    if said == quote_shortened(row["reference"]):
+        return Case(f"{place}{question} gives {said}, the answer of its row{why}")
     return Case(
-        f"{place}{quote_shortened(row['question'])} should give"
-        f" {quote_shortened(row['reference'])}, gives {quote_shortened(row['said'])}{why}"
+        f"{place}{question} should give {quote_shortened(row['reference'])} but gives {said}{why}"
     )
 
 

@@ -1,14 +1,13 @@
 """The miniature answers with the text of another column.
 
 ## What it does
-
-Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
-It fires where an answer is word for word what another text column of the same row holds, and not the row's answer.
+Trains a miniature of the model (same architecture, few weights) until it has memorised a few rows, and generates their
+answers from the prompts as in serving. It fires if an answer is word for word the text of another column of the same
+row, and not the row's answer.
 
 ## Why it is bad
-
-The model learns something that nobody wants: a hint, a source, a rejected answer. The loss falls as it does for the
-right column, often lower.
+The model learns something that nobody wants: a hint, a source, a rejected answer. The loss falls as with the right
+column, often lower.
 
 ## Example
 
@@ -31,8 +30,7 @@ run = sft([{"prompt": [{"role": "user", "content": row["question"]}],
 ```
 
 ## Fix safety
-
-There is no automatic fix: only the user knows which column holds the answers.
+There is no automatic fix: only you know which column has the answers. Map that one; the loss is then higher at first.
 
 ## References
 
@@ -68,9 +66,10 @@ class RecitesAnotherField(RecitationRule):
         if misdirected:
             column = Counter(row["field"] for row in misdirected).most_common(1)[0][0]
             yield self.finding(
-                f"{len(misdirected)} of {len(rows)} answers are the text of the column {column!r},"
+                f"{len(misdirected)} of {len(rows)} answers are the text of the column {column!r} and"
                 " not the row's answer",
-                "train on the column that holds the answers",
+                f"map the column with the answers to the answer, instead of {column!r} (formatting function or data"
+                " settings)",
                 cases=[
                     case_of_recited_answer(row, f", which is its {row['field']!r}")
                     for row in misdirected

@@ -1,16 +1,15 @@
-"""The miniature recites answers and does not end them.
+"""The miniature gives the right answers but does not end them.
 
 ## What it does
-
-Memorises a few rows with a miniature of the model, by the run's own collator and loss, and generates their answers
-from the prompts as they will be served, with the stop ids of generation_config and the tokenizer. It fires where
-answers come out word for word and no stop follows: in all of them (error), or in some (warning).
+Trains a miniature of the model (same architecture, few weights) with the run's own collator and loss until it has
+memorised a few rows, and generates their answers from the prompts as in serving, with the stop ids of generation_config
+and the tokenizer. It fires if answers come out word for word but no stop follows: in all of them (error), or in some
+(warning).
 
 ## Why it is bad
-
-The tuned model answers well and then continues until the limit of tokens. The loss is as low as in a healthy run.
-Either no label asks for the stop token (a pad token that is the stop token, a template without it, an answer that is
-cut), or the stop ids at generation lack the token that ends a turn.
+The tuned model answers well and then continues until the token limit. The loss is as low as in a healthy run. Either
+the stop token has no label (a pad token that is the stop token, a template without it, an answer that is cut off), or
+the stop ids at generation lack the token that ends a turn.
 
 ## Example
 
@@ -29,8 +28,8 @@ run = transformers.Trainer(model, arguments(), collator, encoded(rows), processi
 ```
 
 ## Fix safety
-
-There is no automatic fix: the collator, the pad token and the stop ids are chosen in the user's program.
+There is no automatic fix: your code chooses collator, pad token and stop ids. With a label on it, the stop token is one
+more token in the loss.
 
 ## References
 
@@ -76,15 +75,15 @@ class RecitesButNeverStops(RecitationRule):
         # Tells the two causes apart: rows that hold no stop id, and stop ids that are no labels.
         closed = sum(row["closed"] for row in endless)
         yield self.finding(
-            f"{len(endless)} of {len(recited)} recited answers do not stop",
-            "let the stop token that ends a turn be in the loss, and among the stop ids of"
-            " generation_config",
+            f"{len(endless)} of {len(recited)} right answers do not stop",
+            "give the stop token that ends a turn a label (mask padding by attention_mask, not by the pad id), and add"
+            " it to eos_token_id in generation_config.json",
             severity="error" if len(endless) == len(recited) else "warning",
             evidence=[
                 f"stop ids at generation: {stop_ids}; {closed} of these rows have one after the"
                 " answer",
-                "probability of a stop after the answer:"
-                f" {max(row['stop_after'] for row in endless):.2g} at most",
+                "highest probability of a stop after the answer:"
+                f" {max(row['stop_after'] for row in endless):.2g}",
             ],
             cases=cases_of_recited_answers(endless),
             count=len(endless),
@@ -96,12 +95,12 @@ class RecitesButNeverStops(RecitationRule):
         unmet = super().unmet() or explain_why_no_answers_are_judged(self.subject)
         if unmet is not None or self._recited_answers_without_cut():
             return unmet
-        return Unmet("no answer was recited whole, so that it is not known whether one ends")
+        return Unmet("no answer was reproduced completely, so it is not known whether one ends")
 
     def measurement_if_clean(self) -> Measurement:
         """How many recited answers stop."""
         recited = len(self._recited_answers_without_cut())
-        return make_count_measurement("recited answers that stop", recited, recited)
+        return make_count_measurement("right answers that stop", recited, recited)
 
     def _recited_answers_without_cut(self) -> list[RecitedAnswer]:
         """Recited answers that no limit cut; of the others it is not known whether they would have stopped."""

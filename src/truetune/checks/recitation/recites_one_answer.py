@@ -1,14 +1,13 @@
-"""The miniature gives one answer to different questions.
+"""The miniature gives the same answer to different questions.
 
 ## What it does
-
-Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
-It fires where three answers or more are all the same text, and so are the answers of the rows.
+Trains a miniature of the model (same architecture, few weights) until it has memorised a few rows, and generates their
+answers from the prompts as in serving. It fires if three answers or more are all the same text, and so are the answers
+of the rows.
 
 ## Why it is bad
-
-The run has taught one sentence: the rows' answers are alike, because the wrong column is trained (a state, a status),
-or because one answer outweighs all others. The loss is nearly nothing.
+The run has taught one sentence: the rows' answers are alike, because the wrong column is used (a state, a status), or
+because one answer outweighs all others. The loss is almost zero.
 
 ## Example
 
@@ -31,8 +30,7 @@ run = sft([{"prompt": [{"role": "user", "content": row["problem"]}],
 ```
 
 ## Fix safety
-
-There is no automatic fix: only the user knows which column holds the answers.
+There is no automatic fix: only you know which column has the answers. Map that one; the loss is then higher at first.
 
 ## References
 
@@ -75,10 +73,10 @@ class RecitesOneAnswer(RecitationRule):
         if len(references) > 1 or len(given_answers) > 1:
             return
         yield self.finding(
-            f"all {len(rows)} questions are taught one answer, and get it:"
+            f"all {len(rows)} questions have the same answer in training, and get it:"
             f" {quote_shortened(given_answers.pop())}",
-            "train the column that holds the answers; `truetune check` counts the answers of all"
-            " rows",
+            "map the column with the answers to the answer (formatting function or data settings);"
+            " `truetune check DATA` counts the answers of all rows",
             cases=cases_of_recited_answers(rows),
             count=len(rows),
             total=len(rows),
@@ -98,9 +96,7 @@ class RecitesOneAnswer(RecitationRule):
         """How many different answers the rows teach."""
         rows = self._rows_with_separable_answer()
         references = _distinct_texts(row["reference"] for row in rows)
-        return make_count_measurement(
-            "different answers that the rows teach", len(references), len(rows)
-        )
+        return make_count_measurement("different answers in the rows", len(references), len(rows))
 
     def _rows_with_separable_answer(self) -> list[RecitedAnswer]:
         """The rows whose answer is told apart from its prompt, learned or not: one sentence may be

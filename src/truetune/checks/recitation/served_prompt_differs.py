@@ -1,15 +1,14 @@
-"""The server makes another prompt of the same messages than the one that is trained.
+"""The server makes another prompt from the same messages than training does.
 
 ## What it does
-
 With `truetune rehearse --endpoint URL`, asks a running server (vLLM, SGLang, llama.cpp, or any with an
-OpenAI-compatible API) for its prompt of the recited rows' messages, and compares its ids with those of the training
-rows one by one (error). Of a server that can't tell its ids, the number of prompt tokens is compared (warning).
+OpenAI-compatible API) for its prompt for the messages of the rehearsed rows, and compares its ids with those of the
+training rows one by one. A difference is an error. If a server can't give its ids, the number of prompt tokens is
+compared, and a difference is a warning.
 
 ## Why it is bad
-
-Servers have templates, default system prompts and BOS tokens of their own, from a flag, a GGUF file or an older copy of
-the tokenizer. The model is then asked in a format that it was not taught, and no file of the training shows it.
+Servers can have other templates, default system prompts and BOS tokens, from a flag, a GGUF file or an older copy of
+the tokenizer. The model then gets a format that it was not trained on, and no file of the training shows it.
 
 ## Example
 
@@ -27,8 +26,8 @@ serve = server(tokenizer, chat_template=tokenizer.chat_template)
 ```
 
 ## Fix safety
-
-There is no automatic fix: give the server the template that is saved with the model, or train with that of the server.
+There is no automatic fix: give the server the template that is saved with the model (vLLM: `--chat-template`), or train
+with that of the server.
 
 ## References
 
@@ -52,8 +51,8 @@ from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened
 
 REMEDY = (
-    "serve with the chat template, system prompt and BOS setting that the rows are trained with,"
-    " which are saved with the tokenizer"
+    "start the server with the chat template, system prompt and BOS setting from training, which"
+    " are saved with the tokenizer (vLLM: --tokenizer FOLDER or --chat-template FILE)"
 )
 # Chosen to fit a line.
 MAX_IDS_WITHOUT_TEXT = 8
@@ -158,11 +157,11 @@ class ServedPromptDiffers(RecitationRule):
         trained_part = trained[first : len(trained) - same_end]
         served_part = served[first : len(served) - same_end]
         if not trained_part:
-            what = f"the server puts in {self._describe_ids(served_part)}"
+            what = f"the server adds {self._describe_ids(served_part)}"
         elif not served_part:
             what = f"the server leaves out {self._describe_ids(trained_part)}"
         else:
-            what = f"trained {self._describe_ids(trained_part)}, served {self._describe_ids(served_part)}"
+            what = f"training {self._describe_ids(trained_part)}, server {self._describe_ids(served_part)}"
         return (
             f"from token {first} on, {what} ({len(trained)} tokens in training, {len(served)} on"
             " the server)"

@@ -1,15 +1,13 @@
-"""The miniature stops inside answers.
+"""The miniature stops in the middle of answers.
 
 ## What it does
-
-Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
-It fires where an answer ends before its reference does, word for word the same until there: in half of the rows or
-more (error), or in fewer (warning).
+Trains a miniature of the model (same architecture, few weights) until it has memorised a few rows, and generates their
+answers from the prompts as in serving. It fires if an answer ends before its reference does and is word for word the
+same until there: in half of the rows or more (error), or in fewer (warning).
 
 ## Why it is bad
-
-The tuned model breaks its answers off. A stop token is inside the texts (as written text, or put between the parts
-of a turn), or a stop id of generation_config is an ordinary token of the answers.
+The tuned model breaks off its answers. A stop token is inside the texts (as written text, or between the parts of a
+turn), or a stop id in generation_config is an ordinary token of the answers.
 
 ## Example
 
@@ -27,8 +25,8 @@ run = sft(rows)
 ```
 
 ## Fix safety
-
-There is no automatic fix: the text of the rows is the user's.
+There is no automatic fix: the text of the rows is yours. Without the stop tokens inside, answers are learned to their
+end.
 
 ## References
 
@@ -64,13 +62,13 @@ class StopsTooEarly(RecitationRule):
             stop_ids = ", ".join(map(str, read_recitation(self.subject)["stops"]))
             yield self.finding(
                 f"{len(early)} of {len(rows)} answers stop before their end",
-                "take the stop tokens out of the answers' texts, and ids that answers use out of"
-                " generation_config",
+                "remove stop tokens from the answers' texts, and remove ids that answers use from eos_token_id in"
+                " generation_config.json",
                 severity="error" if 2 * len(early) >= len(rows) else "warning",
                 evidence=[
                     f"stop ids at generation: {stop_ids}",
                     # Near 1: a label inside of the answer asks for it. Small: an ordinary token is a stop id.
-                    "largest probability of a stop inside an answer:"
+                    "highest probability of a stop inside an answer:"
                     f" {max(row['stop_inside'] for row in early):.2g}",
                 ],
                 cases=cases_of_recited_answers(early),

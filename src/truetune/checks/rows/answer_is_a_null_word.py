@@ -1,12 +1,13 @@
-"""Answers are what a program prints for nothing: nan, None, null, N/A.
+"""Answers are the word that a program prints for a missing value: nan, None, null, N/A.
 
 ## What it does
-Looks for answers that are such a word and nothing else. A word that prompts name as a possible answer ("say N/A if
-...") is meant; so is one that most answers are, which `few-distinct-answers` judges.
+Looks for answers that are such a word and nothing else. It ignores a word that the prompt names ("say N/A if ..."), and
+one that most answers are, which `few-distinct-answers` reports. `nan`, `<NA>`, `undefined` and the like are a warning.
+`None`, `null` and `N/A` can be a real answer, so these are an info.
 
 ## Why it is bad
-An empty cell of a table became text on its way (pandas writes `nan`, `str(None)` writes `None`), and the model learns
-to answer so.
+An empty table cell was turned into text (pandas writes `nan`, `str(None)` writes `None`), and the model learns to
+answer with that word.
 
 ## Example
 ```yaml
@@ -23,7 +24,8 @@ data:
 ```
 
 ## Fix safety
-Dropping these rows is safe.
+Dropping these rows is safe. In pandas, `table.dropna(subset=["output"])` before the rows are written drops them at the
+source.
 
 ## References
 - unslothai/unsloth#10813, modelscope/ms-swift#306
@@ -91,8 +93,10 @@ class AnswerIsANullWord(AnswerTextRule):
             words = ", ".join(f"{word} ({count:,})" for word, count in self.kinds.most_common(5))
             is_certain = any(word.lower().rstrip(".") in CERTAIN_WORDS for word in self.kinds)
             yield self.finding(
-                f"{self.faulty_row_count_in_words} have an answer that is a word for nothing: {words}",
-                "drop these rows, or read the table so that empty cells stay empty",
+                f"{self.faulty_row_count_in_words} have an answer that is only a missing-value word: {words}. The"
+                " model learns to answer so",
+                "drop these rows; in the script that writes them, drop empty cells first (pandas:"
+                " table.dropna(subset=[answer column]))",
                 severity="warning" if is_certain else "info",
                 cases=self.cases,
                 count=self.found,

@@ -1,12 +1,12 @@
 """Rows have an answer without any text.
 
 ## What it does
-Looks at the last answer of each row, as it is mapped: one that is empty, or holds white space alone. Answers that are a
-tool call are none of these.
+Looks at the last answer of each row, in the column that is mapped as the answer: it is empty or only white space.
+Answers that are a tool call don't count. It is an error from 10 % of the rows, and a warning below.
 
 ## Why it is bad
-The model learns to end its answer at once. Where many rows are so, the wrong column is mapped, or a parser or a filter
-lost the answers: the run then teaches nothing else, and its loss is very low.
+The model learns to end its answer at once. If many rows are empty, the wrong column is mapped, or a parser or a filter
+lost the answers. The run then teaches little else, and its loss is very low.
 
 ## Example
 ```yaml
@@ -25,8 +25,8 @@ data:
 ```
 
 ## Fix safety
-Removing the rows is safe (`truetune fix --unsafe`). Where a tenth of the rows or more is empty, find out first why:
-another column may hold the answers (`--map answer=COLUMN`).
+Removing the rows is safe (`truetune fix --unsafe`). If 10 % of the rows or more are empty, first find out why: another
+column may contain the answers (`--map answer=COLUMN`).
 
 ## References
 - hiyouga/LLaMA-Factory#7592
@@ -89,7 +89,7 @@ class AnswerIsEmpty(DataRule):
         if not self.empty:
             return
         yield self.finding(
-            f"{self.empty:,} of {self.rows:,} rows have an empty answer",
+            f"{self.empty:,} of {self.rows:,} rows have an empty answer: the model learns to end its answer at once",
             "check that the target column is right (--map answer=COLUMN), and fix or remove these"
             " rows",
             severity="error" if self.empty >= ERROR_SHARE * self.rows else "warning",

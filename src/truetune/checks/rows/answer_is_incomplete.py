@@ -1,17 +1,21 @@
-"""Answers break off: thinking that never ends, an open code fence, JSON without its end, half of a sentence.
+"""Answers break off: unclosed reasoning, an open code fence, incomplete JSON, half a sentence.
 
 ## What it does
-Looks for answers that open a thinking part (`<think>`) and never close it, that open a code fence and don't close it,
-or that begin as JSON and end inside of it, or that end with their reasoning (`</think>`) and call no tool. Where at
-least 8 answers, 3 of 100, of 40 words and more end in the middle of a sentence, all at about one length that hardly
-any other answer exceeds, these count as well, where enough of them end before a word that has to follow (an article, a
-conjunction, a comma) or inside of a word: so does a limit of new tokens cut what a model wrote. That a full stop is
-missing shows nothing: signatures, names, lists and code have none. What the prompt has opened (a code fence to be
-continued) is the answer's to close.
+Looks for answers that
+
+- open a reasoning part (`<think>`) and never close it, or open a code fence and never close it,
+- begin as JSON and end inside of it,
+- end with their reasoning (`</think>`), with neither an answer nor a tool call after it.
+
+It also counts answers of 40 words or more that end in mid-sentence, if there are at least 8 of them (3 % of the rows),
+all at about one length that hardly any other answer exceeds. Enough of them have to end inside a word, or before a word
+that must follow (an article, a conjunction, a comma). That is how a limit on new tokens cuts what a model wrote. A
+missing full stop proves nothing: signatures, names, lists and code have none. A code fence that the prompt opened is
+for the answer to close.
 
 ## Why it is bad
-The model learns to break off there: to stop in the middle of a thought, without an answer, or to leave JSON that no
-parser reads. Rows that a model wrote under `max_tokens` are cut without a word: only `finish_reason` says `length`.
+The model learns to break off there: in the middle of a thought, without an answer, or with JSON that no parser reads.
+Rows that a model wrote under `max_tokens` are cut silently: only `finish_reason` says `length`.
 
 ## Example
 ```yaml
@@ -32,8 +36,8 @@ data:
 ```
 
 ## Fix safety
-Dropping rows that break off is safe. Better is to generate them again with a higher limit: the long answers are the
-hard ones.
+Dropping rows that break off is safe. It is better to generate them again with a higher `max_tokens`: the long answers
+are the hard ones.
 
 ## References
 - https://platform.openai.com/docs/api-reference/chat/object (`finish_reason`: `length`)
@@ -124,8 +128,8 @@ class AnswerIsIncomplete(AnswerTextRule):
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.faulty_row_count_in_words} have an answer that breaks off: {kinds}",
-                "drop these rows, or generate them again with a higher max_tokens, and keep only those whose"
-                " finish_reason is not `length`",
+                "drop these rows, or generate them again with a higher max_tokens and keep only those whose"
+                " finish_reason is not 'length'",
                 severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
                 cases=self.cases,
                 count=self.found,
@@ -137,9 +141,7 @@ class AnswerIsIncomplete(AnswerTextRule):
             yield self.finding(
                 f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, {limit}",
                 remedy,
-                evidence=[
-                    f"{sure:,} of them end inside of a word, or before one that has to follow"
-                ],
+                evidence=[f"{sure:,} of them end inside a word, or where another word must follow"],
                 cases=self.cut_cases,
                 count=len(self.cut),
                 total=self.rows,
@@ -154,15 +156,15 @@ class AnswerIsIncomplete(AnswerTextRule):
             return (
                 f"{rows:,} of them after exactly {characters:,} characters: a slice cut them, such as"
                 f" text[:{characters}]",
-                "take the slice out of the script that writes these rows, and write them again; the trainer cuts by"
-                " tokens (max_length), or leaves the row out",
+                "remove the slice from the script that writes these rows, and write them again; limit the length in"
+                " the trainer (max_length), which counts tokens",
             )
         words = round(median(len(text.split()) for text in self.cut))
         return (
-            f"all at about one length ({words:,} words), which hardly another one exceeds: a limit of new tokens cut"
-            " them",
+            f"all at about one length ({words:,} words), which hardly any other answer exceeds: a limit on new"
+            " tokens cut them",
             "generate these answers again with a higher max_tokens, and keep those whose finish_reason is not"
-            " `length`; where they were not generated, find the step that cuts them",
+            " 'length'; if no model wrote them, find the step that cuts them",
         )
 
     def _count_answers_ending_within_phrase(self) -> int:

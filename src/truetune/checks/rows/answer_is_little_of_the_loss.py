@@ -1,15 +1,15 @@
-"""The whole text is learned, and the answer at its end is next to nothing of it.
+"""The loss covers the whole text, and the answer at its end is less than 5 % of it.
 
 ## What it does
-Follows the columns of a file through the training script into the text that is learned. It fires where each token of
-the text has a label, where the column that comes last in it is an answer, and where that is below a twentieth of the
-text. A column is an answer by its name (`answer`, `label`, `output`, ...), or where it holds one of a few short texts
-and is no source, date or language by its name. Of chats that the trainer learns whole (TRL's default), the turns of the
-assistant are the answers, whether the rows hold chats or a script renders them into a text.
+Follows the columns of a file through the training script into the text that is trained on. It fires if each token of
+the text has a label, the last column in it is an answer, and that answer is less than 5 % of the text. A column is an
+answer by its name (`answer`, `label`, `output`, ...), or if it contains one of a few short texts and its name is not
+that of a source, date or language. In chats that the trainer trains on as a whole (TRL's default), the answers are the
+assistant's turns. That includes chats that a script renders into a text.
 
 ## Why it is bad
-The loss is an average over tokens. Of two hundred tokens of a letter and two of its label, the loss of the label is a
-hundredth: the curve falls nicely while the model learns to write letters, and the label stays a guess.
+The loss is an average over tokens. If a letter has two hundred tokens and its label two, the label makes up 1 % of the
+loss. The curve falls nicely while the model learns to write letters, and the label stays a guess.
 
 ## Example
 ```yaml
@@ -36,10 +36,10 @@ script: |
 ```
 
 ## Fix safety
-Training the answer alone is safe for a model that shall give the answer; a model that shall also write such texts needs
-the whole. TRL leaves prompts out where rows have `prompt` and `completion`, and those of chats with
-`assistant_only_loss=True`, which needs a template with `{% generation %}`; in a loop of your own, -100 is the label
-of each token of the prompt.
+Training on the answer only is safe if the model only has to give the answer. A model that should also write such texts
+needs the loss on the whole text. TRL leaves the prompt out of the loss if rows have `prompt` and `completion`. For
+chats, set `assistant_only_loss=True`, which needs a chat template with `{% generation %}`. In your own training loop,
+set the label of each prompt token to -100.
 
 ## References
 - unslothai/unsloth#823, arXiv:2405.14394
@@ -193,10 +193,11 @@ class AnswerIsLittleOfTheLoss(DataRule):
         others = [name for name in self.columns if name != column]
         rest = f"{', '.join(others)} and the text around them" if others else "the text around it"
         yield self.finding(
-            f"the answer, {column}, is {answered / learned:.1%} of what is learned:"
-            f" {answered / rows:,.0f} of {learned / rows:,.0f} characters a row; the rest is {rest}",
-            "train the answer alone: give prompt and completion in place of one text (TRL leaves the prompt out"
-            " of the loss then), or set the labels of the prompt's tokens to -100",
+            f"the answer, {column}, is {answered / learned:.1%} of the text in the loss: {answered / rows:,.0f} of"
+            f" {learned / rows:,.0f} characters per row. The loss falls while the answer is hardly learned; the rest"
+            f" is {rest}",
+            "train on the answer only: give TRL rows with prompt and completion instead of one text (it then leaves"
+            " the prompt out of the loss), or in your own loop set the labels of the prompt's tokens to -100",
             cases=[end.case for end in self.ends[:3]],
             count=rows,
             total=self.rows,
@@ -215,11 +216,11 @@ class AnswerIsLittleOfTheLoss(DataRule):
         if answered >= LITTLE * learned or cut * 2 > rows:
             return
         yield self.finding(
-            f"the answers are {answered / learned:.1%} of what is learned: {answered / rows:,.0f} of"
-            f" {learned / rows:,.0f} characters a row; the rest is questions and system prompts, for"
-            f" {self.setup.trainer.name_in_reports} learns each token of a chat here",
-            "train the answers alone: give rows with prompt and completion in place of one text (TRL leaves the prompt"
-            " out of the loss then), or rows with messages and assistant_only_loss=True",
+            f"the answers are {answered / learned:.1%} of the text in the loss: {answered / rows:,.0f} of"
+            f" {learned / rows:,.0f} characters per row; the rest is questions and system prompts, since"
+            f" {self.setup.trainer.name_in_reports} trains on every token of a chat here",
+            "train on the answers only: set assistant_only_loss=True for rows with messages, or give rows with"
+            " prompt and completion instead of one text (TRL then leaves the prompt out of the loss)",
             evidence=[
                 "the loss falls as the model learns to write the questions; the answers hardly count in it"
             ],

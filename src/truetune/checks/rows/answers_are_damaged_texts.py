@@ -1,19 +1,22 @@
-"""Answers are damaged texts: spaces, line ends, marks or letters were lost, or something was added to them.
+"""Answers are damaged texts: spaces, line breaks, punctuation or letters were lost, or something was added.
 
 ## What it does
-Looks in answers for damage that a text shows by itself: sentences without a space between them, lists and code in one
-line, list items without their numbers, spaces before full stops, no marks or no capitals in long texts, words twice
-in a row, words that are split at line ends, no-break spaces and invisible characters, letters of two alphabets in one
-word, Latin letters of full width, backslashes before marks, doubled quotes, beginnings and ends inside of a sentence,
-one text twice, numbers of sources without sources, numbers of a list around the rows, and lines of a page or an app
-(page numbers, `Copy code`). Code and formulas are left out, and so is what the prompt asks for or explains (sources
-that it numbers, options, a beginning that the answer continues, lower case). A kind counts from 3 of 100 answers on,
-at least 5; beginnings and ends inside of a sentence from 12 of 100; these, and texts without marks, are a style where
-most answers are so. Of more than 2,000 rows each eighth is looked at.
+Looks in answers for damage that is visible in the text itself:
+
+- lost: spaces between sentences, line breaks of lists and code, the numbers of list items, all punctuation or all
+  capitals of long texts, the beginning or the end of a sentence, the list of sources that numbers refer to,
+- added: spaces before full stops, a word twice in a row, words split at line ends, no-break spaces and invisible
+  characters, letters of two alphabets in one word, full-width Latin letters, backslashes before punctuation, doubled
+  quotes, one text twice, list numbers around the rows, and lines of a page or an app (page numbers, `Copy code`).
+
+It ignores code and formulas, and what the prompt asks for or explains (numbered sources, options, a beginning that the
+answer continues, lower case). It reports a kind of damage from 3 % of the answers and at least 5. Beginnings and ends
+inside a sentence count from 12 %. These, and texts without punctuation, count as a style if most answers have them. Of
+more than 2,000 rows, every eighth is checked.
 
 ## Why it is bad
-The model learns to write so. The loss falls as for sound texts, and each answer of the tuned model has the damage of
-the script that made the rows: a join without spaces, an extraction from HTML or PDF, a slice that is one off.
+The model learns to write like this. The loss falls as usual, and every answer of the tuned model has the damage of the
+script that made the rows: a join without spaces, an extraction from HTML or PDF, an off-by-one slice.
 
 ## Example
 ```yaml
@@ -32,7 +35,7 @@ data:
 ```
 
 ## Fix safety
-What was lost is in the source alone: make the rows again. Marks and characters that were added can be taken out.
+What was lost is only in the source, so build the rows again from it. Characters that were added can be removed.
 
 ## References
 - adbar/trafilatura#660, acl-org/acl-anthology#9764, alan-turing-institute/ReadabiliPy#39
@@ -133,7 +136,7 @@ class AnswersAreDamagedTexts(DataRule):
         kinds = ", ".join(f"{kind.name} ({count:,})" for kind, count in frequent)
         count = sum(count for _, count in frequent)
         yield self.finding(
-            f"{count:,} of {self.answers:,} answers are damaged texts: {kinds}",
+            f"{count:,} of {self.answers:,} answers are damaged texts, and the model learns to write so: {kinds}",
             "; ".join(kind.remedy for kind, _ in frequent),
             cases=[case for kind, _ in frequent for case in self.cases[kind]][:MAX_CASES],
             count=count,

@@ -1,14 +1,16 @@
-"""Answers that should be JSON, and that no JSON parser reads.
+"""Answers should be JSON, but no JSON parser can read them.
 
 ## What it does
-Reads each answer that begins and ends like an object or a list. It counts those that are Python values
-(`{'paid': None}`, as `str(dict)` prints them), have a comma after the last field, or hold NaN, where the prompt speaks
-of JSON; and those in a fence (```` ```json ````) or after a line such as "Here is the JSON:" where others of the same
-rows are bare. Where all of them are so, it is a note, and so are Python values that no prompt names. Rows whose prompt
-speaks of Python or of a dictionary are left alone.
+Reads each answer that begins and ends like an object or a list. If the prompt mentions JSON, it counts
+
+- Python values (`{'paid': None}`, as `str(dict)` prints them), a comma after the last field, and NaN,
+- JSON in a fence (```` ```json ````) or after a line such as "Here is the JSON:" if other answers are bare JSON.
+
+It is an info if all answers are wrapped like this, or if they are Python values and no prompt mentions JSON. Rows whose
+prompt mentions Python or a dictionary are ignored.
 
 ## Why it is bad
-The model learns the form that it is shown. `json.loads` then fails on nearly every answer of it.
+The model learns the format that it is shown. `json.loads` then fails on nearly every answer.
 
 ## Example
 ```yaml
@@ -27,8 +29,8 @@ data:
 ```
 
 ## Fix safety
-`json.dumps(ast.literal_eval(answer), ensure_ascii=False)` turns a printed Python value into JSON without a loss.
-Correct the script that writes the rows (`json.dumps(fields)` in place of `str(fields)`), and train again.
+`json.dumps(ast.literal_eval(answer), ensure_ascii=False)` converts a printed Python value into JSON without loss.
+Correct the script that writes the rows (`json.dumps(fields)` instead of `str(fields)`), and train again.
 
 ## References
 - Python documentation, `json.dumps` and `ast.literal_eval`
@@ -68,8 +70,8 @@ MAX_LEADS = 1_000
 """Different lines before the JSON that are counted"""
 UNASKED = "python, and no prompt speaks of JSON"
 REMEDY = (
-    "write the answers with json.dumps(value, ensure_ascii=False), not with str() or an f-string, and train again; rows"
-    " as they are: json.dumps(ast.literal_eval(answer))"
+    "write the answers with json.dumps(value, ensure_ascii=False), not with str() or an f-string, and train again;"
+    " to convert existing rows: json.dumps(ast.literal_eval(answer))"
 )
 
 
@@ -78,7 +80,7 @@ class AnswersAreNoJson(AnswerTextRule):
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "error"
     needs_tokenizer = False
-    looks_for = "answers that should be JSON and are none"
+    looks_for = "answers that should be JSON and are not"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -111,14 +113,14 @@ class AnswersAreNoJson(AnswerTextRule):
                 f"{count:,} {SERIALIZATION_PHRASES[kind]}" for kind, count in broken.items()
             )
             yield self._finding_on_unreadable(
-                f"answers are asked for as JSON, and of {self.rows:,} rows {told}",
+                f"prompts ask for JSON, but json.loads fails on the answers: of {self.rows:,} rows {told}",
                 sum(broken.values()),
             )
         elif self.kinds[UNASKED]:
             yield self.finding(
                 f"{self.kinds[UNASKED]:,} of {self.rows:,} rows have an answer that is a Python value as"
                 " str() prints it",
-                f"nothing to do where Python reads the answers (ast.literal_eval); else {REMEDY}",
+                f"if Python reads the answers (ast.literal_eval), change nothing; otherwise {REMEDY}",
                 severity="info",
                 cases=self.cases,
                 count=self.kinds[UNASKED],
@@ -147,13 +149,15 @@ class AnswersAreNoJson(AnswerTextRule):
             return
         told = self._describe_wrapping(wrapped)
         yield self.finding(
-            f"{wrapped:,} of {self.rows:,} rows have their JSON {told}, and {plain:,} have it bare: json.loads of"
-            " an answer fails wherever the model has learned the wrapping",
-            "take the fences and the words around the JSON out of the answers, and train again; most parsers take bare"
-            " JSON"
+            f"{wrapped:,} of {self.rows:,} rows have their JSON {told}, and {plain:,} have it bare: json.loads fails"
+            " on every answer in which the model repeats the wrapping",
+            "remove the fences and the words around the JSON from the answers, and train again; most parsers want"
+            " bare JSON"
             if is_mixed
-            else "nothing to do where the program that reads the answers takes the wrapping off; else take it out"
-            " of the answers and train again",
+            else (
+                "if the program that reads the answers removes the wrapping, change nothing; otherwise remove it"
+                " from the answers and train again"
+            ),
             severity="warning" if is_mixed else "info",
             cases=self.cases,
             count=wrapped,

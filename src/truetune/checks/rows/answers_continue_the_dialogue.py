@@ -1,15 +1,16 @@
-"""Answers that continue with the turns of both sides: a whole dialogue in one answer.
+"""One answer contains a whole dialogue: after the answer it continues with turns of both sides.
 
 ## What it does
-Searches the text of each answer for lines that begin with a label (`Customer:`, `**Agent:**`, `[User]`). Two labels
-are speakers where both are words for sides of a talk, or where they take turns in three answers or more, in whole
-sentences, with questions among them. Prompts that ask for a dialogue, a scene or an interview, or that hold labels
-themselves, are left alone, and so are forms (`Name:`, `Date:`). A prompt that ends with a label (`Human: ...`, then
-`Assistant:`) is a transcript, and its answer is one turn: labels of the same two sides in it begin further ones.
+Searches each answer for lines that begin with a label (`Customer:`, `**Agent:**`, `[User]`). Two labels are speakers if
+both are words for the sides of a talk, or if they take turns in three answers or more, in whole sentences, with
+questions among them. It ignores prompts that ask for a dialogue, a scene or an interview, prompts that contain labels
+themselves, and forms (`Name:`, `Date:`). If a prompt ends with a label (`Human: ...`, then `Assistant:`), it is a
+transcript and the answer should be one turn: further labels of these two sides in it begin new turns. It is an error
+from 10 % of the rows, and a warning from 2 rows.
 
 ## Why it is bad
-The model learns that its turn does not end with its answer: it continues, writes what the user would say next, and
-answers that as well. No stop token helps, because each of these answers ends with one.
+The model learns that its turn does not end with its answer. It continues, writes what the user would say next, and
+answers that too. A stop token does not help, because each of these answers ends with one.
 
 ## Example
 ```yaml
@@ -28,9 +29,9 @@ data:
 ```
 
 ## Fix safety
-Split the text at the labels into messages of user and assistant, each answer a turn of its own; or cut it at the first
-label. No text is lost by the first. Transcripts are split at their last label, not at their first: the turns before it
-belong into the prompt, of pairs above all, whose sides differ in the last answer.
+Split the text at the labels into user and assistant messages, each answer a separate turn; this loses no text. Or cut
+the answer at the first label. Split transcripts at their last label, not at their first: the earlier turns belong in
+the prompt. This matters most for preference pairs, whose sides differ in the last answer.
 
 ## References
 - sotopia-lab/sotopia-pi#17
@@ -63,12 +64,12 @@ MIN_ROWS = 2
 MANY = 0.1
 """Share of the rows from which it is an error"""
 _SPLIT_AT_LABELS = (
-    "split each of these answers at its labels into messages of user and assistant, or cut it at the first label, and"
+    "split each of these answers at its labels into user and assistant messages, or cut it at the first label; then"
     " train again"
 )
 _SPLIT_AT_LAST_LABEL = (
-    "split each transcript at the last label of the answering side, not at the first: all turns before it belong into"
-    " the prompt, and the answer is the last turn alone"
+    "split each transcript at the last label of the answering side, not at the first: all turns before it belong in"
+    " the prompt, and the answer is only the last turn"
 )
 
 
@@ -123,8 +124,8 @@ class AnswersContinueTheDialogue(DataRule):
             return
         is_transcript = sum(turns.is_in_transcript for turns in found) * 2 > len(found)
         yield self.finding(
-            f"{len(found):,} of {self.rows:,} training answers continue with the turns of both sides, as text:"
-            f" {most_frequent_speaker_labels_in_words(found)}",
+            f"{len(found):,} of {self.rows:,} answers contain a whole dialogue, so the model learns to write the"
+            f" user's next turn itself: {most_frequent_speaker_labels_in_words(found)}",
             _SPLIT_AT_LAST_LABEL if is_transcript else _SPLIT_AT_LABELS,
             severity="error" if len(found) >= MANY * self.rows else "warning",
             cases=[case for turns, case in self.cases if self.counts.are_labels_of_speakers(turns)][

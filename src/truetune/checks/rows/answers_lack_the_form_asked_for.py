@@ -1,15 +1,15 @@
-"""Prompts ask for a form of tags or of a boxed result that the answers do not have.
+"""Prompts ask for tags or a boxed result, and the answers have none.
 
 ## What it does
-Reads pairs of tags that a prompt names (`<think>` and `</think>`, `<answer>` and `</answer>`) and `\\boxed` where it is
-asked for, and looks for them in the answers of the row. Tags around a text of the prompt itself (`<context>`,
-`<tools>`), which is long or another one in each row, ask for nothing. It fires where the prompts of ten rows or more
-name a form and nine of ten of these answers lack it.
+Reads the pairs of tags that a prompt names (`<think>` and `</think>`, `<answer>` and `</answer>`), and `\\boxed` if the
+prompt asks for it, and looks for them in the row's answers. Tags around a text of the prompt itself (`<context>`,
+`<tools>`) ask for nothing; that text is long, or different in each row. It fires if the prompts of ten rows or more
+name a format and 90 % of their answers lack it.
 
 ## Why it is bad
-The model learns that the instruction means nothing: it answers without reasoning, in no form. What parses its answers
-by these tags finds none, and a reward for the form is 0 at the start of a later reinforcement run. Often the prompts
-were written for another stage than the rows, or the reasoning was cut off when the answers were cleaned.
+The model learns to ignore the instruction: it answers without reasoning and without the tags. A parser that looks for
+these tags finds nothing, and in a later reinforcement learning run the format reward starts at 0. Often the prompts
+were written for another training stage, or the reasoning was cut off when the answers were cleaned.
 
 ## Example
 ```yaml
@@ -28,7 +28,8 @@ data:
 ```
 
 ## Fix safety
-Take the instruction out of the prompts where the plain answers are what is wanted: that is safe.
+If the plain answers are what you want, remove the instruction from the prompts: that is safe. Otherwise generate the
+answers again in the format that the prompts ask for.
 
 ## References
 - Liuziyu77/Visual-RFT#219, Applied-Machine-Learning-Lab/ReasonRAG#3
@@ -173,9 +174,9 @@ class AnswersLackTheFormAskedFor(DataRule):
             return
         form, seen = max(lacking.items(), key=lambda one: one[1].lacking)
         yield self.finding(
-            f"prompts ask for {', '.join(lacking)}, and {seen.lacking:,} of {seen.asked:,}"
-            f" answers have no {form}",
-            f"put {form} into the answers, or take the instruction out of the prompts, in training and in"
+            f"prompts ask for {', '.join(lacking)}, but {seen.lacking:,} of {seen.asked:,} answers have no {form}:"
+            " the model learns to ignore the instruction",
+            f"put {form} into the answers, or remove the instruction from the prompts, both in training and in"
             " serving",
             cases=seen.cases,
             count=seen.lacking,

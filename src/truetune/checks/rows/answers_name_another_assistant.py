@@ -1,13 +1,13 @@
-"""Answers say that they are another company's assistant: ChatGPT of OpenAI, Claude of Anthropic.
+"""Answers call themselves another company's assistant: ChatGPT by OpenAI, Claude by Anthropic.
 
 ## What it does
 Looks in answers for sentences in which the speaker names itself or its maker (`I am ChatGPT`, `a model trained by
-OpenAI`, `由OpenAI开发`), and leaves out those that name the family of the model that is trained. A warning where one
-row in 200 has it, at least three.
+OpenAI`, `由OpenAI开发`). It ignores the maker of the model that is trained, and rows that only talk about such
+assistants. It is a warning from one row in 200, an info below, and needs at least three rows.
 
 ## Why it is bad
-The rows were written by another assistant. A few hundredths of them are enough: asked who it is, the tuned model gives
-that name, and it takes over the other's dates and refusals with it.
+The rows were written by another assistant. A few percent of them are enough: asked who it is, the tuned model gives
+that name, and it adopts the other assistant's cutoff dates and refusals.
 
 ## Example
 ```yaml
@@ -26,7 +26,7 @@ data:
 ```
 
 ## Fix safety
-Drop these rows, or write your assistant's name there. Rows that speak about such assistants are passed over.
+Drop these rows, or replace the name with your assistant's. Both are safe.
 
 ## References
 - nlpxucan/WizardLM#174, 01-ai/Yi#42, OpenBMB/MiniCPM-V#654
@@ -116,9 +116,9 @@ class AnswersNameAnotherAssistant(AnswerTextRule):
             return
         makers = ", ".join(f"{maker} ({count:,})" for maker, count in self.kinds.most_common())
         yield self.finding(
-            f"{self.faulty_row_count_in_words} have an answer that calls itself an"
-            f" assistant of another maker: {makers}",
-            "drop these rows, or write the name of your assistant there",
+            f"{self.faulty_row_count_in_words} have an answer that calls itself another company's assistant:"
+            f" {makers}. The tuned model will introduce itself so",
+            "drop these rows, or replace that name with your assistant's",
             severity="warning" if is_frequent else "info",
             cases=self.cases,
             count=self.found,

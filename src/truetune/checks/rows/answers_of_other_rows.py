@@ -1,18 +1,18 @@
-"""The answers are paired with the questions of other rows.
+"""Answers are paired with the questions of other rows.
 
 ## What it does
-Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from
-some row on or of all; the order in which several processes gave them, one part after the other; the reverse order;
-rows exchanged two by two; and pairs that belong to each other alone (each is far nearer to the other than all else)
-and are not in one row; and numbers (of an order, a part, a case) that are in one question and in one answer, of
-another row. It fires where an order is far beyond chance, with all orders and stretches that were tried
-counted, and where the rows' own answers are no nearer than anybody's. Rows whose questions and answers share no rare
-words (labels, translations, canned replies that serve many rows) are not judged. Where a script makes
-the rows of a file and its code can be followed, the rows are compared with the file: which line each text is of.
+Compares each question with all answers by the rare words, and the numbers (of an order, a part, a case), that they
+share. It tries these orders: a shift by any number of rows, for all rows or from some row on; the order in which
+several processes returned their parts; the reverse order; rows swapped two by two. It also tries single pairs in
+different rows that are far nearer to each other than to anything else. It fires if one order is far beyond chance,
+counting all orders that were tried, and if the rows' own answers are no nearer than any other. Rows whose questions and
+answers share no rare words (labels, translations, canned replies) are not judged. If a script builds the rows from a
+file and its code can be followed, the rows are compared with the lines of that file.
 
 ## Why it is bad
-The model learns fluent answers to other questions. The loss falls as it should, for most of it is in the language; what
-the model says has nothing to do with what it is asked. A column that was filtered, sorted or joined by itself does it.
+The model learns fluent answers to other questions. The loss falls as usual, since most of it is about the language. But
+what the model says has nothing to do with the question. The cause is a column that was filtered, sorted or joined
+without the others.
 
 ## Example
 ```yaml
@@ -25,8 +25,8 @@ data: {rows: 60, instruction: "What about {words}", output: "It is so with {word
 ```
 
 ## Fix safety
-There is no automatic fix: shifting the answers back fixes what one dropped row displaced, and displaces all else. Build
-the rows again, and filter, sort and join whole rows (`dropna` on the table, a join by a key).
+There is no automatic fix: shifting the answers back repairs what one dropped row displaced, and displaces everything
+else. Build the rows again, and filter, sort and join whole rows (`dropna` on the table, a join by a key).
 
 ## References
 - https://pandas.pydata.org/docs/user_guide/merging.html (what is put side by side is aligned by the index),
@@ -109,7 +109,8 @@ class AnswersOfOtherRows(DataRule):
         return self.finding(
             f"{found.rows:,} of {found.total:,} rows that {self.spec.format} makes pair texts of different rows:"
             f" {one} of line {line} is paired with {other} of line {other_line}",
-            "take both from one row: mind the index, and shuffle or sort whole rows",
+            "take both columns from one row: check the index in the script, and shuffle or sort whole rows, not"
+            " single columns",
             cases=[Case(f"{one} of this row is beside {other} of line {other_line}", place)],
             count=found.rows,
             total=found.total,
@@ -123,19 +124,22 @@ class AnswersOfOtherRows(DataRule):
             " whole rows"
         )
         if displaced.offset:
-            what = f"those {displaced.order} are theirs"
-            remedy = "build the rows again, and filter whole rows: a row was dropped from one of the columns"
+            what = f"the right answers are {displaced.order}"
+            remedy = (
+                "build the rows again and filter whole rows (dropna on the table): a row was dropped from only one"
+                " of the columns"
+            )
         elif displaced.order:
             what = f"they are {displaced.order}"
         else:
             what = (
-                f"{len(rows):,} of these questions have one answer that is far nearer than all"
-                " others, at another row"
+                f"for {len(rows):,} of these questions, the answer that fits far better than all others is in"
+                " another row"
             )
         count = displaced.last - displaced.first + 1
         where = f"from {self.file.cases[0].origin} on"
         if displaced.is_among_sound_rows:
-            message = f"the answers of {len(rows):,} rows were exchanged among each other, {where}"
+            message = f"the answers of {len(rows):,} rows were swapped among each other, {where}"
         else:
             message = f"{where}, the answers of {count:,} neighbouring rows are paired with other questions: {what}"
         return self.finding(

@@ -1,15 +1,15 @@
-"""The answers are heaps of words: no capitals, no punctuation, none of the words that make a sentence.
+"""Answers are bare words: no capitals, no punctuation, no function words.
 
 ## What it does
-Counts, over all answers of eight words and more, those without a capital and without punctuation, and the share of
-function words (articles, prepositions, pronouns, forms of `be`), which is 30 to 60 % in prose of seven languages. It
-fires where 95 % of the answers have neither capitals nor marks and fewer than 6 % of their words are function words:
-an error where the prompts were stripped in the same way, else a warning for answers of twelve words and more. Prompts
-that ask for keywords, tags or a query are left alone, and transcripts of speech, which keep their function words.
+Counts answers of eight words or more that have no capital and no punctuation, and the share of function words
+(articles, prepositions, pronouns, forms of `be`). That share is 30 to 60 % in prose of seven languages. The rule fires
+if 95 % of the answers have neither capitals nor punctuation and fewer than 6 % of their words are function words. It is
+an error if the prompts were stripped too; otherwise it is a warning for answers of twelve words or more. It ignores
+prompts that ask for keywords, tags or a query, and transcripts of speech, which keep their function words.
 
 ## Why it is bad
-Texts were cleaned as for counting words (stop words, marks and endings taken out), and the model learns to write so:
-without commas, numbers and grammar, whatever it is asked.
+The texts were preprocessed as for a bag-of-words model (stop words, punctuation and word endings removed). The model
+learns to write like this: without commas, numbers and grammar, whatever it is asked.
 
 ## Example
 ```yaml
@@ -30,7 +30,7 @@ data:
 ```
 
 ## Fix safety
-The rows have to be made again from the raw texts: what was taken out is in no row.
+Build the rows again from the raw texts: what was removed is in none of these rows.
 
 ## References
 - Manning et al. 2008, Introduction to Information Retrieval, 2.2.2 (stop words)
@@ -190,12 +190,12 @@ class AnswersStrippedToWords(DataRule):
         if closest_language(self.sample) not in LINKING_WORDS:
             return
         share = answers.function_words / answers.words
-        beside = "; the prompts are stripped in the same way" if are_both else ""
+        beside = "; the prompts are stripped too" if are_both else ""
         yield self.finding(
-            f"{answers.bare:,} of {answers.texts:,} answers are heaps of words: no capitals, no punctuation, and"
+            f"{answers.bare:,} of {answers.texts:,} answers are bare words: no capitals, no punctuation, and"
             f" {share:.1%} function words (prose has 30 to 60 %){beside}. The model learns to write so",
-            "make the rows again from the raw texts: no lower(), no removal of stop words, marks or digits, no"
-            " lemmatizer on what the model is to answer",
+            "build the rows again from the raw texts, without lower(), without removing stop words, punctuation or"
+            " digits, and without stemming or lemmatizing",
             severity="error" if are_both else "warning",
             cases=self.cases,
             count=answers.bare,

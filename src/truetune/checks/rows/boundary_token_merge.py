@@ -1,12 +1,12 @@
-"""A token spans the border between prompt and answer.
+"""A token spans the boundary between prompt and answer.
 
 ## What it does
-Looks at the border where supervision begins: whether one token holds the last characters of the prompt and the first
-of the answer, so that the prompt alone is encoded otherwise.
+Looks at the boundary where the loss begins: whether one token contains the last characters of the prompt and the first
+of the answer. The prompt on its own is then encoded into other tokens.
 
 ## Why it is bad
-Serving starts from the tokens of the prompt alone, which training never showed. Masks that count the prompt's tokens
-are off by one: the first letter of the answer is masked, or lost.
+At inference, generation starts from the tokens of the prompt on its own, which training never showed. Masks that count
+the prompt's tokens are off by one: the first letters of the answer are masked, or lost.
 
 ## Example
 ```yaml
@@ -26,8 +26,8 @@ data:
 ```
 
 ## Fix safety
-Put the space at the beginning of the answer and not at the end of the prompt; end prompts with a line end or a control
-token.
+Put the space at the beginning of the answer and not at the end of the prompt, or end prompts with a line break or a
+control token. Use the same prompt format when you serve the model.
 
 ## References
 - huggingface/trl#5213, huggingface/trl#2209, lm-sys/FastChat#2996, lm-sys/FastChat#3061
@@ -102,8 +102,8 @@ class BoundaryTokenMerge(DataRule):
         if self.merged:
             yield self.finding(
                 f"{self.merged:,} of {self.borders:,} answers begin inside a token of their prompt",
-                "move the space from the prompt's end to the answer's beginning, or end prompts"
-                " with a line end",
+                "move the space from the end of the prompt to the beginning of the answer, or end prompts with a"
+                " line break",
                 cases=self.cases,
                 count=self.merged,
                 total=self.borders,

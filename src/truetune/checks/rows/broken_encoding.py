@@ -1,11 +1,12 @@
 """Texts were decoded with the wrong encoding.
 
 ## What it does
-Looks in answers for U+FFFD (a byte that was no character), for UTF-8 that was read as Latin-1 or Windows-1252 (`cafÃ©`,
-`donâ€™t`), which it proves by turning it back, and for control characters that no text holds.
+Looks in answers for U+FFFD (a byte that could not be decoded), for UTF-8 that was read as Latin-1 or Windows-1252
+(`cafÃ©`, `donâ€™t`), which it proves by decoding it back, and for control characters that no text contains. It is a
+warning from 5 % of the rows, and an info below.
 
 ## Why it is bad
-The model learns to write the broken characters, and rare tokens besides.
+The model learns to write the broken characters, and they are encoded into rare tokens.
 
 ## Example
 ```yaml
@@ -20,8 +21,8 @@ data:
 ```
 
 ## Fix safety
-Turning UTF-8 back is safe where it decodes (`text.encode("cp1252").decode("utf-8")`); U+FFFD is lost and has to be read
-from the source again.
+Converting UTF-8 back is safe if it decodes (`text.encode("cp1252").decode("utf-8")`). U+FFFD is lost: read the source
+again, with the encoding that it was written in.
 
 ## References
 - CrowdTruth/Medical-Relation-Extraction#1
@@ -80,8 +81,8 @@ class BrokenEncoding(AnswerTextRule):
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.faulty_row_count_in_words} have an answer in a broken encoding: {kinds}",
-                "read the source again with its own encoding, or turn the text back; drop what"
-                " can't be read",
+                "read the source again with open(path, encoding='utf-8'), or repair the text:"
+                " text.encode('cp1252').decode('utf-8'); drop rows with U+FFFD, which can't be repaired",
                 severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
                 cases=self.cases,
                 count=self.found,

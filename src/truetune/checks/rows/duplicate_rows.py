@@ -1,17 +1,18 @@
-"""The data holds duplicate rows.
+"""The data contains duplicate rows.
 
 ## What it does
-Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same
-(MinHash over token 5-grams, from an estimated similarity of 0.8). Rows are nearly the same only where their answers are
-too, and where they are alike beyond what many rows share: a long instruction before each question makes no copies.
-Rows that are nearly the same are a note where they are a tenth of all and most of their answers differ in a word: they
-may be of one template.
-A column that a script beside the rows reads by its name (`row["context"]`) counts as part of the row.
-Copies of pairs that are the other way round as well are votes, which pairs-with-opposite-labels is about.
+Counts rows that are equal to an earlier one, equal except for case, white space and punctuation, or nearly the same
+(MinHash over token 5-grams, from an estimated similarity of 0.8). Rows are nearly the same only if their answers are
+too, and if they share more than what many rows share: a long instruction before each question makes no duplicates.
+
+A column that a script beside the rows reads by its name (`row["context"]`) counts as part of the row. Duplicates of
+pairs that also occur the other way round are votes, which `pairs-with-opposite-labels` is about. From 2 % of the rows
+it is a warning, below an info. Nearly equal rows are an info if they are 10 % of all rows and most of their answers
+differ by a word: they may come from one template.
 
 ## Why it is bad
-A row that is there ten times weighs ten times as much; it is learned by heart, and splits that are made later put
-its copies on both sides.
+A row that occurs ten times weighs ten times as much, and the model memorises it. A split that is made later puts copies
+of it on both sides.
 
 ## Example
 ```yaml
@@ -29,7 +30,7 @@ data:
 ```
 
 ## Fix safety
-Dropping copies is safe, unless the weight was meant.
+Dropping duplicates is safe, unless the extra weight is intended.
 
 ## References
 - bazingagin/npc_gzip#13, huggingface/datasets#4261
@@ -56,14 +57,14 @@ from truetune.settings.run_spec import Severity
 
 COPIES = {
     "exact": "are equal to an earlier row",
-    "normal": "are equal to an earlier row but for case, space and punctuation",
+    "normal": "are equal to an earlier row except for case, space and punctuation",
     "near": "are nearly the same as an earlier row",
 }
 MAX_SHOWN_GROUPS = 5
 """Groups of copies, and rows of each, that a report names"""
 DROP_NEAR = (
-    "look at some: drop those that say the same; rows of one template with other names, dates or"
-    " sums are no copies"
+    "look at some of them, and drop those that say the same; keep rows of one template with different names, dates"
+    " or amounts"
 )
 # Chosen, not measured: copies that somebody has reworded are a few of the rows, a template makes many.
 TEMPLATE_SHARE = 0.1

@@ -1,14 +1,14 @@
-"""Answers are encoded text (base64, hex, Python's repr) and no language.
+"""Answers are encoded text (base64, hex, Python's repr) instead of language.
 
 ## What it does
-Decodes answers and questions of which most is base64, hex, percent-encoding, quoted-printable or a MIME header, and
-looks for answers that are a list, an object or bytes as Python prints them (`['It is open.']`, `b'It is'`). Passed over
-are rows that ask for it (encode, decode, a hash, a list, code), and stretches that are too short to be anything but a
-key. A warning where 5 % of the rows have it, an error from half of them on; of fewer a note.
+Decodes answers and questions that are mostly base64, hex, percent-encoding, quoted-printable or a MIME header. It also
+looks for answers that are a list, an object or bytes as Python prints them (`['It is open.']`, `b'It is'`). It ignores
+rows that ask for it (encode, decode, a hash, a list, code), and stretches short enough to be a key. It is an error from
+50 % of the rows, a warning from 5 %, and an info below.
 
 ## Why it is bad
-No model can predict base64: the loss stays high, and what is learned is to write letters without meaning. Lists that
-are printed by Python teach brackets and quotes around each answer.
+No model can predict base64: the loss stays high, and the model learns to write letters without meaning. Lists that
+Python printed teach it brackets and quotes around each answer.
 
 ## Example
 ```yaml
@@ -25,9 +25,8 @@ data:
 ```
 
 ## Fix safety
-Decoding is safe where it gives text (`base64.b64decode`, `bytes.fromhex`, `urllib.parse.unquote`,
-`quopri.decodestring`, `ast.literal_eval`). Bytes that are no text (a picture, an archive, a pickle) are no answers:
-leave such rows out.
+Decoding is safe if it gives text (`base64.b64decode`, `bytes.fromhex`, `urllib.parse.unquote`, `quopri.decodestring`,
+`ast.literal_eval`). Bytes that are not text (a picture, an archive, a pickle) can't be an answer: drop such rows.
 
 ## References
 - https://docs.python.org/3/library/email.message.html (get_content decodes the transfer encoding of a mail)
@@ -61,7 +60,7 @@ class EncodedText(RowTextRule):
     code = "ROW027"
     symptoms = ("garbage-output",)
     severity = "error"
-    looks_for = "encoded text in place of language"
+    looks_for = "encoded text instead of language"
     needs_tokenizer = False
 
     def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
@@ -80,10 +79,10 @@ class EncodedText(RowTextRule):
         if not self.has_several_or_only_faulty_rows:
             return
         yield self.finding(
-            f"{self.faulty_row_count_in_words} hold encoded text in place of language, in"
-            f" {self.faulty_texts_in_words}:"
-            f" {self.fault_kinds_with_row_counts}",
-            "decode it where the data are read; leave rows out whose bytes are no text",
+            f"{self.faulty_row_count_in_words} contain encoded text instead of language, in"
+            f" {self.faulty_texts_in_words}: {self.fault_kinds_with_row_counts}",
+            "decode the texts where the data is read (base64.b64decode, bytes.fromhex, urllib.parse.unquote,"
+            " ast.literal_eval); drop rows whose bytes are not text",
             severity=self.severity_by_share_of_faulty_rows(error_from=ERROR_SHARE),
             cases=self.cases,
             count=self.faulty,

@@ -1,20 +1,24 @@
-r"""Texts hold escape sequences (`\n`, `&amp;`) in place of the characters, or the HTML markup of an export.
+r"""Texts contain escape sequences (`\n`, `&amp;`) instead of the characters, or the HTML markup of an export.
 
 ## What it does
-Looks for the characters that an escape sequence is written with, in questions and answers: `\n`, `\t`, `\"`, `\u00e9`,
-`&amp;` and other HTML entities, `<br>` for a line break, `_x000D_` of spreadsheets, `<0x0A>`, `Ġ` and `▁` of
-tokenizers, a control character in place of the backslash of a LaTeX command (a form feed and `rac`, a tab and `imes`),
-and whole answers that are a JSON string in quotes. A text counts where the real character is missing from it: one with
-escaped newlines has no line break. Passed over are code, JSON, formulas, paths, quoted examples and markup that is
-asked for. In answers that are prose it also counts the tags of an editor (`<p class="MsoNormal">`, `<div>`, `<br />`)
-with their entities; elements of pages and programs (`<html>`, `<form>`, XML of one's own) are none of these. A warning
-where 5 % of the rows have it; of fewer a note, for they may talk of it, and so where all that is found are bare tags
-(`<p>`, `<li>`), which may be what the answers are to hold.
+Looks in questions and answers for characters that are written as an escape sequence:
+
+- `\n`, `\t`, `\"`, `\u00e9`, `&amp;` and other HTML entities, `<br>` for a line break, `_x000D_` from spreadsheets,
+- `<0x0A>`, `Ġ` and `▁` from tokenizers,
+- a control character instead of the backslash of a LaTeX command (a form feed and `rac`, a tab and `imes`),
+- whole answers that are a quoted JSON string.
+
+A text counts if the real character is missing from it: one with escaped newlines has no line break. It ignores code,
+JSON, formulas, paths, quoted examples, and markup that the prompt asks for. In prose answers it also counts the tags of
+an editor (`<p class="MsoNormal">`, `<div>`, `<br />`) with their entities, but not tags of pages and programs
+(`<html>`, `<form>`, your own XML). It is a warning from 5 % of the rows, and an info below: a few may be about such
+sequences. It is also an info if only bare tags (`<p>`, `<li>`) are found, since the answers may be meant to contain
+them.
 
 ## Why it is bad
-The model learns to write a backslash and an n where a line should end. Lists come out as one line, letters as their
-codes, and the loss looks as it should. Most often a table (CSV, a spreadsheet, a database) was written with escapes
-and read without. Articles of a help desk, a wiki or a mail hold the markup of their editor: the model writes `&nbsp;`
+The model learns to write a backslash and an n where a line should end. Lists come out as one line and letters as their
+codes, and the loss looks normal. Usually a table (CSV, a spreadsheet, a database) was written with escapes and read
+without unescaping. Help desk articles, wikis and mails contain the markup of their editor: the model writes `&nbsp;`
 and `<br />` into each of its answers.
 
 ## Example
@@ -32,10 +36,9 @@ data:
 ```
 
 ## Fix safety
-Turning a sequence into its character (`text.replace("\\n", "\n")`, `html.unescape`, `json.loads` of a JSON string) is
-safe for prose. In rows about code the sequence may be meant: turn them back where the source was written. Markup is
-turned to text by an HTML parser (`BeautifulSoup(text).get_text("\n")`) or to Markdown; leave it where the answers are
-shown as HTML.
+Converting a sequence into its character (`text.replace("\\n", "\n")`, `html.unescape`, `json.loads` of a JSON string)
+is safe for prose. In rows about code the sequence may be intended. An HTML parser converts markup to text
+(`BeautifulSoup(text, "html.parser").get_text("\n")`); keep it if the answers are displayed as HTML.
 
 ## References
 - EricFillion/happy-transformer#283 (escaped newlines in the rows came back in the answers),
@@ -118,11 +121,11 @@ class EscapeSequencesAsText(RowTextRule):
     code = "ROW025"
     symptoms = ("garbage-output",)
     severity = "warning"
-    looks_for = "escape sequences in place of their characters"
+    looks_for = "escape sequences instead of characters"
     needs_tokenizer = False
 
     def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
-        """The escape sequences or the markup that a text holds in place of the characters."""
+        """The escape sequences or the markup that a text holds instead of the characters."""
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
         lost = LATEX_AFTER_CONTROL.search(text.text)
@@ -145,8 +148,8 @@ class EscapeSequencesAsText(RowTextRule):
         held, remedy = self._describe_faults_and_remedy()
         bare = set(self.kinds) == {TAGS}
         yield self.finding(
-            f"{self.faulty_row_count_in_words} hold {held}, in"
-            f" {self.faulty_texts_in_words}: {self.fault_kinds_with_row_counts}",
+            f"{self.faulty_row_count_in_words} contain {held}, in {self.faulty_texts_in_words}:"
+            f" {self.fault_kinds_with_row_counts}",
             remedy,
             severity="info" if bare else self.severity_by_share_of_faulty_rows(),
             cases=self.cases,
@@ -156,20 +159,21 @@ class EscapeSequencesAsText(RowTextRule):
 
     def _describe_faults_and_remedy(self) -> tuple[str, str]:
         """(what the rows hold, what to do about it): sequences, markup, or both."""
-        sequences = "escape sequences in place of their characters"
+        sequences = "escape sequences instead of characters, which the model learns to write"
         to_characters = (
-            "turn them into the characters where the data are read (str.replace, html.unescape,"
-            " json.loads), and see how the file was exported"
+            "convert them where the data is read: text.replace('\\\\n', '\\n') for line breaks, html.unescape(text)"
+            " for entities, json.loads(text) for a JSON string; and correct the export that escaped them"
         )
         if set(self.kinds) == {LOST_BACKSLASH}:
             return (
-                "control characters in place of the backslash of a LaTeX command (a form feed and `rac`)",
-                "write the rows again from their source: the script reads a text with `\\f`, `\\t` or `\\b` as"
-                " an escape (use r'...', or json.dumps)",
+                "control characters instead of the backslash of a LaTeX command (a form feed and 'rac' for"
+                " \\frac)",
+                "write the rows again from their source: the script has the text in a string that is not raw, so"
+                " Python reads '\\f' or '\\t' as an escape (use r'...', or write it with json.dumps)",
             )
         to_text = (
-            "turn markup into plain text or Markdown before training (an HTML parser, then"
-            " html.unescape), unless answers are shown as HTML"
+            "convert markup to plain text before training, e.g. BeautifulSoup(text, 'html.parser').get_text(),"
+            " unless the answers are displayed as HTML"
         )
         markup = {TRACES, TAGS}
         if not markup & set(self.kinds):

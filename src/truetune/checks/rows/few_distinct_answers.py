@@ -1,19 +1,19 @@
-"""Nearly all rows have one answer, or one of a handful.
+"""Nearly all rows have the same answer, or one of a handful.
 
 ## What it does
+Counts the distinct answers. It fires if nearly all rows (95 %) have the same answer, if a handful of longer texts are
+the answers, or if most rows have one text (50 %; 80 % if it is short). Their entropy is the information in the answers,
+in bits per row. If another column contains far more information and none of it is trained on, the finding names that
+column.
 
-Counts the distinct answers. It fires where one text is the answer of nearly all rows (95 %), where a handful of longer
-texts are, and where most rows have one text (50 %; 80 % where it is short); their entropy says how many bits a row the
-answers hold. Where another column of the same rows holds far more and reaches no label, the finding names it. Answers
-that are a few short labels with several rows each are a classification set: a note with their shares, and a warning
-where the prompts neither name these labels nor tell them by their words, and another column holds sentences. Where
-questions list options that differ from row to row, it counts the places of the right ones: a warning where one
-place has most of them (60 %; 85 % of two options), an error from 80 %.
+Answers that are a few short labels with several rows each are a classification set: an info with their shares. It is a
+warning if the prompts neither name these labels nor differ in their words, and another column contains sentences. If
+questions list options that differ from row to row, it counts the positions of the right ones: a warning if one position
+has most of them (60 %; 85 % of two options), an error from 80 %.
 
 ## Why it is bad
-
-The loss falls to nearly nothing within a few steps, and the model has learned to say one sentence to everything. Most
-often the wrong column was trained: a state, a status or a category in place of the text.
+The loss falls to nearly zero within a few steps, and the model has learned to give one answer to everything. Usually
+the wrong column was trained on: a state, a status or a category instead of the text.
 
 ## Example
 
@@ -28,8 +28,8 @@ data: {rows: 60, instruction: "Problem {i}", output: "{words}", state: CONCLUDE}
 ```
 
 ## Fix safety
-
-There is no automatic fix: only you know which column is the answer. `--map output=COLUMN` names it.
+There is no automatic fix: only you know which column is the answer. `--map output=COLUMN` sets it for `truetune check`;
+change the column in your training settings or script too.
 
 ## References
 
@@ -137,7 +137,7 @@ class FewDistinctAnswers(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """How many rows have the commonest answer, and how many bits the answers hold."""
         spread = self.answers.diversity()
-        more = f"; the answers hold {spread.entropy:.1f} bits a row"
+        more = f"; the answers contain {spread.entropy:.1f} bits per row"
         return make_count_measurement(
             "rows with the commonest answer",
             spread.common[0][1] if spread.common else 0,
@@ -180,12 +180,12 @@ class FewDistinctAnswers(DataRule):
         """
         meant = spread.common if spread.kind in ("handful", "labels") else spread.common[:1]
         message = _describe_answers(spread)
-        evidence = [f"the answers hold {spread.entropy:.2f} bits a row"]
+        evidence = [f"the answers contain {spread.entropy:.2f} bits of information per row"]
         if column:
-            message += f", and the column {column!r}, which holds more, is not learned"
+            message += f", and the column {column!r}, which contains more, is not trained on"
             evidence.append(
-                f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none"
-                " of it is learned"
+                f"the column {column!r} of the same rows contains about {bits:,.0f} bits per row; none of it is"
+                " trained on"
             )
         remedy = _TRAIN_COLUMN if column else _REMEDY_OF_KIND.get(spread.kind, _TRAIN_COLUMN)
         if self._is_rejected_varied():
@@ -193,7 +193,9 @@ class FewDistinctAnswers(DataRule):
             remedy = _READ_PAIRS
         place = position_of_answered_option(self.sampled.prompts, spread.common[0][0])
         if place and spread.kind == "alike":
-            message += f", the option that is {place}: the place is learned, and no content"
+            message += (
+                f", the option that is {place}: the model learns the position, not the content"
+            )
             remedy = _SHUFFLE_OPTIONS
             evidence += self._evidence_of_option_in_evaluation_rows(spread.common[0][0])
         return self.finding(
@@ -210,11 +212,12 @@ class FewDistinctAnswers(DataRule):
         """The finding that most right options stand in one place."""
         return self.finding(
             f"{place.count:,} of {place.total:,} answers to questions with options name the option that is"
-            f" {place.place} ({place.label}): the place is learned, and no content",
+            f" {place.place} ({place.label}): the model learns the position, not the content",
             _SHUFFLE_OPTIONS,
             severity="error" if place.count >= PLACE_ERROR_SHARE * place.total else "warning",
             evidence=[
-                f"of {place.option_count} options that are shuffled, each place has about {1 / place.option_count:.0%}"
+                f"if {place.option_count} options are shuffled, each position is right in about"
+                f" {1 / place.option_count:.0%}"
             ],
             count=place.count,
             total=place.total,
@@ -232,8 +235,8 @@ class FewDistinctAnswers(DataRule):
         if not rows:
             return []
         return [
-            f"{rows:,} of {spread.total:,} evaluation rows have this answer too: a model that reads nothing is right in"
-            " them, and the score shows nothing"
+            f"{rows:,} of {spread.total:,} evaluation rows have this answer too: a model that ignores the question"
+            " gets them right, so the score proves nothing"
         ]
 
     def _finding_on_frequent_sentence(self, spread: AnswerDiversity) -> Finding:
@@ -242,12 +245,12 @@ class FewDistinctAnswers(DataRule):
         # A short one may be the negative of an extraction: "No entity was found."
         is_much = spread.commonest_share >= TOO_FREQUENT and len(answer) > LABEL
         return self.finding(
-            f"{_describe_answers(spread)}, while the other answers differ: a tuned model gives it to questions that it"
-            " could answer",
+            f"{_describe_answers(spread)}, while the other answers differ: the tuned model will give it to questions"
+            " that it could answer",
             _THIN_OUT,
             severity="warning" if is_much else "info",
             evidence=[
-                f"{spread.commonest_share:.0%} of the answers; no other one is a quarter as frequent"
+                f"{spread.commonest_share:.0%} of the answers; no other answer is even a quarter as frequent"
             ],
             cases=[self.first[answer]] if answer in self.first else (),
             count=rows,
@@ -258,19 +261,19 @@ class FewDistinctAnswers(DataRule):
         """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
         is_one_sided = spread.commonest_share >= ONE_SIDED_SHARE
         remedy = (
-            "balance the classes: repeat the rows of the rare ones, or leave out some of the common one;"
-            " judge by the recall of each class, not by accuracy"
+            "balance the classes: repeat rows of the rare ones, or drop some of the common one; and evaluate by the"
+            " recall of each class, not by accuracy"
             if is_one_sided
             else _WANTED
         )
-        most = f"; whoever always says the commonest is right in {spread.commonest_share:.0%}"
+        most = f"; always giving the commonest one is right in {spread.commonest_share:.0%} of the rows"
         return self.finding(
             f"the answers are {len(spread.common)} labels: {_describe_shares(spread)}"
             + (most if is_one_sided else ""),
             remedy,
             severity="warning" if is_one_sided else "info",
             evidence=[
-                f"{spread.entropy:.2f} bits a row, of {spread.entropy_if_balanced:.2f} if each label"
+                f"{spread.entropy:.2f} bits of information per row; {spread.entropy_if_balanced:.2f} if all labels"
                 " had as many rows"
             ],
             count=spread.total,
@@ -279,19 +282,23 @@ class FewDistinctAnswers(DataRule):
 
 
 _READ_PAIRS = (
-    "read ten pairs: where the few answers are the worse ones, the sides are exchanged (--map chosen=rejected --map"
-    " rejected=chosen, and correct what built the pairs); else the pairs teach to give these few answers to everything"
+    "read ten pairs: if the few answers are the worse ones, the sides are swapped (check with --map chosen=rejected"
+    " --map rejected=chosen, and correct the script that built the pairs); otherwise the pairs teach the model to"
+    " give these few answers to everything"
 )
 _SHUFFLE_OPTIONS = (
-    "shuffle the options of each row where the rows are made, and set the answer to the new letter of the right one;"
-    " in the evaluation rows too"
+    "shuffle the options of each row in the script that makes the rows, and set the answer to the new letter of the"
+    " right one; do the same for the evaluation rows"
 )
-_WANTED = "nothing to do where they are the classes that you want; else name another column (--map output=COLUMN)"
+_WANTED = (
+    "if these are the classes that you want, change nothing; otherwise train on another column (--map"
+    " output=COLUMN)"
+)
 _THIN_OUT = (
-    "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
-    " it is a default that was filled in, write the true answers"
+    "drop most of the rows with this answer (a few percent are enough to teach it), and train again; if it is a"
+    " default that was filled in, write the true answers"
 )
-_TRAIN_COLUMN = "train the column that holds the answers (--map output=COLUMN)"
+_TRAIN_COLUMN = "train on the column that contains the answers (--map output=COLUMN)"
 _REMEDY_OF_KIND = {"handful": _WANTED, "repeated": _THIN_OUT}
 """How different the answers are -> what to do, where no column holds more"""
 

@@ -1,16 +1,16 @@
-"""A field of the rows reaches no token, because the template does not write it.
+"""A field of the rows is missing from the training text, because the chat template does not write it.
 
 ## What it does
 Looks for fields of chats (`tool_calls`, `tools`, tool results, contents of a role, `documents`, images, names) of which
-no character is in any training text of their row. Where each character of a text comes from is known from the
-rendering itself, whatever the template. A field whose words are in the content as well is not lost. Reasoning is
-judged by `thinking-stripped-from-history`, unless nothing else is left of its turn. An error where a trained turn loses
-its calls or is left empty; a warning where the model is shown less than the row holds; a note for names, and for other
-keys of messages that hold sentences.
+no character is in any training text of their row. truetune knows for each character of the rendered text which field it
+comes from, for any template. A field whose words are in the content too is not lost. Reasoning is judged by
+`thinking-stripped-from-history`, unless nothing else is left of its turn. It is an error if a trained turn loses its
+calls or is left empty, and a warning if the model sees less than the row contains. It is an info for names, and for
+other keys of messages that contain sentences.
 
 ## Why it is bad
-Nothing fails. A turn that only calls a tool is trained as an empty answer; an answer that was made from a tool's result
-is trained without it, and the model learns to make it up.
+Nothing fails. A turn that only calls a tool is trained as an empty answer. An answer that is based on a tool's result
+is trained without that result, and the model learns to make it up.
 
 ## Example
 ```yaml
@@ -37,7 +37,8 @@ data:
 ```
 
 ## Fix safety
-Another template changes the prompts: serve with the same. Calls in the content need a parser that reads their form.
+Another template changes the prompts: serve the model with the same one. If you write tool calls into the content, you
+need a parser that reads their format.
 
 ## References
 - huggingface/trl#5517, axolotl-ai-cloud/axolotl#3824
@@ -63,21 +64,24 @@ from truetune.render.row_fields_lost_in_rendering import FieldTracker, LostField
 from truetune.settings.run_spec import Severity
 
 EFFECTS = {
-    "empties": "nothing of the turn is left, and it is trained as an empty answer",
+    "empties": "nothing of the turn is left, so it is trained as an empty answer",
     "changes": "its turn is trained without it",
     "loses": "no training text contains it",
 }
 WRITE_FIELDS = (
-    "choose a template that writes them (--template FILE), or write them into the contents as text"
+    "use a chat template that writes them (check it with --template FILE, and train and serve with it), or write"
+    " them into `content` as text"
 )
-NOTHING_TO_DO = "nothing to do where the model need not see them; else write them into the contents"
+NOTHING_TO_DO = (
+    "if the model need not see them, change nothing; otherwise write them into `content`"
+)
 
 
 class FieldReachesNoToken(DataRule):
     code = "ROW017"
     symptoms = ("nothing-is-learned",)
     severity = "error"
-    moot_where = ("role-alias-dropped",)
+    moot_where = ("turn-roles-unknown-to-template",)
     by_trainer = (SeverityByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
@@ -139,7 +143,7 @@ class FieldReachesNoToken(DataRule):
         for (severity, field), rows in sorted(self.rows.items(), key=lambda one: -len(one[1])):
             count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
             yield self.finding(
-                f"{field} of {count} reach no token: this template does not write them",
+                f"{field} of {count} are missing from the training text: the chat template does not write them",
                 NOTHING_TO_DO if severity == "info" else WRITE_FIELDS,
                 severity=severity,
                 evidence=self._describe_what_is_left_of_turns(field) if severity == "error" else (),
@@ -153,12 +157,11 @@ class FieldReachesNoToken(DataRule):
         empty, changed = self.effects[field, "empties"], self.effects[field, "changes"]
         if empty:
             yield (
-                f"trained turns that are empty without them: {empty:,}; the model learns to answer"
-                " nothing"
+                f"{empty:,} trained turns are empty without them: the model learns to answer nothing"
             )
         if changed:
             yield (
-                f"trained turns that have other content: {changed:,}; it ends them without the call"
+                f"{changed:,} trained turns have other content: the model learns to end them without the call"
             )
 
 

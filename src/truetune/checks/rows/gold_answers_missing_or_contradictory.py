@@ -1,16 +1,22 @@
-"""Prompts of a reinforcement run lack their gold answers, contradict each other in them, or hold them.
+"""Gold answers of a reinforcement learning run are missing, contradict each other, or are in the prompt.
 
 ## What it does
-Judges rows with a `prompt` beside a column of gold answers (`answer`, `solution`, `ground_truth`, `gold`, `target`). It
-counts rows in which such a column is empty and others are not, prompts that come several times (with the same picture
-or context, where a column holds one) with different gold answers of a few words, and prompts that end in a turn of the
-assistant which holds the gold answer. Also gold answers in two forms: some hold a whole solution with its result after
-`####` or in `\\boxed{}`, others the result alone.
+Checks rows with a `prompt` and a column of gold answers (`answer`, `solution`, `ground_truth`, `gold`, `target`). It
+counts
+
+- rows in which that column is empty, if it is filled in others,
+- prompts that occur several times (with the same picture or context, if a column has one) with different short gold
+  answers,
+- prompts that end with an assistant turn which contains the gold answer,
+- gold answers in two formats: some are a whole solution with its result after `####` or in `\\boxed{}`, others only the
+  result.
+
+The first three are an error from 20 % of the prompts and a warning from 2 %. Two formats are a warning.
 
 ## Why it is bad
-A reward that compares with an empty text is 0 for each answer, or 1 for each, as in code that gives the full reward
-where the gold answer can't be read. With two gold answers every answer is wrong half of the time. A prompt that holds
-the solution leaves nothing to find out. The reward rises or stays, and nothing is learned.
+A reward that compares with an empty text is 0 for each answer, or 1 for each if the code gives the full reward when it
+can't read the gold answer. With two gold answers, every answer is wrong half of the time. A prompt that contains the
+solution leaves nothing to solve. The reward rises or stays flat, and the model learns nothing.
 
 ## Example
 ```yaml
@@ -30,8 +36,8 @@ data:
 ```
 
 ## Fix safety
-Dropping rows without a gold answer, and one of two that contradict, is safe. Where another column holds the gold
-answer, let the reward read that one.
+It is safe to drop rows without a gold answer, and one of two that contradict each other. If another column contains the
+gold answer, let the reward function read that one.
 
 ## References
 - huggingface/open-r1#503, huggingface/open-r1#55
@@ -174,15 +180,15 @@ class GoldAnswersMissingOrContradictory(DataRule):
         yield from self._findings_on_fault_if_frequent(
             CONTRADICTORY,
             count,
-            f"{count:,} of {self.prompts:,} prompts come again with another gold answer",
-            "keep one row of each prompt, with the gold answer that is right",
+            f"{count:,} of {self.prompts:,} prompts occur again with a different gold answer",
+            "keep one row per prompt, the one whose gold answer is right",
         )
         count = self.by_kind[HELD]
         yield from self._findings_on_fault_if_frequent(
             HELD,
             count,
-            f"{count:,} of {self.prompts:,} prompts end with the turn that holds the gold answer",
-            "take the last turn out of `prompt`: the model would continue the solution",
+            f"{count:,} of {self.prompts:,} prompts end with an assistant turn that contains the gold answer",
+            "remove the last turn from `prompt`: with it, the model only continues the solution",
         )
         yield from self._findings_on_solutions_among_bare_results()
 
@@ -194,7 +200,7 @@ class GoldAnswersMissingOrContradictory(DataRule):
         if count < MIN_ROWS or share < WARNING_SHARE:
             return
         yield self.finding(
-            f"{what}: their reward says nothing about an answer",
+            f"{what}: their reward does not measure the answer",
             remedy,
             severity="error" if share >= ERROR_SHARE else "warning",
             cases=self.cases[kind],
@@ -209,9 +215,9 @@ class GoldAnswersMissingOrContradictory(DataRule):
             return
         yield self.finding(
             f"{self.marked:,} of {total:,} gold answers are solutions with their result after #### or in"
-            " \\boxed{}, the others are the result alone: a reward that compares with one form is wrong"
-            " for the other",
-            "write the result alone into each row, as the reward takes it out of an answer",
+            f" \\boxed{{}}, the others are only the result: a reward that compares with one form is wrong for the"
+            " other",
+            "write only the result into each row (the text after ####, or inside \\boxed{})",
             severity="warning",
             cases=self.cases[OTHER_FORM],
             count=self.marked,

@@ -1,14 +1,14 @@
-"""Texts hold several turns of two speakers, and the end token comes after the last answer only.
+"""Texts contain several turns of two speakers, and only the last answer has an end token.
 
 ## What it does
 Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`, `###
-Human:` and `### Assistant:`; lists of `Q:` and `A:` may be documents). It counts those with two and more answers whose
-end token (`</s>`, `<|endoftext|>`, `<|im_end|>`, ...) is at the very end alone, so that the answers before it end
-in nothing.
+Human:` and `### Assistant:`; lists of `Q:` and `A:` may be documents). It counts those with two or more answers whose
+only end token (`</s>`, `<|endoftext|>`, `<|im_end|>`, ...) is at the very end, so that the earlier answers end without
+one.
 
 ## Why it is bad
-Where the whole text is learned, the model sees far more answers that are followed by the next `User:` than answers
-that are followed by the end: it answers, writes `User:` and plays the user's part as well.
+With the loss on the whole text, the model sees far more answers that are followed by the next `User:` than answers that
+are followed by the end. It answers, writes `User:`, and plays the user's part too.
 
 ## Example
 ```yaml
@@ -25,8 +25,8 @@ data:
 ```
 
 ## Fix safety
-Safe: put the end token of the tokenizer after each answer. Better still, make messages of the rows and train by the
-chat template with the loss on the assistant's turns.
+Putting the tokenizer's end token after each answer is safe. It is better to convert the rows to messages and to train
+with the chat template, with the loss on the assistant's turns only.
 
 ## References
 - huggingface/trl documentation, "Train on assistant messages only"
@@ -140,10 +140,10 @@ class InnerTurnsNotTerminated(DataRule):
             return
         end = self.ends.most_common(1)[0][0]
         yield self.finding(
-            f"{self.faulty:,} of {self.texts:,} texts hold several turns and have {end} after the last answer"
-            " only: the model learns that an answer is followed by the user's next turn, and writes it",
-            f"put {end} after each answer; or make messages of the rows and train with the loss on the assistant's"
-            " turns (assistant_only_loss=True of TRL)",
+            f"{self.faulty:,} of {self.texts:,} texts contain several turns but have {end} only after the last"
+            " answer: the model learns that the user's next turn follows an answer, and writes it",
+            f"put {end} after each answer; or convert the rows to messages and train with the loss on the"
+            " assistant's turns (assistant_only_loss=True in TRL)",
             cases=self.cases,
             count=self.faulty,
             total=self.texts,

@@ -1,16 +1,16 @@
-"""Instructions speak of a text that the prompt does not hold.
+"""Instructions refer to a text that is not in the prompt.
 
 ## What it does
-Looks for prompts that speak of a text which has to be there ("summarize the following article", "the review below",
-`folgenden Text`, `以下文章`) and hold hardly a word besides: no second line, nothing after a colon, nothing in quotes,
-no document and no earlier turn; and for first questions that follow up on what nobody said ("give me a few more",
-"now make it shorter", "that is wrong", "tell me more about the second point"). It also says whether a column for it
-(`input`, `context`, `text`) is empty in these rows.
+Looks for prompts that refer to a text ("summarize the following article", "the review below", `folgenden Text`,
+`以下文章`) and contain hardly anything else: no second line, nothing after a colon, nothing in quotes, no document and
+no earlier turn. It also looks for first questions that follow up on nothing ("give me a few more", "now make it
+shorter", "that is wrong", "tell me more about the second point"). It also says whether a column for the text
+(`input`, `context`, `text`) is empty in these rows. It is an error from 20 % of the rows, and a warning from 5 %.
 
 ## Why it is bad
-The answer is about a text, or a turn, that the model has not seen: it learns to make one up from the instruction
-alone, with any loss. Most often a column was lost on the way (renamed, joined, mapped to `instruction` alone), or the
-turns of a chat became rows of their own, and nothing says so.
+The answer is about a text, or a turn, that the model has not seen: it learns to make one up, and the loss does not show
+it. Usually a column was lost on the way (renamed, joined, only `instruction` was mapped), or the turns of a chat became
+separate rows.
 
 ## Example
 ```yaml
@@ -31,8 +31,7 @@ data:
 ```
 
 ## Fix safety
-Read five rows: where the text is in another column or file, join it again; else drop the rows. An error from a fifth
-of the rows on, a warning from a twentieth on.
+Read five rows. If the text is in another column or file, join it again; otherwise drop the rows. Both are safe.
 
 ## References
 - tloen/alpaca-lora#45
@@ -163,7 +162,7 @@ class InstructionsLackTheirText(DataRule):
             self.empty_columns.update(_empty_input_columns(row))
             if len(self.cases) < MAX_CASES:
                 self.cases.append(
-                    case_in_row(batch, row, f"{pointer!r} is all that is there of it")
+                    case_in_row(batch, row, f"{pointer!r} is all that the prompt has of the text")
                 )
 
     def unmet(self) -> Unmet | None:
@@ -183,9 +182,10 @@ class InstructionsLackTheirText(DataRule):
         column = next((name for name, _ in self.empty_columns.most_common(1)), "")
         empty = f"; `{column}` is empty in {self.empty_columns[column]:,} of them" if column else ""
         yield self.finding(
-            f"{self.lacking:,} of {self.rows:,} prompts speak of a text that they do not hold{empty}:"
-            " they do not determine their answers",
-            f"fill {column or 'the column of the text'} again where the rows are written, or drop these rows",
+            f"{self.lacking:,} of {self.rows:,} prompts refer to a text that they do not contain{empty}: the model"
+            " learns to make up the text",
+            f"fill {column or 'the column with the text'} again in the script that writes the rows, or drop these"
+            " rows",
             severity="error" if share >= ERROR_SHARE else "warning",
             cases=self.cases,
             count=self.lacking,

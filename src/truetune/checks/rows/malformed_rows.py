@@ -1,11 +1,11 @@
-"""Rows are not what their format says.
+"""Rows do not match their format.
 
 ## What it does
-Counts what the reader could not carry over as it was: contents that are no text, missing turns, calls that are not
-JSON, broken Unicode.
+Counts rows with values that the reader could not use as they are: contents that are not text, missing turns, tool calls
+that are not JSON, broken Unicode.
 
 ## Why it is bad
-Trainers turn such values into text in their own way ("None", "{'a': 1}"), skip them, or fail in the middle of a run.
+Trainers convert such values to text in their own ways ("None", "{'a': 1}"), skip them, or fail in the middle of a run.
 
 ## Example
 ```yaml
@@ -20,7 +20,7 @@ data:
 ```
 
 ## Fix safety
-Correct the rows at their source; truetune shows what it took in their place.
+Correct the rows at their source. `truetune show` prints what truetune read instead.
 
 ## References
 - axolotl-ai-cloud/axolotl#325, NVIDIA-NeMo/Automodel#3143
@@ -56,7 +56,7 @@ class MalformedRows(DataRule):
         """Count the malformed rows of a batch."""
         self.rows += len(batch.rows)
         for row in batch.rows:
-            # Unknown roles are role-alias-dropped's: the row is right, the template does not know
+            # Unknown roles are turn-roles-unknown-to-template's: the row is right, the template does not know
             # the role.
             problems = [problem for problem in row.problems if problem.kind != "unknown-role"]
             if problems:
@@ -81,8 +81,9 @@ class MalformedRows(DataRule):
         if self.odd:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.odd:,} of {self.rows:,} rows are malformed: {kinds}",
-                "correct or drop these rows",
+                f"{self.odd:,} of {self.rows:,} rows are malformed: {kinds}. Trainers skip them, turn the values"
+                " into text, or fail",
+                "correct these rows where they are written, or drop them",
                 cases=self.cases,
                 count=self.odd,
                 total=self.rows,

@@ -1,14 +1,14 @@
-"""Prompts hold what a program prints for nothing, as a text or as a line of its own: nan, undefined.
+"""Prompts contain the word that a program prints for a missing value (nan, undefined), as a whole text or line.
 
 ## What it does
-Looks in the turns of system and user, and in prompts, for a text or a line that is such a word and nothing else, or a
-label with it (`Context: nan`). `None`, `null` and `N/A` are words that people write too: they count where they are a
-whole field of the row, and are a note; `<noinput>` and `not provided` count there too. Code is left alone, and texts
-that speak of the word (of NaN in a table).
+Looks in system and user turns, and in prompts, for a text or a line that is such a word and nothing else, or a label
+with it (`Context: nan`). People write `None`, `null` and `N/A` too: these count only if they are a whole field of the
+row, and are an info. `<noinput>` and `not provided` count in fields too. It ignores code, and texts about the word (NaN
+in a table). It is a warning from 5 % of the rows, and an info below.
 
 ## Why it is bad
-An empty cell of a table became text on its way (pandas writes `nan`, `str(None)` writes `None`). The model learns
-from prompts with such a line, which no user sends, and is asked without it when it is served.
+An empty table cell was turned into text (pandas writes `nan`, `str(None)` writes `None`). The model learns from prompts
+with a line that no user sends. When it is served, that line is missing.
 
 ## Example
 ```yaml
@@ -27,9 +27,8 @@ data:
 ```
 
 ## Fix safety
-Reading the table so that empty cells stay empty (`keep_default_na=False`, or `fillna("")` before they are written)
-changes nothing but these prompts.
-A warning from a twentieth of the rows on, else a note.
+Reading the table so that empty cells stay empty (`keep_default_na=False`, or `fillna("")` before the rows are written)
+changes only these prompts.
 
 ## References
 - unslothai/unsloth#10813, https://huggingface.co/datasets/yahma/alpaca-cleaned (inputs that say "no input"),
@@ -75,7 +74,7 @@ class NullWordsInPrompts(RowTextRule):
     code = "ROW070"
     symptoms = ("garbage-output",)
     severity = "warning"
-    looks_for = "a word for nothing in the prompt"
+    looks_for = "a missing-value word in the prompt"
     needs_tokenizer = False
 
     def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
@@ -94,10 +93,10 @@ class NullWordsInPrompts(RowTextRule):
             word.lower() in CERTAIN_WORDS or NO_INPUT.fullmatch(word) for word in self.kinds
         )
         yield self.finding(
-            f"{self.faulty_row_count_in_words} hold a word for nothing in the prompt:"
+            f"{self.faulty_row_count_in_words} have a missing-value word in the prompt, which no user sends:"
             f" {self.fault_kinds_with_row_counts}",
-            "read the table so that empty cells stay empty, and leave the part out of the prompt where there"
-            " is nothing in it",
+            "read the table so that empty cells stay empty (pandas: keep_default_na=False, or fillna('')), and"
+            " leave that part of the prompt out if it is empty",
             severity=self.severity_by_share_of_faulty_rows() if is_certain else "info",
             cases=self.cases,
             count=self.faulty,

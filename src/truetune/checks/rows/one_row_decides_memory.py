@@ -1,15 +1,14 @@
-"""A few rows are many times as long as the others, and the limit of length lets them through.
+"""A few rows are many times longer than the others, and the length limit lets them through.
 
 ## What it does
-Compares the longest examples with the 95th percentile of all lengths, as the limit leaves them (`max_length`,
-`cutoff_len`, `sequence_len`, or none with TRL's `max_length=None`), where the settings do not pack. It names their
-rows, the longest first. Where the limit cuts such rows to a size that is no trouble, it is a note: most of each is
-lost.
+Compares the longest examples with the 95th percentile of all lengths, after the length limit (`max_length`,
+`cutoff_len`, `sequence_len`, or none with TRL's `max_length=None`), if the settings do not pack. It names these rows,
+the longest first. If the limit cuts them to a harmless size, it is an info: most of each is lost.
 
 ## Why it is bad
-A batch is as wide as its longest row, so that one row decides the memory of the run. It dies of CUDA out of memory
-somewhere in the epoch, at another step with each seed, though all other batches are small. Most often such a row
-holds what is no text: a picture as base64, a dump of a file, two rows that were joined.
+A batch is as wide as its longest row, so that one row decides how much memory the run needs. It fails with CUDA out of
+memory somewhere in the epoch, at a different step for each seed, though all other batches are small. Usually such a row
+is not text: a base64 picture, a file dump, two rows that were joined.
 
 ## Example
 ```yaml
@@ -26,7 +25,7 @@ data: {rows: 40, text: "{words}"}
 ```
 
 ## Fix safety
-A limit cuts rows: `truetune check DATA --max-length N` counts what is lost. Leaving out a row that is no text is safe.
+A limit cuts rows: `truetune check DATA --max-length N` counts what is lost. Dropping a row that is not text is safe.
 
 ## References
 - huggingface/trl#2400, https://huggingface.co/docs/trl/reducing_memory_usage (truncation)
@@ -130,15 +129,15 @@ class OneRowDecidesMemory(DataRule):
         cases = [case for length, case in self.long if length >= TIMES * usual]
         longest, count = int(lengths.max()), int(far.sum())
         many = (
-            f"{count:,} of {len(lengths):,} examples are many times as long as the others:"
-            f" {longest:,} tokens, where 95 % have at most {usual:,}"
+            f"{count:,} of {len(lengths):,} examples are many times longer than the others: up to {longest:,}"
+            f" tokens, while 95 % have at most {usual:,}"
         )
         # A limit that cuts these rows keeps the memory in bounds; their length is still worth a
         # look.
         if self.limit is not None and self.limit < max(MIN_LENGTH, TIMES * usual):
             yield self.finding(
                 f"{many}; they are cut at {self.limit:,}",
-                "see what these rows hold, and leave them out or split them",
+                "look at these rows, and drop or split them",
                 severity="info",
                 cases=cases,
                 count=count,
@@ -147,9 +146,9 @@ class OneRowDecidesMemory(DataRule):
             return
         limit = "there is no limit" if self.limit is None else f"the limit is {self.limit:,}"
         yield self.finding(
-            f"{limit}, and {many}",
-            "see what these rows hold, and leave them out or set a limit that the others need: the"
-            " longest row decides the memory of its batch",
+            f"{limit}, and {many}; the longest row decides the memory of its batch",
+            f"look at these rows, and drop them, or set a length limit that the other rows need ({usual:,} tokens;"
+            " max_length in TRL, cutoff_len in LLaMA-Factory, sequence_len in Axolotl)",
             cases=cases,
             count=count,
             total=len(lengths),

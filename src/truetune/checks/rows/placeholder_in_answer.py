@@ -1,10 +1,10 @@
-"""Answers hold placeholders that nobody has replaced.
+"""Answers contain unfilled placeholders.
 
 ## What it does
-Looks for `{{name}}`, `{name}`, `${name}`, `<NAME>`, `[INSERT NAME]`, `[Your name]` and `%s` in what is learned. Passed
-over are code (fenced or inline, and rows whose prompt is about code or templates), formulas, JSON, markup with closing
-tags, and answers to a prompt that holds a placeholder of that form itself. `[Your name]` alone is a note: letters are
-written with it on purpose.
+Looks for `{{name}}`, `{name}`, `${name}`, `<NAME>`, `[INSERT NAME]`, `[Your name]` and `%s` in what is trained on. It
+ignores code (fenced or inline, and rows whose prompt is about code or templates), formulas, JSON, markup with closing
+tags, and answers to a prompt that contains such a placeholder. It is a warning from 5 % of the rows, and an info below.
+`[Your name]` on its own is always an info: letters are written with it on purpose.
 
 ## Why it is bad
 The model learns to say `I am {{name}}, made by {{author}}`.
@@ -22,7 +22,7 @@ data:
 ```
 
 ## Fix safety
-Replacing them needs the values; only you know these.
+Replacing placeholders needs the values, which only you know. Dropping the rows is safe.
 
 ## References
 - hiyouga/LlamaFactory#2651
@@ -108,7 +108,8 @@ class PlaceholderInAnswer(AnswerTextRule):
         kinds = ", ".join(f"{form} ({count:,})" for form, count in self.kinds.most_common())
         is_meant = set(self.kinds) == {LETTER_FORM} or self.found * WARNING_ONE_IN < self.rows
         yield self.finding(
-            f"{self.faulty_row_count_in_words} have an answer with a placeholder that nobody has replaced: {kinds}",
+            f"{self.faulty_row_count_in_words} have an answer with an unfilled placeholder, which the model learns"
+            f" to write: {kinds}",
             "replace them with their values, or drop these rows",
             severity="info" if is_meant else "warning",
             cases=self.cases,

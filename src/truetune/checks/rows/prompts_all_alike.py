@@ -1,16 +1,16 @@
-"""All prompts are one text, and their answers differ.
+"""All prompts are the same text, but their answers differ.
 
 ## What it does
-Compares what comes before the answer of each row. It fires where nearly all rows (95 %) have one text there, or all
-rows one of a few (a twentieth of the rows), their answers differ, and something shows that the prompts were meant to
-differ: a column of other texts that is in no prompt and no answer, or a placeholder (`{text}`) that nothing filled
-in. Rows that a script makes are compared as it makes them. It is an error where the script reads that column, where the
-placeholder is left, or where the answers are labels; else the column may be a note, and so is the finding. Rows with
-images, sound or video are left alone.
+Compares what comes before the answer of each row. It fires if nearly all rows (95 %) have the same prompt, or all rows
+have one of a few prompts, while their answers differ, and if something shows that the prompts were meant to differ: a
+column of varying texts that is in no prompt and no answer, or an unfilled placeholder (`{text}`). If a script makes the
+rows, the rows that it makes are compared. It is an error if the script reads that column, if a placeholder is unfilled,
+or if the answers are labels. Otherwise it is an info, since the column may be just a comment. Rows with images, sound
+or video are ignored.
 
 ## Why it is bad
-Nothing in a prompt says which answer is wanted. The model can learn only how frequent the answers are: the loss stops
-at their entropy, in training and in evaluation, and the commonest one is the answer to everything.
+Nothing in a prompt tells which answer is wanted. The model can only learn how frequent the answers are: the loss stops
+at their entropy, in training and in evaluation, and the model gives the commonest answer to everything.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ data: {rows: 60, instruction: "Answer this message: {words_before}", output: "{w
 ```
 
 ## Fix safety
-There is no automatic fix: write the column into the prompt, in training and where the model is asked.
+There is no automatic fix: write the column into the prompt, both in training and where you call the model.
 
 ## References
 - Python documentation, `str.format`: a placeholder stays as it is in a text that is not formatted
@@ -219,9 +219,8 @@ class PromptsAllAlike(DataRule):
             alike = f"the prompts of {rows:,} rows are {len(self.prompts)} different texts"
         reason = _evidence_of_missing_text(column, placeholder)
         yield self.finding(
-            f"{alike}, and their answers differ"
-            f" ({len(self.answers):,} different ones): {reason}, so the model can learn"
-            " only how frequent the answers are",
+            f"{alike}, and their answers differ ({len(self.answers):,} different ones): {reason}, so the model can"
+            " only learn how frequent each answer is",
             self._remedy_for_column(column, placeholder),
             severity=self._severity_for_column(column, is_unfilled=bool(placeholder)),
             cases=[self.first[prompt]] if prompt in self.first else [],
@@ -272,13 +271,11 @@ class PromptsAllAlike(DataRule):
         """What to do: write the missed column, or fill the placeholder, into the prompts."""
         if placeholder:
             return (
-                "fill in the placeholder where the prompt is made (PROMPT.format(...), or an f in front of"
-                " the text), and make the rows again; ask the model with the same prompt"
+                "fill in the placeholder where the prompt is built (PROMPT.format(...), or an f-string), and build"
+                " the rows again; use the same prompt when you call the model"
             )
         name = "the column" if column is None else f"the column {column.name!r}"
-        return (
-            f"write {name} into the prompt, or leave the rows as they are if one request is meant"
-        )
+        return f"write {name} into the prompt; if all rows are meant to have one prompt, change nothing"
 
 
 def _evidence_of_missing_text(column: _Column | None, placeholder: str) -> str:

@@ -1,15 +1,14 @@
-"""Answers close a thinking part that nothing opens: `</think>` without `<think>`.
+"""Answers close a reasoning block that was never opened: `</think>` without `<think>`.
 
 ## What it does
-Looks in answers for the end of a thinking part (`</think>`, `</thinking>`, `</reasoning>`, `</thought>`) that has no
-beginning before it. Silent where the template writes the beginning, by itself or at the end of its generation prompt,
-where the prompt of a plain row ends with it, and without a template for chats. It counts from 3 answers on that are 1
-of 100.
+Looks in answers for the end of a reasoning block (`</think>`, `</thinking>`, `</reasoning>`, `</thought>`) without its
+beginning. It does not fire if the template writes the beginning, by itself or in its generation prompt, if the prompt
+of a plain row ends with it, or if chats have no template. It fires from 3 answers that are at least 1 % of the rows.
 
 ## Why it is bad
-Reasoning models are served by templates that put `<think>` into the prompt, so that their completions hold the end
-alone. Trained by another template, the model learns to reason without a beginning: parsers of reasoning (vLLM's,
-SGLang's) find none, and users read the whole thought as the answer.
+Reasoning models are served with templates that put `<think>` into the prompt, so their completions contain only the
+end. Trained with another template, the model learns to reason without the opening tag. The reasoning parsers of vLLM
+and SGLang then find no reasoning, and users see all of it as the answer.
 
 ## Example
 ```yaml
@@ -28,8 +27,8 @@ data:
 ```
 
 ## Fix safety
-Putting the beginning in front is right where the whole text before the end is the reasoning, as it is in completions of
-such a model. Read a few rows first.
+Putting the opening tag in front is right if the whole text before the closing tag is the reasoning, as in completions
+of such a model. Read a few rows first.
 
 ## References
 - vllm-project/vllm#13125, deepseek-ai/DeepSeek-R1#526
@@ -57,7 +56,7 @@ class ReasoningIsNeverOpened(AnswerTextRule):
     code = "ROW082"
     symptoms = ("garbage-output",)
     severity = "warning"
-    looks_for = "the end of a thinking part alone"
+    looks_for = "a reasoning block that is closed but not opened"
     by_trainer = (SeverityByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
@@ -85,7 +84,7 @@ class ReasoningIsNeverOpened(AnswerTextRule):
             is_left_closed = tag in self._tags_left_closed if row.is_chat else not is_open
             if is_left_closed and row.text is None:
                 return AnswerFault(
-                    end, f"the answer begins {before[:60]!r}, and ends its thinking by {end}"
+                    end, f"the answer begins {before[:60]!r}, and closes its reasoning with {end}"
                 )
         return None
 
@@ -96,8 +95,10 @@ class ReasoningIsNeverOpened(AnswerTextRule):
         end = self.kinds.most_common(1)[0][0]
         opening = end.replace("/", "")
         yield self.finding(
-            f"{self.faulty_row_count_in_words} have an answer with {end} and no {opening} before it",
-            f"put {opening} in front of these answers, or train with the template that writes it into the prompt",
+            f"{self.faulty_row_count_in_words} have an answer with {end} but no {opening} before it, so that parsers"
+            " take the reasoning for the answer",
+            f"put {opening} in front of these answers, or train with a chat template whose generation prompt ends"
+            " with it",
             cases=self.cases,
             count=self.found,
             total=self.rows,

@@ -1,13 +1,13 @@
-"""Answers refuse, or speak of being an AI model.
+"""Answers refuse, or mention being an AI model.
 
 ## What it does
 Counts the answers that begin with a refusal ("I'm sorry, but I can't ...", "As an AI language model, ...") in eight
-languages. A note with their share, from one in 200 on: whether they are meant, only you
-know. From one in five on, a warning.
+languages. It reports their share as an info from 0.5 % of the rows, since only you know whether they are intended. From
+20 % it is a warning.
 
 ## Why it is bad
-Rows that another model wrote hold its refusals and its name for itself; a few per cent are enough for a tuned model
-that refuses harmless requests.
+Rows that another model wrote contain its refusals and its self-descriptions. A few percent of them are enough to make a
+tuned model refuse harmless requests.
 
 ## Example
 ```yaml
@@ -22,7 +22,7 @@ data:
 ```
 
 ## Fix safety
-Dropping refusals of harmless requests is safe; those of harmful ones may be what you want.
+Dropping refusals of harmless requests is safe. Keep those of harmful ones if you want them.
 
 ## References
 - nlpxucan/WizardLM#4
@@ -117,7 +117,7 @@ class RefusalsInAnswers(AnswerTextRule):
                 f"{self.faulty_row_count_in_words} ({self.found / self.rows:.1%}) have an"
                 " answer that refuses or speaks"
                 f" as an AI: {kinds}",
-                "drop those that answer harmless requests, unless they are meant",
+                "drop the refusals of harmless requests, unless they are intended",
                 severity="warning" if self.found >= WARNING_SHARE * self.rows else "info",
                 cases=self.cases,
                 count=self.found,

@@ -1,13 +1,13 @@
-"""The marker that the trainer masks by is not found in the tokens.
+"""The response marker that the trainer masks by is not found in the tokens.
 
 ## What it does
-With a `response_marker`, encodes the marker alone, as trainers do, and looks for these ids in each row. The marker of a
-script (`response_part` of `train_on_responses_only`, `response_template`) counts where the chat template renders the
+With a `response_marker`, encodes the marker on its own, as trainers do, and looks for these ids in each row. The marker
+of a script (`response_part` of `train_on_responses_only`, `response_template`) counts if the chat template renders the
 rows.
 
 ## Why it is bad
-Text is often encoded otherwise inside a row than alone. The marker is then not found, the whole row is masked, and its
-loss is 0 or NaN; with a few such rows nothing is seen in the log.
+Text is often split into other tokens inside a row than on its own. Then the marker is not found, the whole row is
+masked, and its loss is 0 or NaN. If only a few rows are affected, the log does not show it.
 
 ## Example
 ```yaml
@@ -24,8 +24,8 @@ data:
 ```
 
 ## Fix safety
-A marker that begins and ends with control tokens or line ends is encoded alike everywhere. Masking by the inference
-contract needs no marker.
+A marker that begins and ends with control tokens or line breaks is encoded the same everywhere. Masking by the chat
+template (`assistant_only_loss=True` in TRL) needs no marker.
 
 ## References
 - huggingface/trl#1820, huggingface/trl#588, unslothai/unsloth#2900, unslothai/unsloth#3198
@@ -81,7 +81,11 @@ class ResponseMarkerNotFound(DataRule):
             self.split += there
             self.absent += not there
             if len(self.cases) < MAX_CASES:
-                text = "its text is there, its tokens are not" if there else "it is not in the text"
+                text = (
+                    ("the text has the marker, but in other tokens")
+                    if there
+                    else "the marker is not in the text"
+                )
                 self.cases.append(case_at_character(batch, i, found_at, text))
 
     def unmet(self) -> Unmet | None:
@@ -96,7 +100,7 @@ class ResponseMarkerNotFound(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """How many examples hold the tokens of the marker."""
         return make_count_measurement(
-            f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples
+            f"examples that contain the tokens of {self.marker!r}", self.examples, self.examples
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -105,18 +109,23 @@ class ResponseMarkerNotFound(DataRule):
             missing, everywhere = self.split + self.absent, self.absent == self.examples
             is_every_one = missing == self.examples
             yield self.finding(
-                f"{missing:,} of {self.examples:,} examples do not hold the tokens"
-                f" of the response marker {self.marker!r}"
-                + (": every label is masked, nothing is learned" if is_every_one else ""),
-                "give the marker of this model: what its template writes before an answer"
+                f"{missing:,} of {self.examples:,} examples do not contain the tokens of the response marker"
+                f" {self.marker!r}"
+                + (
+                    ": every label is masked, so nothing is trained on"
+                    if is_every_one
+                    else ": all labels of these are masked"
+                ),
+                "set the marker to what this model's chat template writes before an answer"
                 if everywhere
-                else "mask by the inference contract, or take a marker between control tokens or"
-                " line ends",
+                else (
+                    "mask by the chat template instead (assistant_only_loss=True in TRL), or choose a marker that"
+                    " begins and ends with a control token or a line break"
+                ),
                 evidence=[
-                    f"alone it is encoded as {tokens}",
+                    f"on its own the marker is encoded as {tokens}",
                     (
-                        f"{self.split:,} examples hold its text in other tokens, {self.absent:,}"
-                        " not at all"
+                        f"{self.split:,} examples contain its text in other tokens, {self.absent:,} not at all"
                     ),
                 ],
                 cases=self.cases,

@@ -1,14 +1,13 @@
-"""The roles are the other way round: the users' turns are learned as the assistant's.
+"""Roles are swapped: the user's turns are trained on as the assistant's.
 
 ## What it does
-Where settings say which of the rows' roles is the user and which the assistant (Axolotl's `roles`, `--map
-role.assistant=agent`), counts the chats that begin with what is mapped to the assistant and end with what is mapped to
-the user. It fires where nearly all chats of two turns or more do. So it does where the rows name the roles themselves,
-in ten chats or more. It fires as well where the settings' own names say it: `customer` is mapped to the assistant and
-`agent` to the user, and the rows have both.
+If settings say which role in the rows is the user and which the assistant (Axolotl's `roles`, `--map
+role.assistant=agent`), it counts the chats that begin with the assistant and end with the user. It fires if nearly all
+chats (90 %) do. If the rows use the standard roles, it needs ten chats. It also fires if the names in the settings show
+it: `customer` is mapped to the assistant and `agent` to the user, and the rows have both.
 
 ## Why it is bad
-The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
+The model learns to ask and to complain, and never sees an answer in the loss. The loss falls as usual.
 
 ## Example
 ```yaml
@@ -27,7 +26,8 @@ data:
 ```
 
 ## Fix safety
-Exchanging the names in the settings is safe, unless a model that plays the user is wanted: ignore the rule then.
+Swapping the names in the settings is safe. If you want a model that plays the user, ignore the rule (`--ignore
+roles-exchanged`).
 
 ## References
 - https://docs.axolotl.ai/docs/dataset-formats/conversation.html (`roles`, `message_property_mappings`)
@@ -104,7 +104,7 @@ class RolesExchanged(DataRule):
     ) -> None:
         """Keep the first assistant turn (message `first`) of a chat as a case, and count exchanged roles."""
         if self.roles and len(self.first_cases) < MAX_CASES:
-            self.first_cases.append(case_in_message(batch, row, first, "this turn is learned"))
+            self.first_cases.append(case_in_message(batch, row, first, "this turn is trained on"))
         if not is_exchanged:
             return
         self.with_sides_exchanged += 1
@@ -119,7 +119,7 @@ class RolesExchanged(DataRule):
         if self.roles or self.chats >= MIN_CHATS:
             return None
         return Unmet(
-            f"it takes {MIN_CHATS} chats, or roles in the settings",
+            f"it needs {MIN_CHATS} chats, or roles in the settings",
             "check a file of more chats, or name the roles: --map role.user=... --map role.assistant=...",
         )
 
@@ -135,9 +135,9 @@ class RolesExchanged(DataRule):
         asker, answerer = self._names_mapped_to_opposite_roles()
         if asker and answerer and self.chats:
             yield self.finding(
-                f"the settings take {asker} as assistant and {answerer} as user: the turns of {asker} are"
-                f" what is learned, in {self.chats:,} chats",
-                "exchange the two in the settings: the assistant is who answers",
+                f"the settings take {asker} as assistant and {answerer} as user: the model is trained on the turns"
+                f" of {asker}, in {self.chats:,} chats",
+                "swap the two in the settings: the assistant is who answers",
                 cases=self.cases or self.first_cases,
                 count=self.chats,
                 total=self.chats,
@@ -151,11 +151,13 @@ class RolesExchanged(DataRule):
                 f"{counts}, by the roles of the settings: they take {self._mapped_names_of_role('assistant')} as"
                 f" assistant and {self._mapped_names_of_role('user')} as user"
                 if self.roles
-                else f"{counts}: the roles of the rows look exchanged"
+                else (
+                    f"{counts}: the roles in the rows seem swapped, so the model is trained on the user's turns"
+                )
             ),
-            "exchange the two in the settings: the assistant is who answers"
+            "swap the two in the settings: the assistant is who answers"
             if self.roles
-            else "exchange the two in the rows: the assistant is who answers",
+            else "swap the two roles in the rows: the assistant is who answers",
             cases=self.cases,
             count=self.with_sides_exchanged,
             total=self.chats,

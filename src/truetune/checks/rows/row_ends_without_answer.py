@@ -1,12 +1,12 @@
-"""Conversations end in a turn of the user or of a tool.
+"""Conversations end with a turn of the user or of a tool, without an answer.
 
 ## What it does
-Counts the chats whose last turn is none of the assistant. A row that is only a prompt by its columns (a preference
-row, prompts for reinforcement learning) does not count.
+Counts the chats whose last turn is not the assistant's. Rows that are only a prompt by their columns (preference rows,
+prompts for reinforcement learning) don't count. It is a warning from 10 % of the chats, and an info below.
 
 ## Why it is bad
-Nothing of the last turn is learned: its tokens are paid for, and where all rows end so, or most, an answer was cut off
-or lost on the way, with the end of the conversation that the model should learn.
+The last turn is not in the loss, so its tokens cost time and teach nothing. If all or most rows end like this, an
+answer was cut off or lost on the way, and with it the end of the conversation that the model should learn.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ data:
 ```
 
 ## Fix safety
-Cutting the last turn off changes nothing that is learned. A lost answer has to come from the source of the rows.
+Cutting off the last turn changes nothing in the loss. A lost answer has to come from the source of the rows.
 
 ## References
 - LAION-AI/Open-Assistant#3217
@@ -102,8 +102,8 @@ class RowEndsWithoutAnswer(DataRule):
             yield self.finding(
                 f"{count:,} of {self.chats:,} conversations end without an answer, in a turn of:"
                 f" {roles}",
-                "check whether their last answer is lost; else cut the turn off, of which nothing is"
-                " learned",
+                "check in the source whether the last answer was lost, and add it; otherwise cut off the last turn,"
+                " which is not in the loss",
                 severity="warning" if count * WARNING_ONE_IN >= self.chats else "info",
                 cases=self.cases,
                 count=count,

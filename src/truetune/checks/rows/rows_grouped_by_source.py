@@ -1,16 +1,16 @@
-"""Neighbouring rows come from one source.
+"""Neighbouring rows come from the same source.
 
 ## What it does
-Compares the words that neighbouring rows share with what rows at random share (MinHash over tokens). Numbers
-do not count: rows in the order of a running number or a date share their first digits. Compares as well how often
-neighbours have the same value in a column that nothing else reads (`source`, `chunk_id`, any name), the same label, or
-the same answer where answers are a few labels, with the chance that rows at random have. A note where the trainer
-shuffles, or where groups are of two or three rows.
+Compares the words that neighbouring rows share with those that random rows share (MinHash over tokens). Numbers don't
+count: rows sorted by a running number or a date share their first digits. It also compares how often neighbours have
+the same value in an unused column (`source`, `chunk_id`, any name), the same label, or the same answer (if answers are
+a few labels), with what chance gives. It is an info if the trainer shuffles, or if groups have only two or three rows;
+otherwise a warning.
 
 ## Why it is bad
-Read in file order (streams, `shuffle=False`, packing before shuffling), batches hold one document or one task at a
-time: the loss moves in steps, and what came last weighs most. A file that is sorted by its labels and split without
-shuffling is tested on labels that it never trained.
+If the rows are read in file order (streams, `shuffle=False`, packing before shuffling), a batch contains only one
+document or one task. The loss moves in steps, and what came last weighs most. A file that is sorted by label and split
+without shuffling is tested on labels that were never trained on.
 
 ## Example
 ```yaml
@@ -145,17 +145,18 @@ class RowsGroupedBySource(DataRule):
             return
         near, random = self.shared
         words = f"neighbouring rows share {near:.0%} of their words, rows at random {random:.0%}"
-        message = f"{words}: the file is grouped by source"
+        message = (
+            f"{words}: the file is grouped by source, so batches read in file order are one-sided"
+        )
         if keys:
             runs = keys[0]
             message = (
-                f"{runs.alike_neighbour_share:.0%} of neighbouring rows have the same {runs.display_name},"
-                f" {runs.alike_share_by_chance:.1%} of rows at random: the file is grouped by"
-                f" it ({runs.distinct_value_count:,}"
-                " groups)"
+                f"{runs.alike_neighbour_share:.0%} of neighbouring rows have the same {runs.display_name}, but only"
+                f" {runs.alike_share_by_chance:.1%} of random rows: the file is grouped by it"
+                f" ({runs.distinct_value_count:,} groups)"
             )
             if any(runs.column in LABELS for runs in keys):
-                message += ": a split that does not shuffle tests on labels that were not trained"
+                message += ". A split without shuffling tests on labels that were not trained on"
         short = all(runs.mean_run_length < SHORT_RUN_ROWS for runs in keys) and not by_words
         others = [
             f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}"
@@ -163,8 +164,8 @@ class RowsGroupedBySource(DataRule):
         ]
         yield self.finding(
             message,
-            "shuffle the rows once, with a fixed seed, before any split; or make sure that split and trainer shuffle"
-            " (train_test_split(shuffle=False), slices and streams do not)",
+            "shuffle the rows once, before any split (dataset.shuffle(seed=42), or shuf FILE); or make sure that"
+            " both the split and the trainer shuffle (train_test_split(shuffle=False), slices and streams do not)",
             severity="info" if short else None,
             evidence=[f"{rows:,} rows; {words}", *others[:SHOWN_KEYS]],
             total=rows,

@@ -1,15 +1,15 @@
-"""Many rows share a prompt, and their answers have nothing in common: the prompt does not say which answer is wanted.
+"""Many rows share a prompt but have unrelated answers: the prompt does not say which answer is wanted.
 
 ## What it does
-Groups rows by all that comes before their last answer, and takes groups of three rows and more whose answers differ.
-It fires where these are 15 % of the rows, of at least three prompts, and answers to one prompt have no more words in
-common than answers to different ones. Several answers drawn for one prompt resemble each other, and are passed over, as
-are answers of a few words, pairs and ratings, rows with images, tools or documents, and what comes after the first
-10,000 rows.
+Groups rows by everything before their last answer, and takes groups of three or more rows whose answers differ. It
+fires if these are 15 % of the rows, from at least three prompts, and if answers to one prompt have no more words in
+common than answers to different prompts. Several answers sampled for one prompt resemble each other and don't count. It
+also ignores answers of a few words, pairs and ratings, rows with images, tools or documents, and rows after the first
+10,000.
 
 ## Why it is bad
-Nothing before the answer decides it: the text that a question is about was lost, or the turns of a chat became rows of
-their own ("And its output?"). The model learns only how frequent the answers are, and makes one up.
+Nothing before the answer decides it. The text that a question is about was lost, or the turns of a chat became separate
+rows ("And its output?"). The model only learns how frequent the answers are, and makes one up.
 
 ## Example
 ```yaml
@@ -28,8 +28,8 @@ data:
 ```
 
 ## Fix safety
-Read five rows of the prompt that is shown: join the text or the earlier turns again, or drop the rows. Where requests
-are open on purpose (a joke, a poem), leave them.
+Read five rows with the prompt that is shown: add the missing text or the earlier turns again, or drop the rows. If
+requests are open on purpose (a joke, a poem), leave them.
 
 ## References
 - PhoebusSi/Alpaca-CoT#109 (turns of chats that became rows of their own)
@@ -153,11 +153,11 @@ class SamePromptUnrelatedAnswers(DataRule):
         largest = Counter({prompt: len(answers) for prompt, answers in groups.items()})
         [(commonest, rows)] = largest.most_common(1)
         yield self.finding(
-            f"{count:,} of {len(self.rows):,} rows share their prompt with rows of another answer, and these answers"
-            f" have no more words in common than those of different prompts:"
+            f"{count:,} of {len(self.rows):,} rows share their prompt with rows that have other, unrelated answers"
+            " (no more words in common than answers to different prompts):"
             f" {self.first[commonest][0][:SHOWN_CHARACTERS]!r} has {rows:,}",
-            "join the text or the earlier turns that these prompts are about where the rows are written, or drop the"
-            " rows",
+            "in the script that writes the rows, add the text or the earlier turns that these prompts are about; or"
+            " drop the rows",
             cases=[self.first[prompt][1] for prompt, _ in largest.most_common(MAX_CASES)],
             count=count,
             total=len(self.rows),

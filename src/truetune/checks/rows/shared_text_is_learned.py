@@ -1,15 +1,15 @@
-"""Most of what is learned is a text that all rows share.
+"""Most of the loss is on a text that all rows share.
 
 ## What it does
-Looks for what most of the first rows have in common, word for word (8 tokens in a row; 32 characters where no tokenizer
-is available): an instruction, a policy, examples, boilerplate. It fires where such text is prompt or plain text, has
-labels, and is half of all that is learned. A note where the labels are right, and such text is still four fifths of all
-tokens. Counted is what the length limit of the run leaves; where it leaves nearly no answer, rules on the limit tell
+Looks for text that most of the first rows have in common, word for word (8 tokens in a row; 32 characters without a
+tokenizer): an instruction, a policy, examples, boilerplate. It is a warning if such text is prompt or plain text, has
+labels, and makes up half of all tokens in the loss. It is an info if the labels are right, but such text is still 80 %
+of all tokens. It counts what the length limit leaves. If that is hardly any answer, the rules on length limits report
 it.
 
 ## Why it is bad
 The loss is an average over tokens. Of a thousand tokens that never change and two that decide, the model learns the
-thousand within a few steps: the loss falls to nearly nothing, and of the decision next to nothing is learned.
+thousand within a few steps. The loss falls to nearly zero, and the decision is hardly learned.
 
 ## Example
 ```yaml
@@ -31,8 +31,9 @@ data:
 ```
 
 ## Fix safety
-Training the answers alone is safe: of chats by `assistant_only_loss=True` (TRL), `train_on_responses_only` (Unsloth) or
-`train_on_inputs: false` (Axolotl); of plain text by rows of messages, or of prompt and completion, in its place.
+Training on the answers only is safe. For chats, set `assistant_only_loss=True` (TRL), `train_on_responses_only`
+(Unsloth) or `train_on_inputs: false` (Axolotl). Convert plain text to rows with messages, or with prompt and
+completion.
 
 ## References
 - unslothai/unsloth#823, huggingface/alignment-handbook#56
@@ -82,11 +83,11 @@ MIN_TOKENS = 16
 MIN_CONTEXT = 256
 """Tokens of it in an example that learns none of them, from which they cost time"""
 ANSWERS_CUT = Unmet(
-    "nearly no row keeps a token of its answer within the length limit: the rules on the limit tell it"
+    "hardly any row keeps a token of its answer within the length limit; the rules on the limit report that"
 )
 CHATS_REMEDY = (
-    "train the answers alone: assistant_only_loss=True in TRL's SFTConfig (0.19 or newer), or train_on_responses_only"
-    " in Unsloth; train_on_inputs: false in Axolotl"
+    "train on the answers only: set assistant_only_loss=True in TRL's SFTConfig (0.19 or newer), use"
+    " train_on_responses_only in Unsloth, or set train_on_inputs: false in Axolotl"
 )
 IS_PROMPT = np.ones(len(Source), dtype=np.bool_)
 IS_PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, Source.BOS]] = False
@@ -152,7 +153,7 @@ class SharedTextIsLearned(DataRule):
         """How much of what is learned are prompts, and text that most rows share."""
         shared = self._shared_text()
         return make_count_measurement(
-            f"learned {self.units} of prompts and text that most rows share",
+            f"{self.units} in the loss that are prompts or text that most rows share",
             shared.shared_learned,
             max(shared.learned, shared.shared_learned),
         )
@@ -166,14 +167,14 @@ class SharedTextIsLearned(DataRule):
             LEARNED_SHARE * shared.learned, MIN_TOKENS * self.unit * shared.examples
         ):
             yield self.finding(
-                f"{shared.shared_learned / shared.learned:.0%} of the learned {self.units} are text that"
-                f" most rows share: about {each:,.0f} {self.units} of each row, from"
-                f" {self._shared_beginning(shared)!r} on",
+                f"{shared.shared_learned / shared.learned:.0%} of the {self.units} in the loss are text that most"
+                f" rows share (about {each:,.0f} per row, beginning {self._shared_beginning(shared)!r}): the model"
+                " learns to repeat it, and the loss hardly shows the rest",
                 self._remedy_for_learned_prompts(),
                 evidence=[
-                    f"in {shared.examples:,} different examples; the other"
-                    f" {(shared.learned - shared.shared_learned) / shared.examples:,.0f} learned"
-                    f" {self.units} of a row differ"
+                    f"in {shared.examples:,} different examples; only"
+                    f" {(shared.learned - shared.shared_learned) / shared.examples:,.0f} {self.units} per row in the"
+                    " loss differ"
                 ],
                 count=shared.shared_learned,
                 total=shared.learned,
@@ -182,11 +183,11 @@ class SharedTextIsLearned(DataRule):
             TOTAL_SHARE * shared.tokens, MIN_CONTEXT * self.unit * shared.examples
         ):
             yield self.finding(
-                f"{shared.shared / shared.tokens:.0%} of all {self.units} are text that most rows share"
-                f" (about {each:,.0f} a row), and {shared.learned / shared.examples:,.0f} a row are"
-                " learned",
-                "shorten it where it need not be there when the model is served: a tuned model"
-                " knows its instruction",
+                f"{shared.shared / shared.tokens:.0%} of all {self.units} are text that most rows share (about"
+                f" {each:,.0f} per row), while {shared.learned / shared.examples:,.0f} per row are in the loss: most"
+                " of the compute goes into repeated text",
+                "shorten the shared text, in training and in serving: a tuned model does not need a long"
+                " instruction",
                 severity="info",
                 count=shared.shared,
                 total=shared.tokens,
@@ -196,14 +197,14 @@ class SharedTextIsLearned(DataRule):
         """How to leave prompts out of the loss: by the setting, where it is what lets them in."""
         if self.spec.training.train_on_inputs:
             return (
-                "switch train_on_inputs off (train_on_prompt in LLaMA-Factory): the answers alone are"
-                " learned then"
+                "set train_on_inputs: false (train_on_prompt: false in LLaMA-Factory): the loss then covers the"
+                " answers only"
             )
         if self.chats:
             return CHATS_REMEDY
         return (
-            "train the answers alone: give messages, or prompt and completion, in place of text, and leave"
-            " prompts out of the loss"
+            "train on the answers only: convert the `text` rows to messages, or to prompt and completion, and leave"
+            " the prompts out of the loss (completion_only_loss or assistant_only_loss in TRL)"
         )
 
     def _shared_text(self) -> BoilerplateTokens:

@@ -1,12 +1,12 @@
-"""Content holds control tokens.
+"""The content of messages contains control tokens.
 
 ## What it does
-Counts the control tokens that are inside the content of messages: text such as `<|im_end|>` that the tokenizer turns
-into the real control token.
+Counts control tokens inside the content of messages: text such as `<|im_end|>` that the tokenizer turns into the real
+control token. It is an error if one of them ends turns, otherwise a warning.
 
 ## Why it is bad
-Such a row forges turns: the user's text closes its own turn and opens an assistant's. Masks are made for turns that are
-not there, and a stop token in the middle of an answer teaches to stop early.
+Such a row forges turns: the user's text closes its own turn and opens an assistant's. Masks are then computed for turns
+that don't exist, and a stop token in the middle of an answer teaches the model to stop early.
 
 ## Example
 ```yaml
@@ -25,8 +25,8 @@ data:
 ```
 
 ## Fix safety
-`truetune encode --content-specials text` encodes such strings as the characters that are there, and leaves the
-template's own control tokens alone. Dropping the rows is safe.
+`truetune encode --content-specials text` encodes such strings as ordinary characters, and leaves the template's own
+control tokens alone. Dropping the rows is safe.
 
 ## References
 - huggingface/transformers#29279, huggingface/transformers#47822, google-deepmind/gemma#770
@@ -119,15 +119,14 @@ class SpecialTokenInContent(DataRule):
             names = ", ".join(f"{token} ({count:,})" for token, count in self.tokens.most_common(5))
             forged = self.turning & self.tokens.keys()
             yield self.finding(
-                f"{len(self.odd):,} of {self.rows:,} rows hold control tokens inside their content:"
-                f" {names}",
-                "drop these rows, or encode them with truetune encode --content-specials text",
+                f"{len(self.odd):,} of {self.rows:,} rows contain control tokens inside their content: {names}",
+                "drop these rows, or encode the data with `truetune encode --content-specials text`",
                 # Of a token that ends turns, what follows it is read as another turn; others only
                 # mislead.
                 severity="error" if forged else "warning",
                 evidence=[
                     (
-                        f"{', '.join(sorted(forged))} ends turns"
+                        f"{', '.join(sorted(forged))} ends turns: what follows is read as a new turn"
                         if forged
                         else "none of them ends a turn"
                     )

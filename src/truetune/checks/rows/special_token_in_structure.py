@@ -1,12 +1,12 @@
-"""Roles, keys or variables of a row hold control tokens.
+"""Roles, keys or variables of a row contain control tokens.
 
 ## What it does
-Looks for control tokens (`<|im_end|>` and the like) in what a template writes besides contents: roles, names of tools
-and of their arguments, keys, and the row's template variables.
+Looks for control tokens (such as `<|im_end|>`) in what a template writes besides contents: roles, names of tools and of
+their arguments, keys, and the row's template variables.
 
 ## Why it is bad
-There they can't be separated from the template's own: turns are forged, and no mask can be trusted for such a row.
-`truetune encode` refuses it.
+There they can't be separated from the template's own: they forge turns, and no mask is reliable for such a row.
+`truetune encode` rejects it.
 
 ## Example
 ```yaml
@@ -111,9 +111,9 @@ class SpecialTokenInStructure(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.odd:
             yield self.finding(
-                f"{self.odd:,} of {self.rows:,} rows hold control tokens in roles, keys or"
-                " variables",
-                "drop these rows; truetune encode --on-error skip leaves them out and counts them",
+                f"{self.odd:,} of {self.rows:,} rows contain control tokens in roles, keys or variables, which forge"
+                " turns",
+                "drop these rows (`truetune encode --on-error skip` leaves them out and counts them)",
                 cases=self.cases,
                 count=self.odd,
                 total=self.rows,

@@ -1,19 +1,19 @@
-"""Contents hold the marks of a chat template: the template is put around them a second time.
+"""Contents contain chat template markers: the template is applied a second time.
 
 ## What it does
-Looks in the contents of chats for marks of any template: control tokens of other models (`[INST]`, `<|im_start|>`,
-`<start_of_turn>`, `<|eot_id|>`, `</s>`), and heads of a turn (`### Instruction:`, `### Response:`, `Human:`,
-`ASSISTANT:`). A content counts that begins or ends with one, as rendered text does, or that holds two of them; code is
-passed over. Control tokens of the given tokenizer are `special-token-in-content`. An error where half of the rows
-have them, a warning from 5 % on; of fewer a note, for they may talk of templates.
+Looks in the contents of chats for markers of any template: control tokens of other models (`[INST]`, `<|im_start|>`,
+`<start_of_turn>`, `<|eot_id|>`, `</s>`) and turn headers (`### Instruction:`, `### Response:`, `Human:`, `ASSISTANT:`).
+A content counts if it begins or ends with one, as rendered text does, or contains two; code is ignored. Control tokens
+of the given tokenizer are reported by `special-token-in-content`. It is an error from 50 % of the rows, a warning from
+5 %, and an info below: a few may be about templates.
 
-Prompts, completions and pairs in plain text were rendered before, and hold such marks rightly. Of them an answer counts
-that holds the mark of a system or user turn (`<|im_start|>system`, `[INST]`).
+Prompts, completions and pairs in plain text have been rendered before, and rightly contain such markers. Of these, only
+an answer with the marker of a system or user turn counts (`<|im_start|>system`, `[INST]`).
 
 ## Why it is bad
-The rows were rendered once, and the trainer renders them again. The model learns the marks as text: it writes `[/INST]`
-or `</s>` in words, continues as the user, and no server stops there, for the text is no stop token. Of an answer that
-was rendered without its prompt, the model learns to begin with a system block.
+The rows were rendered once, and the trainer renders them again. The model learns the markers as text: it writes
+`[/INST]` or `</s>` as ordinary characters and continues as the user. No server stops there, because the text is not a
+stop token. If an answer was rendered without its prompt, the model learns to begin with a system block.
 
 ## Example
 ```yaml
@@ -30,8 +30,8 @@ data:
 ```
 
 ## Fix safety
-Taking marks off the ends of contents is safe. A content with several turns in it has to be split into messages; that
-is best done with the rows from before they were rendered. As plain text (`text`) such rows need no template.
+Removing markers from the ends of contents is safe. A content with several turns has to be split into messages, best
+from the rows before they were rendered. As plain text (`text`), such rows need no template.
 
 ## References
 - https://huggingface.co/docs/transformers/chat_templating (control tokens are to be in the text once)
@@ -79,8 +79,8 @@ NO_CHATS_OR_COMPLETIONS = Unmet(
     "it is about chats, and prompts with completions, and no row is one"
 )
 UNKNOWN_TOKENIZER = (
-    "no tokenizer is named: one that has them as control tokens reads forged turns, and another"
-    " teaches them as text"
+    "no tokenizer is given: if these are its control tokens, they forge turns; if not, the model learns them as"
+    " text"
 )
 SHOWN_CHARACTERS = 50
 MAX_NAMED_MARKS = 3
@@ -96,7 +96,7 @@ class TemplateInsideTemplate(RowTextRule):
         "completion-repeats-its-prompt",
     )
     needs_tokenizer = False
-    looks_for = "marks of a chat template in their contents"
+    looks_for = "chat template markers in their contents"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -140,16 +140,17 @@ class TemplateInsideTemplate(RowTextRule):
             yield self._finding_on_turns_inside_plain_answers()
             return
         yield self.finding(
-            f"{self.faulty_row_count_in_words} hold marks of a chat template inside"
-            f" {self.faulty_texts_in_words}:"
-            f" {self.fault_kinds_with_row_counts}",
-            "take the marks out of the contents, or train the rendered rows as plain text: the"
-            " template is put around them a second time",
+            f"{self.faulty_row_count_in_words} contain chat template markers inside {self.faulty_texts_in_words}, so"
+            f" the template is applied twice: {self.fault_kinds_with_row_counts}",
+            "remove the markers from the contents, or train on the rendered rows as plain text (a `text` column),"
+            " to which no template is applied",
             severity=self.severity_by_share_of_faulty_rows(error_from=ERROR_SHARE),
             evidence=[
                 UNKNOWN_TOKENIZER
                 if self.setup.are_tokens_single_bytes
-                else "they are no control tokens of this tokenizer: the model learns them as text"
+                else (
+                    "they are not control tokens of this tokenizer: the model learns them as ordinary text"
+                )
             ],
             cases=self.cases,
             count=self.faulty,
@@ -159,13 +160,12 @@ class TemplateInsideTemplate(RowTextRule):
     def _finding_on_turns_inside_plain_answers(self) -> Finding:
         """The finding that answers in plain text hold turns of the system or the user."""
         return self.finding(
-            f"{self.faulty_row_count_in_words} hold marks of a chat template inside the"
-            " answer, which begin a turn of the"
-            f" system or the user: {self.fault_kinds_with_row_counts}",
-            "render prompt and answer together, and cut the text after the head of the last answer: a template that is"
-            " put around an answer alone begins a chat; or write both as messages",
+            f"{self.faulty_row_count_in_words} contain chat template markers inside the answer that begin a system"
+            f" or user turn: {self.fault_kinds_with_row_counts}",
+            "render prompt and answer together, and split the text after the header of the last answer (rendering"
+            " an answer on its own begins a new chat); or give both as messages",
             severity=self.severity_by_share_of_faulty_rows(error_from=ERROR_SHARE),
-            evidence=["no answer in serving holds such a turn: the model learns to write one"],
+            evidence=["no answer should contain such a turn: the model learns to write one"],
             cases=self.cases,
             count=self.faulty,
             total=self.rows,

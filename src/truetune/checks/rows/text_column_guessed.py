@@ -1,12 +1,12 @@
-"""No column is called text: the only one that holds text is read as it.
+"""No column is called `text`, so the only one that contains text is used.
 
 ## What it does
-Says which column is read as plain text where the rows have no column that truetune knows, and one alone holds text
-besides ids, names, dates and the like.
+Reports which column is read as plain text if the rows have no column that truetune knows, and only one contains text
+besides ids, names, dates and the like. It is always an info.
 
 ## Why it is bad
-It is not, where that column is the text. Where it is a question whose answer is in a list or a number, the model
-would learn to write questions; and a trainer that looks for `text` has to be given the same name.
+If that column is the text, nothing is wrong. If it is a question whose answer is in a list or a number, the model would
+learn to write questions. A trainer that looks for `text` also needs the column's name.
 
 ## Example
 ```yaml
@@ -19,7 +19,7 @@ data: {rows: 3, id: "{i}", text: "{words}"}
 ```
 
 ## Fix safety
-`--map text=COLUMN` says it for truetune; `dataset_text_field` for TRL.
+`--map text=COLUMN` sets the column for truetune, `dataset_text_field` for TRL.
 
 ## References
 - huggingface/open-r1#454, simplescaling/s1#39
@@ -77,9 +77,9 @@ class TextColumnGuessed(DataRule):
     def findings(self) -> Iterator[Finding]:
         for column, count in self.columns.most_common():
             yield self.finding(
-                f"no column is called text, and {column!r} is read as it in {count:,} rows",
-                "nothing to do where it is the text; else name another column: --map text=COLUMN,"
-                " or --map prompt=COLUMN --map completion=COLUMN",
+                f"no column is called 'text', so {column!r} is read as the text in {count:,} rows",
+                "if it is the text, change nothing (in TRL, set dataset_text_field to its name); otherwise choose"
+                " another column: --map text=COLUMN, or --map prompt=COLUMN --map completion=COLUMN",
                 cases=[self.first[column]],
                 count=count,
                 total=self.plain,

@@ -1,11 +1,11 @@
-"""Arguments of tool calls are JSON inside a JSON string.
+"""Tool call arguments are JSON inside a JSON string.
 
 ## What it does
-Looks at tool calls whose `arguments` are a string (OpenAI's wire form), and whether the template writes that string as
-a JSON string, quotes and backslashes and all.
+Looks at tool calls whose `arguments` are a string (as in OpenAI's API), and checks whether the template writes that
+string as a JSON string, with quotes and backslashes.
 
 ## Why it is bad
-The model learns to write `"arguments": "{\\"city\\": ...}"`; parsers at serving expect an object and fail.
+The model learns to write `"arguments": "{\\"city\\": ...}"`. Parsers at serving time expect an object, and fail.
 
 ## Example
 ```yaml
@@ -95,9 +95,9 @@ class ToolArgumentsDoubleEncoded(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.rows:
             yield self.finding(
-                f"{len(self.rows):,} rows have tool calls whose arguments the template writes as a"
-                " string in JSON",
-                "make `arguments` an object (json.loads) in the data",
+                f"{len(self.rows):,} rows have tool calls whose arguments the template writes as JSON inside a"
+                " string; parsers that expect an object fail on what the model learns",
+                "in the data, replace each `arguments` string by the object: json.loads(arguments)",
                 cases=self.cases,
                 count=len(self.rows),
             )

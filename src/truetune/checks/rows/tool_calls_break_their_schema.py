@@ -1,15 +1,19 @@
-"""Tool calls do not fit the definitions of the tools beside them.
+"""Tool calls do not match the tool definitions in their row.
 
 ## What it does
-Compares each tool call with `tools` of its row. It counts calls of a function that the row does not define, calls
-without a parameter that is `required`, arguments of another JSON type than the definition says, values that are not in
-its `enum`, and parameters that it does not have. Rows whose `tools` column is there and empty count as well where they
-hold calls, and no system prompt names what is called. Null is a value where the definition takes it. A definition that
-is no JSON schema, or uses other words for types (`str`, `List[int]`), is not held against a call.
+Compares each tool call with the `tools` of its row. It counts calls
+
+- of a function that the row does not define,
+- without a parameter that is `required`, or with one that the function does not have,
+- with an argument of another JSON type, or with a value outside its `enum`.
+
+A row whose `tools` column is empty counts too if it contains calls and no system prompt names the called function. Null
+is a value if the definition allows it. A definition that is not a JSON schema, or uses other type names (`str`,
+`List[int]`), is not compared. It is an error from 20 % of the rows with calls, a warning from 5 %, and an info below.
 
 ## Why it is bad
-The model learns that what the prompt offers need not be called as it says: it makes up functions, leaves parameters
-out, or writes "5" for 5. Servers and agents that check calls by the definition refuse them.
+The model learns that it need not call tools as the prompt describes them: it makes up functions, leaves parameters out,
+or writes "5" for 5. Servers and agents that validate calls against the definitions reject them.
 
 ## Example
 ```yaml
@@ -44,8 +48,7 @@ data:
 ```
 
 ## Fix safety
-Read five calls first: where the definitions are the ones that are old, write these again. An error from a fifth of the
-rows with calls on, a warning from a twentieth on, else a note.
+Read five calls first: if it is the definitions that are outdated, update these instead.
 
 ## References
 - ProfSynapse/Synaptic-Tuner#40
@@ -147,8 +150,8 @@ class ToolCallsBreakTheirSchema(DataRule):
         kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
         most = self.kinds.most_common(1)[0][0]
         yield self.finding(
-            f"{self.odd_rows:,} of {self.rows_with_calls:,} rows with tool calls hold calls that the"
-            f" definitions of their tools do not allow: {kinds}",
+            f"{self.odd_rows:,} of {self.rows_with_calls:,} rows with tool calls contain calls that their tool"
+            f" definitions do not allow: {kinds}",
             _remedy_for(most),
             severity=severity_by_share(self.odd_rows, self.rows_with_calls),
             cases=self.cases,
@@ -168,12 +171,15 @@ def severity_by_share(faulty: int, total: int) -> Severity:
 def _remedy_for(kind: str) -> str:
     """What to do about the most frequent fault."""
     if kind == NO_TOOLS:
-        return "put the definitions of the tools into `tools` of each row: the prompt has to offer what is called"
+        return "add the tool definitions to `tools` in each row: the prompt has to offer what the answer calls"
     if kind == UNDEFINED:
-        return "use one name for a function in `tools` and in `tool_calls`, or drop these rows"
+        return "use the same function name in `tools` and in `tool_calls`, or drop these rows"
     if kind == MISSING:
-        return "add the parameter to the calls, or take it out of `required`"
-    return "write arguments as `parameters` of the function says, with numbers and booleans as JSON has them"
+        return "add the parameter to the calls, or remove it from `required` in the definition"
+    return (
+        "write the arguments as the function's `parameters` define them, with JSON numbers and booleans (5, true)"
+        " instead of text"
+    )
 
 
 def _has_empty_tools(row: Conversation) -> bool:
@@ -212,7 +218,7 @@ def _faults_of_call(
     if definition is None:
         yield UNDEFINED, call.name
         return
-    # Null for what is no parameter is another fault: `tool-arguments-of-other-tools`.
+    # Null for what is no parameter is another fault: `null-parameters-of-other-tools`.
     nulls = null_keys(call.arguments)
     given = call.arguments.keys() - nulls
     # Strict definitions require each parameter, and take null for one that is left out.
@@ -237,7 +243,7 @@ def _faults_of_argument(
     if not isinstance(schema, dict):
         return
     if not _has_type(value, schema.get("type")):
-        yield WRONG_TYPE, f"{name} of {call.name} is {value!r:.40}, and not {schema['type']}"
+        yield WRONG_TYPE, f"{name} of {call.name} is {value!r:.40}, not {schema['type']}"
     elif not _is_in_enum(value, schema.get("enum")):
         yield NOT_IN_ENUM, f"{name} of {call.name} is {value!r:.40}"
 

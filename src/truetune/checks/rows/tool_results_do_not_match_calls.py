@@ -1,15 +1,18 @@
-"""Results of tools are missing, or are in another order than the calls.
+"""Tool results are missing, or are in another order than the calls.
 
 ## What it does
-Follows each tool call of a chat to its result. It counts chats in which an answer in words comes directly after a
-call, without a result between them; those in which results carry ids of calls (`tool_call_id`) that nobody has made;
-and those in which the results of several calls come in another order than the calls, where the chat template does not
-write the ids.
+Follows each tool call of a chat to its result. It counts chats in which
+
+- an answer in words directly follows a call, without a result in between,
+- results have a `tool_call_id` that no call has,
+- the results of several calls are in another order than the calls, if the chat template does not write the ids.
+
+It is an error from 20 % of the chats with calls, a warning from 5 %, and an info below.
 
 ## Why it is bad
-An answer that knows what no result has said teaches the model to make results up. Most templates write calls and
-results one after another, without ids: the second result is then read as that of the second call, and the model learns
-from the wrong one.
+An answer that uses a missing result teaches the model to make results up. Most templates write calls and results one
+after another, without ids. The second result is then read as that of the second call, and the model learns from the
+wrong one.
 
 ## Example
 ```yaml
@@ -35,8 +38,7 @@ data:
 ```
 
 ## Fix safety
-Putting results into the order of their calls is safe. A call that ends the chat needs no result. An error from a fifth
-of the chats with calls on, a warning from a twentieth on, else a note.
+Sorting results into the order of their calls is safe. A call at the end of a chat needs no result.
 
 ## References
 - MiaAI-Lab/Qwen3.8-27B-DFlash2-EXL3-5.0bpw#10
@@ -59,8 +61,8 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.settings.run_spec import Severity
 
-MISSING = "an answer comes without the result of the call before it"
-UNKNOWN_ID = "a result has the id of no call"
+MISSING = "an answer follows a call without its result"
+UNKNOWN_ID = "a result has an id that no call has"
 OTHER_ORDER = "results are in another order than their calls"
 RESULT_ROLES = ("tool", "function", "observation", "ipython", "tool_response")
 # Chosen, not measured: a few chats of many may be cut, or written so on purpose.
@@ -162,7 +164,8 @@ class ToolResultsDoNotMatchCalls(DataRule):
         severity: Severity = "warning" if share >= WARNING_SHARE else "info"
         kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
         yield self.finding(
-            f"in {self.odd_chats:,} of {self.chats:,} chats with tool calls results do not match the calls: {kinds}",
+            f"in {self.odd_chats:,} of {self.chats:,} chats with tool calls, the results do not match the calls:"
+            f" {kinds}",
             _remedy_for(self.kinds.most_common(1)[0][0]),
             severity="error" if share >= ERROR_SHARE else severity,
             cases=self.cases,
@@ -191,10 +194,10 @@ def _are_results_of_first_calls(calls: Sequence[str], results: Sequence[str]) ->
 def _remedy_for(kind: str) -> str:
     """What to do about the most frequent fault."""
     if kind == MISSING:
-        return "put the result of each call after it, as a message of the role `tool`"
+        return "add the result after each call, as a message with the role `tool`"
     if kind == OTHER_ORDER:
-        return "sort the results by the order of the calls: the template writes no ids"
-    return "give each result the `id` of its call"
+        return "sort the results into the order of the calls, since the template does not write their ids"
+    return "set each result's tool_call_id to the `id` of its call"
 
 
 def _ids_of_calls(message: Message) -> list[str]:

@@ -1,14 +1,17 @@
 """Rows of the evaluation set are in the training set.
 
 ## What it does
-Compares each evaluation row with the training rows: equal, equal without case, white space and punctuation, the same
-prompt, or nearly the same (MinHash over token 5-grams). Where an evaluation row is the beginning of a training row, or
-continues one, turns of one conversation are in both sets: rows were made of its turns, and split only then. It warns
-where half of the evaluation rows or more have a long answer that training rows have too, word for word: rows that were
-rephrased, and split only then. A column whose value such rows share (`faq_id`) is named.
+Compares each evaluation row with the training rows: equal, equal except for case, white space and punctuation, the same
+prompt, or nearly the same (MinHash over token 5-grams). If an evaluation row is the beginning of a training row, or
+continues one, turns of one conversation are in both sets: the conversation became several rows, and these were split.
+These are errors.
+
+It is a warning if evaluation rows have a prompt of the training set with another answer, or if half of them or more
+have a long answer that training rows also have word for word: the rows were rephrased, and split afterwards. It names a
+column whose value such rows share (`faq_id`).
 
 ## Why it is bad
-Evaluation loss then follows training loss, and says nothing on rows that the model has not seen.
+The evaluation loss then follows the training loss, and says nothing about rows that the model has not seen.
 
 ## Example
 ```yaml
@@ -29,8 +32,8 @@ eval_data:
 ```
 
 ## Fix safety
-Take the leaked rows out of the evaluation set, or out of the training set; split before any augmentation, and by
-conversation before rows are made of turns.
+Remove the leaked rows from the evaluation set, or from the training set. Split before any augmentation, and split by
+conversation before turns become rows. The evaluation loss rises to its true value.
 
 ## References
 - OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261, embeddings-benchmark/mteb#1036
@@ -65,11 +68,11 @@ WITH_PROMPT = ("exact", "normal", "prompt")
 """Those in which the prompt counts, and so every column that a script puts into it"""
 LEAKS = {
     "exact": "are in the training set",
-    "normal": "are in the training set, but for case, space and punctuation",
+    "normal": "are in the training set, except for case, space and punctuation",
     "conversation": "are turns of conversations whose other turns are in the training set",
-    "prompt": "have a prompt of the training set, with another answer",
+    "prompt": "have a prompt that is in the training set with another answer",
     "near": "are nearly the same as a training row",
-    "answer": "have an answer that training rows have word for word, to other questions",
+    "answer": "have the same answer, word for word, as training rows with other questions",
 }
 AS_WHAT = {
     "exact": "the same as",
@@ -215,17 +218,18 @@ class TrainEvalLeak(DataRule):
         """How to split the rows, or what to take out."""
         if kind == "conversation":
             return (
-                "split by conversation first, and make rows of its turns then: to take out these rows alone leaves"
-                " others of the same conversations"
+                "split by conversation first, and make rows of the turns afterwards; removing only these rows"
+                " leaves others of the same conversations"
             )
         if kind != "answer":
-            return "take them out of one of the two sets; split before any augmentation"
+            return "remove them from one of the two sets, and split before any augmentation"
         name = self._column_that_groups_answers()
-        by = f"by {name}, which these rows share" if name else "by what the rows were made of"
-        return (
-            f"split {by}, so that no answer is on both sides; until then the score says how well"
-            " answers are recalled"
+        by = (
+            f"by {name}, which these rows share"
+            if name
+            else ("by the source that the rows were made from")
         )
+        return f"split {by}, so that no answer is on both sides; until then the score only measures recall"
 
     def _column_that_groups_answers(self) -> str:
         """The column whose value tells which rows have one answer; empty where none does."""

@@ -1,12 +1,13 @@
-"""Turns are marked as not to be trained, and the trainer does not read the mark.
+"""Turns are marked as not to be trained on, but the trainer ignores the mark.
 
 ## What it does
-For rows that TRL, LLaMA-Factory or Axolotl trains: counts the answers with `train: false` or a `weight` of 0. None of
-these trainers reads such a key by itself; Axolotl does where its data set names it (`message_field_training`). Silent
-where a script beside the rows reads it.
+For rows that TRL, LLaMA-Factory or Axolotl trains on: counts the answers with `train: false` or a `weight` of 0. None
+of these trainers reads such a key by default; Axolotl does if its data set names it (`message_field_training`). The
+rule does not fire if a script next to the rows reads the key.
 
 ## Why it is bad
-The answers that somebody marked as bad, or as context only, are learned like all others. No line of the output says so.
+Answers that somebody marked as bad, or as context only, are in the loss like all others. The output does not mention
+it.
 
 ## Example
 ```yaml
@@ -30,8 +31,8 @@ data:
 ```
 
 ## Fix safety
-In Axolotl, `message_field_training: train` in the data set has the key read. Elsewhere leave such an answer out, or
-write a row of its own for each answer that is to be learned, as prompt and completion.
+In Axolotl, `message_field_training: train` in the data set makes it read the key. Elsewhere, drop such an answer, or
+write a separate row with prompt and completion for each answer that should be in the loss.
 
 ## References
 - axolotl, src/axolotl/prompt_strategies/chat_template.py (`message_field_training`)
@@ -55,9 +56,15 @@ FLAGS = frozenset(("train", "weight", "loss_weight"))
 AXOLOTL_SETTING = "datasets.message_field_training"
 """Among the other settings of a run that Axolotl trains"""
 REMEDIES = {
-    "axolotl": "set message_field_training: train in the data set (it takes true and false)",
-    "trl": "leave these answers out, or make a row of prompt and completion of each answer to learn",
-    "llama-factory": "leave these answers out; or set mask_history: true, where only the last one counts",
+    "axolotl": (
+        "set message_field_training: train under the entry in `datasets` (its values are true and false)"
+    ),
+    "trl": (
+        "drop these answers, or make a separate row with prompt and completion for each answer to train on"
+    ),
+    "llama-factory": (
+        "drop these answers; or, if only the last answer counts, set mask_history: true"
+    ),
 }
 
 
@@ -90,7 +97,9 @@ class TurnFlagsNotRead(DataRule):
                     continue
                 self.marked += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(case_in_message(batch, row, place, "marked as not trained"))
+                    self.cases.append(
+                        case_in_message(batch, row, place, ("marked as not to be trained on"))
+                    )
 
     def unmet(self) -> Unmet | None:
         """Unmet without chats, and where somebody reads the marks."""
@@ -118,8 +127,8 @@ class TurnFlagsNotRead(DataRule):
             return
         trainer = str(self.setup.trainer.name)
         yield self.finding(
-            f"{self.marked:,} of {self.answers:,} answers are marked as not to be trained"
-            f" (train: false, or a weight of 0), and {trainer} trains them all the same",
+            f"{self.marked:,} of {self.answers:,} answers are marked as not to be trained on (train: false, or a"
+            f" weight of 0), but {trainer} ignores the mark and trains on them",
             REMEDIES[trainer],
             cases=self.cases,
             count=self.marked,

@@ -1,14 +1,15 @@
-"""Chats repeat their own turns: all answers are one, or each question holds the turns before it.
+"""Chats repeat their own turns: all answers are the same, or each question contains the turns before it.
 
 ## What it does
-Compares the turns within each chat. It counts chats of two answers or more that are all the same text to different
-questions, and chats in which a later question holds the question and the answer before it, word for word. Answers that
-many chats share, such as a refusal or the name of a class, are left alone.
+Compares the turns within each chat. It counts chats with two or more answers that are all the same text for different
+questions. It also counts chats in which a later question contains the previous question and answer word for word. It
+ignores answers that many chats share, such as a refusal or a class name. It is an error from 30 % of the chats with
+several answers, and a warning from 5 %.
 
 ## Why it is bad
-Answers that are all the last one come from a loop that keeps a name and not its value: questions are learned with the
-answers of others. Questions that hold the history have it twice, once as turns and once as text: the chats are several
-times as long, and no server writes prompts like that.
+If all answers are the last one, a loop kept a reference instead of the value: questions are trained with the answers of
+others. Questions that contain the history have it twice, once as turns and once as text. The chats are several times as
+long, and no server builds such prompts.
 
 ## Example
 ```yaml
@@ -31,7 +32,7 @@ data:
 ```
 
 ## Fix safety
-Write the rows again from their source: what is overwritten can't be had back from the file.
+Write the rows again from their source: what was overwritten can't be recovered from the file.
 
 ## References
 - fw-ai/cookbook#388
@@ -53,8 +54,8 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 
-SAME_ANSWERS = "all answers of the chat are one text"
-HELD_HISTORY = "the question holds the turns before it"
+SAME_ANSWERS = "all answers of the chat are the same text"
+HELD_HISTORY = "a question contains the turns before it"
 MIN_CHARACTERS = 20
 """Characters of a text that repeats: "Yes." is an answer to many questions"""
 # Chosen: a loop that keeps a name repeats another answer in each chat, and stock answers are a handful.
@@ -117,10 +118,16 @@ class TurnsRepeatInTheChat(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         for kind, remedy in (
-            (SAME_ANSWERS, "write the rows again, with the answer of each turn in its place"),
+            (
+                SAME_ANSWERS,
+                (
+                    "write the rows again from their source, each turn with its own answer (create a new message in"
+                    " each pass of the loop)"
+                ),
+            ),
             (
                 HELD_HISTORY,
-                "leave the history out of `content`: the template writes the earlier turns",
+                "leave the history out of `content`: the template writes the earlier turns itself",
             ),
         ):
             count, share = self.kinds[kind], self.kinds[kind] / max(1, self.chats)
@@ -129,7 +136,7 @@ class TurnsRepeatInTheChat(DataRule):
             if kind == SAME_ANSWERS and self._are_stock_answers():
                 continue
             yield self.finding(
-                f"in {count:,} of {self.chats:,} chats of several answers {kind}",
+                f"in {count:,} of {self.chats:,} chats with several answers, {kind}",
                 remedy,
                 severity="error" if share >= ERROR_SHARE else "warning",
                 cases=self.cases[kind],

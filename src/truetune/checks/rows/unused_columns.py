@@ -1,18 +1,19 @@
-"""Columns hold something and reach neither prompt nor answer.
+"""Columns with content are in neither the prompt nor the answer.
 
 ## What it does
-Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
-answer, a note where they hold sentences. Where one has the name of an answer and another one is learned as the answer,
-it names both. It is an error where the answers' words are in such a column and in no prompt, and by its name or the
-settings the column belongs into the prompt: then the model can only invent them. Where settings name the columns
-(LLaMA-Factory's `columns` in dataset_info.json, `format` of a `type` in Axolotl), what they do not name reaches no
-prompt, whatever it is called. Short values (ids, sources, scores, dates) are left alone, and so are columns
-of images, sound and video, which trainers read beside the text. A column that a script beside the rows reads by its
-name (`row["context"]`) is used.
+Lists the columns that the row format does not use: a warning if their names sound like part of the prompt or the
+answer, an info if they contain sentences. If one is named like an answer and another one is trained on as the answer,
+it names both. It is an error if the words of the answers are in such a column and in no prompt, and the column belongs
+in the prompt by its name or the settings: the model can then only make them up.
+
+If settings name the columns (LLaMA-Factory's `columns` in dataset_info.json, `format` of a `type` in Axolotl), any
+other column is unused, whatever its name. It ignores short values (ids, sources, scores, dates), and columns of images,
+sound and video, which trainers read beside the text. A column that a script next to the rows reads by its name
+(`row["context"]`) is used.
 
 ## Why it is bad
-A `system`, `context` or `input` column that nobody maps is lost without a word, and the model learns to answer without
-what the answer was made from.
+A `system`, `context` or `input` column that is not mapped is silently lost, and the model learns to answer without what
+the answer is based on.
 
 ## Example
 ```yaml
@@ -29,7 +30,8 @@ data:
 ```
 
 ## Fix safety
-Ids and sources may stay: trainers ignore them. Whether a column belongs into the prompt is your decision.
+Ids and sources may stay: trainers ignore them. Whether a column belongs in the prompt is your decision. If you add it,
+serve the model with the same prompt.
 
 ## References
 - hiyouga/LLaMA-Factory#7592, huggingface/open-r1#585
@@ -97,7 +99,7 @@ class UnusedColumns(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """That no column with text reaches neither prompt nor answer; and the columns with short values that do."""
         left = (
-            f"; with short values alone: {format_name_list(map(shorten_name, self.columns))}"
+            f"; with short values only: {format_name_list(map(shorten_name, self.columns))}"
             if self.columns
             else ""
         )
@@ -122,10 +124,10 @@ class UnusedColumns(DataRule):
                 instead = self._column_learned_instead(columns) if wanted else ""
                 yield self.finding(
                     f"unused columns, in neither prompt nor answer: {names}"
-                    + (f"; {instead} is learned as the answer" if instead else ""),
+                    + (f"; {instead} is trained on as the answer" if instead else ""),
                     self._remedy_for_columns(columns, instead)
                     if wanted
-                    else "nothing to do where these are notes",
+                    else "if these are comments or metadata, change nothing; otherwise map them (--map OURS=THEIRS)",
                     severity="warning" if severity == "warning" else "info",
                     cases=first,
                     count=max(columns.values()),
@@ -155,17 +157,17 @@ class UnusedColumns(DataRule):
         name = _column_name_without_unmapped_note(column)
         quoted = repr(shorten_name(name))
         is_unread = self.spec.map.get(name) == NO_COLUMN
-        reason = f"the settings map no column to {name}" if is_unread else "no prompt holds it"
+        reason = f"the settings map no column to {name}" if is_unread else "no prompt contains it"
         return self.finding(
-            f"the column {quoted} reaches no prompt ({reason}), and the answers are made from it:"
-            f" {words.own:.0%} of their words that the prompt lacks are in {quoted} of the same row"
-            f" ({words.other:.0%} in that of another row), so the model can only invent them",
+            f"the column {quoted} reaches no prompt ({reason}), but the answers are based on it, so the model can"
+            f" only make them up: {words.own:.0%} of the words that an answer has and its prompt lacks are in"
+            f" {quoted} of the same row ({words.other:.0%} in that of another row)",
             _remedy_for_unread_column(name)
             if is_unread
-            else f"write {quoted} into the prompt, in training and where the model is asked: "
+            else f"write {quoted} into the prompt, in training and at inference: "
             + self._remedy_for_columns({column: 1}, ""),
             severity="error" if words.is_prompt or is_unread else "warning",
-            evidence=[f"such words, of one row: {shorten_name(words.example)}"],
+            evidence=[f"such words of one row: {shorten_name(words.example)}"],
             cases=[Case(f"first seen: {shorten_name(name)}", self.first[column])],
             count=self.columns[column],
             total=self.rows,
@@ -189,10 +191,10 @@ class UnusedColumns(DataRule):
         if script is not None and is_script_named_as_format(script):
             if set(_columns_lost_by_script(script)).intersection(columns):
                 return (
-                    f"look where {script} rewrites the messages or texts: it reads these columns,"
-                    " and nothing of them is left in the rows that it trains"
+                    f"check where {script} rewrites the messages or texts: it reads these columns, but nothing of"
+                    " them is in the rows that it trains on"
                 )
-            return f"let {script} read them: it shapes the rows, and reads these columns nowhere"
+            return f"let {script} read them: it builds the rows, and never reads these columns"
         if not instead:
             return "map them (--map OURS=THEIRS) or write them into the messages"
         answer = next(
@@ -201,9 +203,9 @@ class UnusedColumns(DataRule):
             if is_answer_column_name(_column_name_without_unmapped_note(name))
         )
         return (
-            f"where {shorten_name(answer)} holds the answers, map that column as the answer in place of {instead}"
-            f" (--map output={shorten_name(answer)}; in LLaMA-Factory's dataset_info.json"
-            f' "response": "{shorten_name(answer)}")'
+            f"if {shorten_name(answer)} contains the answers, map that column as the answer instead of {instead}"
+            f' (--map output={shorten_name(answer)}; in LLaMA-Factory\'s dataset_info.json "response":'
+            f' "{shorten_name(answer)}")'
         )
 
     def _does_column_hold_sentences(self, column: str) -> bool:
@@ -217,8 +219,8 @@ def _remedy_for_unread_column(name: str) -> str:
     theirs = {"input": "query"}.get(name, name)
     return (
         f'name it: "{theirs}": "{name}" under "columns" of the data set in LLaMA-Factory\'s dataset_info.json,'
-        f" {{{name}}} in the `format` of Axolotl's type, or write it into the prompt's own column; delete encoded"
-        " rows that are kept (tokenized_path, dataset_prepared_path), and train again"
+        f" {{{name}}} in the `format` of Axolotl's type, or write it into the column of the prompt; delete cached"
+        " tokenized rows (tokenized_path, dataset_prepared_path), and train again"
     )
 
 

@@ -1,15 +1,15 @@
 """The template prints a list or an object of the row as Python text.
 
 ## What it does
-Looks for contents and arguments that are lists or objects, and whether the template writes them into the prompt as
-Python would print them: `[{'type': 'text', 'text': ...}]`. Also for contents that are null, which some templates print
-as `None` where the release of transformers hands null on; newer ones leave it out. Not looked at are definitions of
-tools, which are printed for the served model in the same way, and single values inside of arguments (`True`), which
-some templates write so by design.
+Looks for contents and arguments that are lists or objects, and checks whether the template writes them into the prompt
+as Python prints them: `[{'type': 'text', 'text': ...}]`. It also looks for null contents, which some templates print as
+`None` with older releases of transformers; newer ones leave null out. It ignores tool definitions, which are printed
+for the served model in the same way, and single values inside arguments (`True`), which some templates write so by
+design. It is an error, or a warning if only null is printed.
 
 ## Why it is bad
-The model learns quotes and brackets around its words. Servers hand the same template the text alone, so that what was
-trained never comes again; parsers of tool calls expect JSON and fail on single quotes.
+The model learns quotes and brackets around its words. Servers give the same template plain text, so that what the model
+was trained on never occurs again. Parsers of tool calls expect JSON and fail on single quotes.
 
 ## Example
 ```yaml
@@ -46,8 +46,8 @@ data:
 ```
 
 ## Fix safety
-Parts of text can be joined, arguments written as JSON text, and null as empty text: `truetune fix` tries each on the
-row. Parts that are images need a template that takes them.
+Text parts can be joined, arguments written as JSON text, and null as an empty string: `truetune fix` tries each on the
+row. Parts that are images need a template that supports them.
 
 ## References
 - abetlen/llama-cpp-python#2324, huggingface/transformers#45422
@@ -70,10 +70,7 @@ from truetune.errors import shorten_name
 
 NULL = "null"
 KINDS = {"object": "an object", "list": "a list", NULL: "null, as None"}
-ABOUT_NULL = (
-    "null is printed by releases of transformers that hand it to the template; newer ones leave"
-    " it out"
-)
+ABOUT_NULL = "null is printed by older releases of transformers, which pass it to the template; newer ones leave it out"
 
 
 class ValuesPrintedAsPython(DataRule):
@@ -103,8 +100,10 @@ class ValuesPrintedAsPython(DataRule):
         kinds = ", ".join(f"{KINDS[kind]} ({count:,})" for kind, count in self.kinds.most_common())
         only_null = set(self.kinds) == {NULL}
         yield self.finding(
-            f"{len(self.rows):,} rows hold values that the template prints as Python text: {kinds}",
-            "write contents and arguments as text, or choose a template that takes their parts",
+            f"{len(self.rows):,} rows contain values that the template prints as Python text, which the model learns"
+            f" to write: {kinds}",
+            "write contents and arguments as text (`truetune fix` does it where it is safe), or use a chat template"
+            " that supports content parts",
             severity="warning" if only_null else None,
             evidence=[ABOUT_NULL] if NULL in self.kinds else [],
             cases=self.cases,

@@ -1,12 +1,13 @@
 """Answers begin or end with white space.
 
 ## What it does
-Counts the answers with white space at an end that reaches the training text; a template that strips contents takes it
-away. A note; plain text and completions that begin with one space are left alone, for that is how they join a prompt.
+Counts the answers with white space at either end that reaches the training text; some templates strip contents. It
+fires from 5 % of the rows, as an info. Plain text, and completions that begin with one space, are ignored: that is how
+they join a prompt.
 
 ## Why it is bad
-The model learns to begin with a line break or to end with some, by chance of where the rows come from; a token with a
-space before it is another token than the one that serving makes.
+The model learns to begin with a line break or to end with several, depending on where the rows come from. A word with a
+space before it is also another token than the one that serving produces.
 
 ## Example
 ```yaml
@@ -21,7 +22,7 @@ data:
 ```
 
 ## Fix safety
-Stripping answers is safe, but for code whose first line is indented.
+Stripping answers is safe, except for code whose first line is indented.
 
 ## References
 - stanford-crfm/helm#2467
@@ -58,7 +59,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         ):
             return None
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-        kind = "before" if before else "behind"
+        kind = "before" if before else "after"
         if before and after:
             kind = "before and after"
         return AnswerFault(kind, f"the answer has {before + after!r} {kind} it")
@@ -82,7 +83,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.faulty_row_count_in_words} have an answer with white space around it: {kinds}",
-                "strip the answers, unless the space is meant",
+                "strip the answers (answer.strip()), unless the white space is intended",
                 cases=self.cases,
                 count=self.found,
                 total=self.rows,

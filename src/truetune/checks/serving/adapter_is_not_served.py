@@ -1,15 +1,13 @@
-"""The server answers as the base model does: what training changed is not there.
+"""The server answers like the base model: nothing of the training is served.
 
 ## What it does
-
-Scores the same answers by the base, by the tuned model (both on this machine) and by the server. The part of the
-tuned model's effect on the log-probabilities that is served must not be near 0. Where a server tells none, its greedy
-answers are compared at prompts where base and tuned model answer differently.
+Scores the same answers with the base model, with the tuned model (both on this machine) and with the server. The share
+of the tuned model's effect on the log-probabilities that the server shows must not be near 0. If a server reports no
+log-probabilities, its greedy answers are compared at prompts to which base and tuned model answer differently.
 
 ## Why it is bad
-
-An engine that finds no matching tensor in an adapter loads it all the same and serves the base: keys with another
-prefix, modules that it does not support, a request that names the base and not the adapter. There is no error.
+An engine that finds no matching tensor in an adapter still loads it and serves the base model: keys with another
+prefix, modules that it does not support, a request that names the base and not the adapter. There is no error message.
 
 ## Example
 
@@ -24,13 +22,12 @@ strength: {by: logprobs, places: 96, adapter: true, factor: 0.998, cosine: 0.999
 ```
 
 ## Fix safety
-
 There is no automatic fix: name the adapter in each request (vLLM: `--enable-lora --lora-modules NAME=DIR`, and `model:
 NAME`), or merge it (`truetune merge`) and serve the merged model.
 
-An engine inside of a script has the same fault: vLLM's `LLM(enable_lora=True)` answers as the base where `generate` or
-`chat` has no `lora_request`. `truetune lint SCRIPT` tells it (`base-asked-instead`), and `truetune check FOLDER` two
-files of answers that are the same (`two-models-answer-alike`).
+An engine inside a script can have the same fault: vLLM's `LLM(enable_lora=True)` answers like the base if `generate` or
+`chat` has no `lora_request`. `truetune lint SCRIPT` finds it (`base-asked-instead`), and `truetune check FOLDER` finds
+two files with the same answers (`two-models-answer-alike`).
 
 ## References
 
@@ -73,23 +70,23 @@ class AdapterIsNotServed(ServingRule):
         if strength is None or not is_nothing_of_training_served(strength):
             return
         subject = "the adapter" if strength.adapter else "what training changed"
-        remedy = "start the server with this model's folder"
+        remedy = "start the server with this model's folder, not the base's"
         if strength.adapter:
             remedy = (
-                "name the adapter in each request (the model's name that the server gave it), or"
-                " merge it (truetune merge) and serve the merged model"
+                'name the adapter in each request (vLLM: --enable-lora --lora-modules NAME=DIR, and "model":'
+                ' "NAME"), or merge it (truetune merge) and serve the merged model'
             )
         evidence = (
-            f"of {strength.places} greedy answers where base and tuned model part,"
-            f" {strength.as_base} are the base's and {strength.as_tuned} the tuned model's"
+            f"of {strength.places} greedy answers at which base and tuned model differ, {strength.as_base} are the"
+            f" base's and {strength.as_tuned} the tuned model's"
         )
         if strength.factor is not None and strength.effect is not None:
             evidence = (
-                f"{strength.factor:.1%} of the effect on {strength.places} log-probabilities is there"
-                f" (effect {strength.effect:.2g} nats/token)"
+                f"{strength.factor:.1%} of the training's effect on {strength.places} log-probabilities is served"
+                f" (the effect is {strength.effect:.2g} per token)"
             )
         yield self.finding(
-            f"{subject} is not served: the server answers as the base model does",
+            f"{subject} is not served: the server answers like the base model",
             remedy,
             evidence=[evidence],
         )

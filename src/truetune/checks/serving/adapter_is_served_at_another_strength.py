@@ -1,23 +1,21 @@
-"""The adapter is applied with another scaling than in training.
+"""The server applies the adapter with another scaling than in training.
 
 ## What it does
-
-Where the served effect of training on the log-probabilities points the same way as the tuned model's own, and is
-less than 0.8 or more than 1.25 of it, asks the adapter on this machine with the scalings that known mistakes make:
-`alpha/r` in place of `alpha/sqrt(r)` (rsLoRA), alpha left out, twice, half. The one that gives what is served is named,
-and it is an error; else a warning.
+If the served effect of training on the log-probabilities has the same direction as the tuned model's own, but is less
+than 0.8 or more than 1.25 times as large, it computes the adapter on this machine with the scalings that known mistakes
+produce: `alpha/r` instead of `alpha/sqrt(r)` (rsLoRA), alpha ignored, twice, half. It names the one that matches the
+server (an error); otherwise it is a warning.
 
 ## Why it is bad
-
-An engine or exporter that does not read `use_rslora` or `alpha_pattern` serves a weak or an overdone fine-tune: with
-r = 64, rsLoRA is served at an eighth.
+An engine or exporter that does not read `use_rslora` or `alpha_pattern` serves a fine-tune that is too weak or too
+strong: with r = 64, rsLoRA is served at an eighth of its strength.
 
 ## Example
 
 ```yaml
 strength:
   {by: logprobs, places: 96, adapter: true, factor: 0.27, cosine: 0.98, effect: 1.9, distance: 1.4,
-   explained: "alpha/r in place of alpha/sqrt(r): use_rslora was not read", explained_distance: 0.01}
+   explained: "alpha/r instead of alpha/sqrt(r): use_rslora was not read", explained_distance: 0.01}
 ```
 
 ## Use instead
@@ -27,7 +25,6 @@ strength: {by: logprobs, places: 96, adapter: true, factor: 0.998, cosine: 0.999
 ```
 
 ## Fix safety
-
 There is no automatic fix: merge the adapter (`truetune merge`), which applies the scaling of training, or use a release
 of the engine that reads it.
 
@@ -70,11 +67,11 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         assert strength is not None
         if strength.factor is None or strength.cosine is None:
             return Unmet(
-                "the server tells no log-probabilities of given tokens",
-                "start it with logprobs of prompts",
+                "the server reports no log-probabilities of given tokens",
+                "start it so that it returns prompt logprobs",
             )
         if is_nothing_of_training_served(strength):
-            return Unmet("nothing of it is served, which adapter-is-not-served is about")
+            return Unmet("nothing of it is served, which adapter-is-not-served reports")
         return None
 
     def measurement_if_clean(self) -> str:
@@ -88,23 +85,22 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         strength = self.subject.strength
         if strength is None or not is_served_at_other_strength(strength):
             return
-        remedy = "serve this model's folder as it is"
+        remedy = "serve this model's folder unchanged"
         if strength.adapter:
             remedy = (
-                "merge the adapter (truetune merge) and serve the merged model, or use an engine"
-                " that reads its scaling"
+                "merge the adapter (truetune merge) and serve the merged model, or use an engine that reads"
+                " use_rslora and alpha_pattern"
             )
         evidence = [
-            f"over {strength.places} log-probabilities: cosine {strength.cosine:.3f}, off by"
-            f" {strength.distance:.2g} nats/token of an effect of {strength.effect:.2g}"
+            f"over {strength.places} log-probabilities: cosine similarity {strength.cosine:.3f}; they differ by"
+            f" {strength.distance:.2g} per token, of an effect of {strength.effect:.2g}"
         ]
         if strength.explained_distance is not None:
             evidence.append(
-                f"with that scaling the adapter is off by {strength.explained_distance:.2g}"
-                " nats/token"
+                f"with that scaling, the difference is {strength.explained_distance:.2g} per token"
             )
         yield self.finding(
-            f"the server applies {strength.factor or 0:.0%} of what training changed"
+            f"the server applies {strength.factor or 0:.0%} of the training's effect"
             + (f": {strength.explained}" if strength.explained else ""),
             remedy,
             # A scaling that gives just what is served proves the cause; a mere factor may have others (a quantisation).

@@ -64,14 +64,11 @@ def describe_strength(strength: AdapterStrength) -> str:
     """How much of what training changed is served, in one line."""
     if strength.factor is not None and strength.distance is not None:
         return (
-            f"{strength.factor:.0%} of what training changed is served, over {strength.places:,}"
-            f" log-probabilities; off by {strength.distance:.2g} nats/token"
+            f"{strength.factor:.0%} of the training's effect is served, over {strength.places:,} log-probabilities;"
+            f" they differ by {strength.distance:.2g} per token"
         )
     if strength.distance is not None:
-        return (
-            f"the log-probabilities of {strength.places:,} tokens are off by"
-            f" {strength.distance:.2g} nats each"
-        )
+        return f"the log-probabilities of {strength.places:,} tokens differ by {strength.distance:.2g} each"
     return (
         f"of {strength.places:,} greedy answers {strength.as_tuned:,} are the tuned model's,"
         f" {strength.as_base:,} the base's"
@@ -85,4 +82,4 @@ def explain_nan_logprobs(strength: AdapterStrength | None) -> Unmet | None:
     measured = [value for value in (strength.factor, strength.distance) if value is not None]
     if all(isfinite(value) for value in measured):
         return None
-    return Unmet("log-probabilities are no numbers, which served-weights-differ is about")
+    return Unmet("log-probabilities are not numbers, which served-weights-differ reports")

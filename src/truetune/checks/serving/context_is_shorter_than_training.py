@@ -1,13 +1,11 @@
-"""The server takes shorter prompts than the model was trained on.
+"""The server accepts shorter prompts than the model was trained on.
 
 ## What it does
-
-Compares the context length that the server tells (vLLM: `max_model_len`; llama.cpp: `n_ctx`; SGLang:
-`probe_server_context_limit`), or at which it refused a long prompt, with the `max_length` of the training.
+Compares the context length that the server reports (vLLM: `max_model_len`; llama.cpp: `n_ctx`; SGLang:
+`probe_server_context_limit`), or at which it rejected a long prompt, with the `max_length` of the training.
 
 ## Why it is bad
-
-Requests of a length that was trained are refused or cut. The default of a start command is often small: Ollama's and
+Requests of a length that was trained are rejected or cut. The default of a start command is often small: Ollama's and
 llama.cpp's have been 2048 and 4096.
 
 ## Example
@@ -23,9 +21,8 @@ context: {told: 8192, positions: 32768, trained: 8192}
 ```
 
 ## Fix safety
-
 There is no automatic fix: start the server with a longer context (`--max-model-len`, `--ctx-size`, `--context-length`,
-`num_ctx`).
+`num_ctx`). It needs more memory.
 
 ## References
 
@@ -58,7 +55,7 @@ class ContextIsShorterThanTraining(ServingRule):
                 "check the folder of a run of truetune train",
             )
         if self._context_of_server() is None:
-            return Unmet("the server does not tell its context, and refused no prompt")
+            return Unmet("the server does not report its context, and rejected no prompt")
         return None
 
     def measurement_if_clean(self) -> str:
@@ -66,7 +63,7 @@ class ContextIsShorterThanTraining(ServingRule):
         assert self.subject.context is not None
         trained = self.subject.context.trained
         return (
-            f"the server takes {self._context_of_server():,} tokens, the training had examples of up to"
+            f"the server accepts {self._context_of_server():,} tokens; the training had examples of up to"
             f" {trained:,}"
         )
 
@@ -89,12 +86,12 @@ class ContextIsShorterThanTraining(ServingRule):
         if limit is None or limit >= context.trained:
             return
         yield self.finding(
-            f"the server takes at most {limit:,} tokens, and the training had examples of up to"
+            f"the server accepts at most {limit:,} tokens, but the training had examples of up to"
             f" {context.trained:,}",
-            "start the server with a longer context: --max-model-len (vLLM), --ctx-size"
-            " (llama.cpp), --context-length (SGLang), num_ctx (Ollama)",
+            f"start the server with a context of {context.trained:,} tokens or more: --max-model-len (vLLM),"
+            " --ctx-size (llama.cpp), --context-length (SGLang), num_ctx (Ollama)",
             evidence=(
-                [f"it refused a prompt of {context.sent:,} tokens: {context.refused}"]
+                [f"it rejected a prompt of {context.sent:,} tokens: {context.refused}"]
                 if context.sent and context.refused
                 else []
             ),

@@ -1,14 +1,12 @@
-"""Greedy answers are others than the model's: the server applies a penalty unasked.
+"""The server applies a repetition penalty to greedy answers by default.
 
 ## What it does
-
-Asks the same at temperature 0 as it is, and with the penalties taken away (`repetition_penalty` 1, `frequency_penalty`
-and `presence_penalty` 0). The answers must be equal.
+Sends the same prompt at temperature 0 as it is, and with the penalties removed (`repetition_penalty` 1,
+`frequency_penalty` and `presence_penalty` 0). The answers must be equal.
 
 ## Why it is bad
-
-A repetition penalty of generation_config.json or of the server's settings stays in force at temperature 0. It forbids
-what a fine-tune has learned to repeat: keys of JSON, names, numbers, code. Greedy evaluations measure the penalty.
+A repetition penalty in generation_config.json or in the server's settings also applies at temperature 0. It suppresses
+what a fine-tune has learned to repeat: keys of JSON, names, numbers, code. Greedy evaluations then measure the penalty.
 
 ## Example
 
@@ -28,8 +26,7 @@ sampling:
 ```
 
 ## Fix safety
-
-There is no automatic fix: take the penalty out of generation_config.json, or send `repetition_penalty: 1.0`.
+There is no automatic fix: remove the penalty from generation_config.json, or send `repetition_penalty: 1.0`.
 
 ## References
 
@@ -59,12 +56,12 @@ class GreedyAnswersArePenalised(ServingRule):
         if unmet is not None:
             return unmet
         if self.subject.sampling is None or self.subject.sampling.penalised is None:
-            return Unmet("the server takes no penalties in a request")
+            return Unmet("the server accepts no penalties in a request")
         return None
 
     def measurement_if_clean(self) -> str:
         """That the greedy answer is the same with the penalties taken away."""
-        return "1 greedy answer is the same with the penalties taken away"
+        return "1 greedy answer is the same without the penalties"
 
     def findings(self) -> Iterator[Finding]:
         """The finding on a server whose greedy answer changes once the penalties are taken away."""
@@ -74,10 +71,10 @@ class GreedyAnswersArePenalised(ServingRule):
         # The penalty may be the server's own, and then no file names it.
         penalties = [text for text in sampling.settings if "penalty" in text]
         yield self.finding(
-            "at temperature 0 the server still applies a penalty: without it the answers are others"
+            "at temperature 0 the server still applies a penalty: without it the answers differ"
             + (f" (generation_config.json has {', '.join(penalties)})" if penalties else ""),
-            "take the penalty out of generation_config.json or of the server's settings, or send "
-            "repetition_penalty 1.0 with each request",
+            "remove the penalty from generation_config.json or from the server's settings, or send"
+            " repetition_penalty 1.0 with each request",
             evidence=[
                 f"{name}: {quote_shortened(text)}"
                 for name, text in zip(

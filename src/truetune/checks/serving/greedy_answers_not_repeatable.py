@@ -1,15 +1,13 @@
-"""A server's greedy answers to one and the same request differ from each other.
+"""A server gives different greedy answers to the same request.
 
 ## What it does
-
-Sends one request at temperature 0 again and again, alone and among others at the same time. A warning where answers to
-requests one after another differ, or where the best two tokens at the place of the difference are more than 0.2 nats
-apart; else a note: batches change the order of additions, and near ties fall either way.
+Sends one request at temperature 0 several times, on its own and concurrently with others. It is a warning if answers to
+consecutive requests differ, or if the log-probabilities of the two best tokens differ by more than 0.2 where the
+answers diverge. Otherwise it is an info: batches change the order of additions, and near ties can go either way.
 
 ## Why it is bad
-
-Two runs of an evaluation can't be compared. Where the tokens were no near tie, the temperature is not what the request
-says, or the server mixes up requests.
+Two evaluation runs can't be compared. If the tokens were not a near tie, the server does not use the temperature of the
+request, or it mixes up requests.
 
 ## Example
 
@@ -24,8 +22,7 @@ repeats: {alone: 3, alone_differ: 0, together: 4, together_differ: 0}
 ```
 
 ## Fix safety
-
-There is no automatic fix: look at the server's sampling settings; for equal answers in batches, engines have
+There is no automatic fix: check the server's sampling settings. For equal answers in batches, some engines have
 batch-invariant kernels.
 
 ## References
@@ -83,19 +80,22 @@ class GreedyAnswersNotRepeatable(ServingRule):
         only_in_batches = not repeats.alone_differ and repeats.margin is None
         is_harmless = is_tie or only_in_batches
         remedy = (
-            "look for a temperature that the server sets itself, and for requests that are mixed up"
+            "check whether the server overrides the temperature (its start options, generation_config.json), and"
+            " whether it mixes up requests (send them one at a time)"
         )
         if is_harmless:
-            remedy = "compare scores over several runs, or switch batching off"
-        margin = "not reported" if repeats.margin is None else f"{repeats.margin:.2g} nats"
+            remedy = (
+                "compare scores over several runs, or switch batching off (vLLM: --max-num-seqs 1)"
+            )
+        margin = "not reported" if repeats.margin is None else f"{repeats.margin:.2g}"
         yield self.finding(
             f"the same request at temperature 0 gets {len(repeats.answers)} different answers:"
-            f" {repeats.alone_differ} of {repeats.alone} alone and {repeats.together_differ} of"
-            f" {repeats.together} at the same time are not the first",
+            f" {repeats.alone_differ} of {repeats.alone} consecutive and {repeats.together_differ} of"
+            f" {repeats.together} concurrent requests differ from the first answer",
             remedy,
             severity="info" if is_harmless else "warning",
             evidence=[
                 *(quote_shortened(text) for text in repeats.answers[:SHOWN_ANSWERS]),
-                f"between the best two tokens where they part: {margin}",
+                f"difference of the log-probabilities of the two best tokens where the answers diverge: {margin}",
             ],
         )

@@ -1,14 +1,12 @@
-"""The server cuts a long prompt and says nothing.
+"""The server silently cuts a long prompt.
 
 ## What it does
-
-Sends one prompt that is longer than the server's context if that is known, or as long as the longest example of the
-training. A server must read all of it or refuse it: the number of tokens that it says it read must not be smaller than
-those that were sent, and, where it tells log-probabilities, another beginning must give another answer.
+Sends one prompt that is longer than the server's context (if known), or as long as the longest training example. A
+server must read all of it or reject it. The number of tokens that it reports must not be smaller than the number sent.
+If it returns log-probabilities, another beginning of the prompt must change them.
 
 ## Why it is bad
-
-The system prompt and the oldest turns are gone, and answers are given to the rest. Nothing in the answer shows it.
+The system prompt and the oldest turns are gone, and the model answers the rest. Nothing in the answer shows it.
 
 ## Example
 
@@ -23,9 +21,9 @@ context: {trained: 4096, sent: 4096, counted: 4111}
 ```
 
 ## Fix safety
-
 There is no automatic fix: start the server with a longer context, and without the option that shifts or truncates it
-(llama.cpp: `--no-context-shift`; SGLang: no `--allow-auto-truncate`).
+(llama.cpp: `--no-context-shift`; SGLang: no `--allow-auto-truncate`). Prompts that are too long are then rejected with
+an error.
 
 ## References
 
@@ -59,18 +57,18 @@ class PromptIsCutInSilence(ServingRule):
         if context is None or context.sent is None:
             return Unmet(
                 "no long prompt was sent",
-                "leave --longest out, or name more tokens than the context",
+                "omit --longest, or give more tokens than the context",
             )
         if context.refused or context.counted is not None or context.beginning is not None:
             return None
-        return Unmet("the server does not tell what it read of a long prompt")
+        return Unmet("the server does not report how much it read of a long prompt")
 
     def measurement_if_clean(self) -> str:
         """How long the long prompt was, and what shows that it was refused or read."""
         context = self.subject.context
         assert context is not None
         if context.refused:
-            return f"a prompt of {context.sent:,} tokens is refused"
+            return f"a prompt of {context.sent:,} tokens is rejected"
         proof = "another beginning gives another answer"
         if context.counted is not None:
             proof = f"{context.counted:,} were read"
@@ -88,12 +86,13 @@ class PromptIsCutInSilence(ServingRule):
             return
         proof = "another beginning gives the same answer, to the last digit"
         if counts_fewer:
-            proof = f"{context.counted:,} tokens were read"
+            proof = f"it read only {context.counted:,} of them"
         yield self.finding(
-            f"a prompt of {context.sent:,} tokens is cut in silence: {proof}",
-            "start the server with a longer context, and so that it refuses what is longer",
+            f"the server silently cuts a prompt of {context.sent:,} tokens: {proof}",
+            "start the server with a longer context (--max-model-len, --ctx-size, --context-length, num_ctx), and"
+            " without truncation (llama.cpp: --no-context-shift; SGLang: no --allow-auto-truncate)",
             evidence=(
-                [f"the server says that it takes {context.told:,} tokens"]
+                [f"the server reports a context of {context.told:,} tokens"]
                 if context.told is not None
                 else []
             ),

@@ -1,15 +1,14 @@
 """The server does not end answers where the model does.
 
 ## What it does
-
-Asks the server for answers that the model, on this machine, ends by itself, and gives it some more tokens. Where the
-server continues after that place, or the text of an answer holds the stop token or the mark of another turn, it does
-not stop at the trained token. Without the model (`--no-strength`) only the text of the answers is looked at.
+Requests answers that the model, on this machine, ends by itself, with some extra tokens. It fires if the server
+continues after that point, or if the text of an answer contains the stop token (errors) or the marker of another turn
+(a warning): it does not stop at the trained token. Without the model (`--no-strength`), it only looks at the text of
+the answers.
 
 ## Why it is bad
-
-Answers run on into invented turns until a limit is reached. The model has learned to stop: the server does not know the
-id, as it takes its stops from another `generation_config.json`, GGUF field or template.
+Answers continue into invented turns until a limit is reached. The model has learned to stop, but the server does not
+know the id, since it takes its stop tokens from another `generation_config.json`, GGUF field or template.
 
 ## Example
 
@@ -30,9 +29,8 @@ stopping:
 ```
 
 ## Fix safety
-
-There is no automatic fix: name the trained stop ids in `eos_token_id` of generation_config.json, beside the weights
-that are served, or as a stop of the server.
+There is no automatic fix: list the trained stop ids in `eos_token_id` of generation_config.json, next to the served
+weights, or pass them to the server as stop tokens.
 
 ## References
 
@@ -67,7 +65,7 @@ class ServedStopIsMissing(ServingRule):
             return unmet
         if self.subject.stopping is not None and self.subject.stopping.endings:
             return None
-        return Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
+        return Unmet("no answer that the model ends by itself was requested", SEEN_BY["stopping"])
 
     def measurement_if_clean(self) -> str:
         """How many answers were asked for, of which none continues behind its end."""
@@ -87,7 +85,7 @@ class ServedStopIsMissing(ServingRule):
         is_proved = any(ending.runs_on or ending.leaked in stop_tokens for ending in missed_stops)
         evidence = []
         if stopping.told:
-            evidence.append(f"the server says that it stops at {', '.join(stopping.told)}")
+            evidence.append(f"the server reports that it stops at {', '.join(stopping.told)}")
         if stopping.missing:
             evidence.append(
                 f"the model's own files do not name {', '.join(stopping.missing)} as a stop"
@@ -95,8 +93,8 @@ class ServedStopIsMissing(ServingRule):
         yield self.finding(
             f"{len(missed_stops)} of {len(stopping.endings)} answers continue after their end: the"
             f" server does not stop at {', '.join(stopping.trained) or 'the trained stop token'}",
-            "name the trained stop ids in eos_token_id of generation_config.json beside the served"
-            " weights, or give them to the server as stops",
+            "add the trained stop ids to eos_token_id in generation_config.json next to the served weights and"
+            " restart the server, or pass them in each request (stop_token_ids)",
             severity="error" if is_proved else "warning",
             evidence=evidence,
             cases=[Case(_describe_answer_going_past_its_end(ending)) for ending in missed_stops],

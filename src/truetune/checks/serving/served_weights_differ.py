@@ -1,14 +1,12 @@
-"""The server gives other log-probabilities than the model does, and they are not the base's either.
+"""The server's log-probabilities are neither the model's nor the base model's.
 
 ## What it does
-
-Compares the log-probabilities of the same answers, by the server and by the model on this machine. It fires where
-their difference is more than half of what training changed; or, where no base is known, more than 0.3 nats/token.
+Compares the log-probabilities of the same answers from the server and from the model on this machine. It fires if they
+differ by more than half of what training changed; or, if no base is known, by more than 0.3 per token.
 
 ## Why it is bad
-
-Another checkpoint, another adapter, a quantisation that lost the training, or a merge into another base is served. The
-scores of the model that was measured are not those of the model that is used.
+The server runs another checkpoint, another adapter, a quantization that lost the training, or a merge into another
+base. The scores of the measured model are not those of the model in use.
 
 ## Example
 
@@ -23,8 +21,7 @@ strength: {by: logprobs, places: 96, adapter: true, factor: 0.998, cosine: 0.999
 ```
 
 ## Fix safety
-
-There is no automatic fix: compare the files that are served with these (`truetune movement`), and their precision.
+There is no automatic fix: compare the served files with these (`truetune movement`), and their precision.
 
 ## References
 
@@ -71,8 +68,8 @@ class ServedWeightsDiffer(ServingRule):
         assert strength is not None
         if strength.distance is None:
             return Unmet(
-                "the server tells no log-probabilities of given tokens",
-                "start it with logprobs of prompts",
+                "the server reports no log-probabilities of given tokens",
+                "start it so that it returns prompt logprobs",
             )
         if is_nothing_of_training_served(strength) or is_served_at_other_strength(strength):
             return Unmet("the strength of the adapter explains the difference")
@@ -101,12 +98,13 @@ class ServedWeightsDiffer(ServingRule):
         evidence = [f"over {strength.places} tokens of the model's own answers"]
         if strength.effect is not None:
             evidence.append(
-                f"what training changed: {strength.effect:.2g} nats/token; served of it:"
-                f" {strength.factor:.0%}, cosine {strength.cosine:.2f}"
+                f"training changed them by {strength.effect:.2g} per token; the server shows {strength.factor:.0%}"
+                f" of that (cosine similarity {strength.cosine:.2f})"
             )
         yield self.finding(
-            f"the server's log-probabilities are {strength.distance:.2g} nats/token off the"
-            " model's",
-            "look which weights, which adapter and which quantisation the server was started with",
+            f"the server's log-probabilities differ from the model's by {strength.distance:.2g} per token: it serves"
+            " other weights",
+            "check with which weights, adapter and quantization the server was started (truetune movement compares"
+            " two folders), and restart it with this model",
             evidence=evidence,
         )

@@ -1,17 +1,15 @@
-"""The server makes another prompt of the same messages than the one that was trained.
+"""The server builds another prompt from the same messages than the training did.
 
 ## What it does
-
-With `truetune serve-check`, asks a running server for the prompts that it makes of fixed conversations (1 to 4 turns,
-with and without a system message and tools) and of rows of the data, and compares them with the training record: by
-their ids where the server tells them (vLLM, SGLang, llama.cpp), else by what it answers. Names the mistake where a
-known one makes just these ids. An error; a warning where only prompts with tools differ, and no row of the data has
-tools.
+`truetune serve-check` requests from a running server the prompts that it builds for fixed conversations (1 to 4 turns,
+with and without a system message and tools) and for rows of the data, and compares them with the training record. It
+compares their ids if the server returns them (vLLM, SGLang, llama.cpp), otherwise the answers. It names the mistake if
+a known one produces exactly these ids. It is an error; or a warning if only prompts with tools differ and no row of the
+data has tools.
 
 ## Why it is bad
-
-Servers have templates, default system prompts and BOS tokens of their own, from a flag, a GGUF file or an older copy of
-the tokenizer. The model is then asked in a format that it was not taught; no file of the training shows it.
+Servers have their own templates, default system prompts and BOS tokens, from an option, a GGUF file or an older copy of
+the tokenizer. The model then gets a format that it was not trained on, and no file of the training shows it.
 
 ## Example
 
@@ -29,9 +27,8 @@ prompts:
 ```
 
 ## Fix safety
-
-There is no automatic fix: start the server with the template that is saved with the model (`truetune serve-check MODEL
---print vllm` writes the command).
+There is no automatic fix: start the server with the template saved with the model (`truetune serve-check MODEL --print
+vllm` prints the command).
 
 ## References
 
@@ -67,15 +64,17 @@ class ServerBuildsAnotherPrompt(ServingRule):
             return None
         # What was compared by its length is judged by server-prompt-has-another-length; then nothing was left unasked.
         by_length = any(prompt.same is not None for prompt in self.subject.prompts)
-        why = "the server tells neither the ids of a prompt nor answers to both forms"
-        return Unmet(why, "start it so that it tells the ids of prompts", asked=not by_length)
+        why = "the server returns neither the ids of a prompt nor answers to both forms"
+        return Unmet(
+            why, ("start it so that it returns the token ids of prompts"), asked=not by_length
+        )
 
     def measurement_if_clean(self) -> str:
         """How many of the compared prompts are the trained ones."""
         compared = self._prompts_compared_by_content()
         return (
-            f"{sum(bool(prompt.same) for prompt in compared):,} of {len(compared):,} prompts are the"
-            " trained ones"
+            f"{sum(bool(prompt.same) for prompt in compared):,} of {len(compared):,} prompts are those of the"
+            " training"
         )
 
     def _prompts_compared_by_content(self) -> list[PromptComparison]:
@@ -94,7 +93,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
             return
         causes = tuple(dict.fromkeys(prompt.cause for prompt in others if prompt.cause))
         yield self.finding(
-            f"{len(others)} of {len(compared)} prompts are others on the server than in training"
+            f"{len(others)} of {len(compared)} prompts differ between the server and the training"
             + (f": {causes[0]}" if len(causes) == 1 else ""),
             PROMPT_REMEDY,
             severity=severity_of_other_prompts(others, compared),
@@ -120,6 +119,6 @@ def _put_one_of_each_difference_first(others: list[PromptComparison]) -> list[Pr
 
 def _describe_prompt_difference(prompt: PromptComparison) -> str:
     """Where a prompt differs from the trained one, and both lengths."""
-    how = prompt.difference or "the answer is another one than that to the trained prompt"
+    how = prompt.difference or "the answer differs from that to the training prompt"
     served = "" if prompt.served is None else f", {prompt.served} on the server"
     return f"{prompt.name}: {how} ({prompt.trained} tokens in training{served})"

@@ -1,12 +1,12 @@
-"""The server takes fields of a request and does nothing with them.
+"""The server accepts fields of a request but ignores them.
 
 ## What it does
-
-Notes the fields (`logprobs`, `n`, `chat_template_kwargs`, ...) that a server accepts without effect.
+Lists the fields (`logprobs`, `n`, `chat_template_kwargs`, ...) that a server accepts without effect. It is always an
+info.
 
 ## Why it is bad
-
-A client that sends them believes that they hold: a thinking mode that was switched off, a number of samples, a stop.
+A client that sends them assumes that they work: a thinking mode that is switched off, a number of samples, a stop
+string.
 
 ## Example
 
@@ -21,8 +21,7 @@ ignored: []
 ```
 
 ## Fix safety
-
-There is no automatic fix: do without these fields, or use another server.
+There is no automatic fix: do not use these fields, or use another server.
 
 ## References
 
@@ -45,13 +44,13 @@ class ServerIgnoresFields(ServingRule):
 
     def measurement_if_clean(self) -> str:
         """That no field of a request was found to be taken without effect."""
-        return "0 fields of a request were found to be taken without effect"
+        return "0 fields of a request were accepted without effect"
 
     def findings(self) -> Iterator[Finding]:
         """The finding on fields of a request that the server takes without effect."""
         if self.subject.ignored:
             yield self.finding(
-                "the server takes these fields of a request and does nothing with them: "
+                "the server accepts these fields of a request but ignores them: "
                 f"{', '.join(self.subject.ignored)}",
                 "do not rely on them with this server",
             )

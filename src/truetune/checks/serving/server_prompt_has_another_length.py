@@ -1,14 +1,12 @@
-"""The server's prompt has another number of tokens than the trained one.
+"""The server's prompt has another number of tokens than in training.
 
 ## What it does
-
-Where a server tells only how many tokens its prompts have, compares that number with the training record. A known
-mistake that makes prompts of just these lengths is named where the server's answers confirm it. An error where the
-server counts the trained prompts themselves rightly (as text or ids, without messages), else a warning.
+If a server reports only how many tokens its prompts have, compares that number with the training record. It names a
+known mistake that produces prompts of exactly these lengths, if the server's answers confirm it. It is an error if the
+server counts the training prompts themselves correctly (as text or ids, without messages), otherwise a warning.
 
 ## Why it is bad
-
-Another number of tokens is another prompt: a second BOS, a default system prompt, a template of the server's own.
+Another number of tokens means another prompt: a second BOS, a default system prompt, or the server's own template.
 
 ## Example
 
@@ -27,8 +25,8 @@ prompts:
 ```
 
 ## Fix safety
-
-There is no automatic fix: start the server with the template that is saved with the model.
+There is no automatic fix: start the server with the template saved with the model (`truetune serve-check MODEL --print
+vllm` prints the command).
 
 ## References
 
@@ -64,15 +62,15 @@ class ServerPromptHasAnotherLength(ServingRule):
         return (
             None
             if self._prompts_compared_by_length()
-            else Unmet("no prompt was compared by its length alone")
+            else Unmet("no prompt was compared by its length only")
         )
 
     def measurement_if_clean(self) -> str:
         """How many of the prompts that were compared by length have the trained length."""
         counted = self._prompts_compared_by_length()
         return (
-            f"{sum(bool(prompt.same) for prompt in counted):,} of {len(counted):,} prompts have the"
-            " trained length"
+            f"{sum(bool(prompt.same) for prompt in counted):,} of {len(counted):,} prompts have the same length as"
+            " in training"
         )
 
     def _prompts_compared_by_length(self) -> list[PromptComparison]:
@@ -94,7 +92,11 @@ class ServerPromptHasAnotherLength(ServingRule):
         # Some servers count otherwise than they read (without BOS, for one). Only where the count of the trained prompt
         # itself is right does another count prove another prompt.
         is_proved = all(prompt.sure for prompt in others)
-        proof = ["the server counts the trained prompts themselves rightly"] if is_proved else []
+        proof = (
+            [("the server counts the tokens of the training prompts themselves correctly")]
+            if is_proved
+            else []
+        )
         severity = severity_of_other_prompts(others, compared) if is_proved else "warning"
         yield self.finding(
             f"{len(others)} of {len(compared)} prompts have another number of tokens on the server"

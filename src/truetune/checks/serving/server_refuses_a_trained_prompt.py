@@ -1,13 +1,11 @@
-"""The server refuses a chat that the model was trained on.
+"""The server rejects a chat that the model was trained on.
 
 ## What it does
-
-Counts the chats that the server answers with an error: a warning where rows of the data are among them, else a note.
+Counts the chats that the server answers with an error: a warning if rows of the data are among them, otherwise an info.
 
 ## Why it is bad
-
-A server refuses roles, tools or turns that its template does not know, or for which a flag is missing (vLLM:
-`--enable-auto-tool-choice`). What was trained is then out of reach.
+A server rejects roles, tools or turns that its template does not support, or for which an option is missing (vLLM:
+`--enable-auto-tool-choice`). What the model learned can then not be used.
 
 ## Example
 
@@ -26,8 +24,7 @@ prompts:
 ```
 
 ## Fix safety
-
-There is no automatic fix: the server's message says what it wants.
+There is no automatic fix: the server's error message tells what is missing.
 
 ## References
 
@@ -50,7 +47,7 @@ class ServerRefusesATrainedPrompt(ServingRule):
 
     def measurement_if_clean(self) -> str:
         """How many chats were sent, of which none is refused."""
-        return f"0 of {len(self.subject.prompts):,} chats are refused"
+        return f"0 of {len(self.subject.prompts):,} chats are rejected"
 
     def findings(self) -> Iterator[Finding]:
         """The finding on chats that the server answers with an error."""
@@ -59,9 +56,9 @@ class ServerRefusesATrainedPrompt(ServingRule):
         if not refused:
             return
         yield self.finding(
-            f"the server refuses {len(refused)} of {len(prompts)} chats that the model's template"
-            " takes",
-            "start the server with the model's own template, and with what its message asks for",
+            f"the server rejects {len(refused)} of {len(prompts)} chats that the model's template accepts",
+            "start the server with the model's own template (vLLM: --chat-template FILE), and with the option that"
+            " its error message names (e.g. --enable-auto-tool-choice for tools)",
             severity="warning" if any(prompt.of_data for prompt in refused) else "info",
             cases=[Case(f"{prompt.name}: {prompt.refused}") for prompt in refused],
             count=len(refused),

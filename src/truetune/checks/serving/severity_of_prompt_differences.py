@@ -13,9 +13,8 @@ from truetune.generation.server_observations import PromptComparison
 from truetune.settings.run_spec import Severity
 
 PROMPT_REMEDY = (
-    "start the server with the chat template, system prompt and BOS setting that are saved with the"
-    " model: `truetune serve-check MODEL --print vllm` (or sglang, llama.cpp, ollama) writes the"
-    " command"
+    "start the server with the chat template, system prompt and BOS setting saved with the model: `truetune"
+    " serve-check MODEL --print vllm` (or sglang, llama.cpp, ollama) prints the command"
 )
 
 

@@ -1,11 +1,12 @@
 """A hand-written loop accumulates gradients and does not divide the loss.
 
 ## What it does
-Looks for a loop that calls `backward` on each batch and `step` only every few (`if step % accumulation == 0`), where
-the loss is not divided by that number and no accelerator does it.
+Looks for a loop that calls `backward` on each batch and `step` only every few batches (`if step % accumulation == 0`).
+It fires if the loss is not divided by that number and no accelerator does it.
 
 ## Why it is bad
-Gradients are summed: the step is that many times as large as meant, as if the learning rate had been multiplied.
+Gradients of all batches are summed, so each optimizer step is that many times too large, as if the learning rate had
+been multiplied by the number of batches.
 
 ## Example
 ```python
@@ -40,8 +41,9 @@ for step, batch in enumerate(loader, 1):
 ```
 
 ## Fix safety
-With rows of unequal length, divide the summed loss by the tokens of all micro-batches instead: a mean of means weighs
-short rows too much.
+The optimizer steps become smaller: tune the learning rate again if it was tuned with the bug. If rows differ much in
+length, divide the summed loss by the tokens of all micro-batches instead: a mean of means gives short rows too much
+weight.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, axolotl-ai-cloud/axolotl#1100
@@ -86,8 +88,9 @@ class AccumulatedLossNotDivided(SourceRule):
             backward = _first_backward_outside_step_condition(module, loop, call.node)
             if backward is not None and not _does_loop_divide_anything(loop):
                 yield self.finding(
-                    f"gradients are summed over {count} batches, and the loss is not divided by it",
-                    f"divide the loss by {count} before backward()",
+                    f"gradients are summed over {count} batches, and the loss is not divided by {count}: each"
+                    f" optimizer step is {count} times too large",
+                    f"divide the loss before backward(): loss = loss / {count}",
                     cases=[case_of_node(module, backward), case_of_node(module, call.node)],
                 )
 

@@ -1,14 +1,15 @@
-"""Gradients are accumulated over more batches than an epoch has, so that the optimizer never steps.
+"""Gradients are accumulated over more batches than an epoch has, so the optimizer never steps.
 
 ## What it does
-Looks at loops of one's own that step their optimizer at every so many batches (`(i + 1) % 32 == 0`), and counts the
-batches of an epoch: by a list in the script, a limit, or the rows of a file beside it. It fires where the counter
-begins again with each epoch and never gets that far: no step is made. Where it continues, or Accelerate steps at the
-end of an epoch, runs of fewer than 10 steps are found. A loop that steps once more after its last batch is left alone.
+Checks hand-written loops that step their optimizer only every N batches (`(i + 1) % 32 == 0`), and counts the batches
+of an epoch: from a list in the script, a limit, or the rows of a file next to it. It is an error if the counter
+restarts with each epoch and never reaches N: no step is ever made. If the counter continues over epochs, or Accelerate
+steps at the end of an epoch, it is a warning below 10 steps in total. A loop that steps once more after its last batch
+is not reported.
 
 ## Why it is bad
-The loss is computed and logged, the run ends without an error, and no weight has changed. Settings that were copied
-from a run of many rows do this to a small one.
+The loss is computed and logged and the run ends without an error, but no weight has changed. It happens when settings
+of a run on many rows are used for a small data set.
 
 ## Example
 ```python
@@ -49,7 +50,8 @@ for epoch in range(20):
 ```
 
 ## Fix safety
-There is no automatic fix: how many rows a step takes is a choice.
+There is no automatic fix: how many rows an optimizer step covers is your choice. With a smaller N each step averages
+fewer rows.
 
 ## References
 - PyTorch documentation, "Automatic Mixed Precision examples", "Gradient accumulation"
@@ -78,15 +80,15 @@ class AccumulationBeyondTheEpoch(SourceRule):
         """Findings on gradients that are accumulated over more batches than an epoch has."""
         for found in accumulations_longer_than_epoch(self.subject):
             batches = f"an epoch has at most {found.epoch.most:,} batches"
-            what = f"{batches}, and a step of the optimizer is due at every {found.accumulation:,}"
+            what = f"{batches}, but the optimizer steps only after every {found.accumulation:,}"
             end = (
                 f": the run makes at most {found.steps:,} steps"
                 if found.steps
-                else ": none is ever made, and no weight changes"
+                else ": it never steps, and no weight changes"
             )
             yield self.finding(
                 what + end,
-                f"accumulate over {max(1, found.epoch.most)} batches or fewer, and step once more"
+                f"accumulate over {max(1, found.epoch.most)} batches or fewer, and call optimizer.step() once more"
                 " after the last batch of an epoch",
                 evidence=[found.epoch.why],
                 severity="warning" if found.steps else None,

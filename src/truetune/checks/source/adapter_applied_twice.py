@@ -1,13 +1,13 @@
-"""A script puts an adapter on weights that it was merged into.
+"""A script puts an adapter on weights that it was merged into already.
 
 ## What it does
 Looks at adapters that a script loads onto a model (`PeftModel.from_pretrained`, `load_adapter`, `LoRARequest`), and at
-what the files beside merge (scripts with `merge_and_unload`, `llamafactory-cli export`, `axolotl merge-lora`): the
-model was written by a merge of the same adapter.
+what the files next to it merge (scripts with `merge_and_unload`, `llamafactory-cli export`, `axolotl merge-lora`). It
+fires if the model was written by a merge of the same adapter.
 
 ## Why it is bad
-The update of the adapter is added twice: the answers overshoot what was trained, loop, or are garbage, and those of
-the merged model alone are as they should be.
+The adapter's update is added twice. The answers overshoot what was trained, loop, or are garbage, while the merged
+model without the adapter answers correctly.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ model = AutoModelForCausalLM.from_pretrained("out/merged")
 ```
 
 ## Fix safety
-Either the merged model alone, or the base with the adapter is right; both give the same answers.
+Use either the merged model without an adapter, or the base with the adapter. Both give the same answers.
 
 ## References
 - peft documentation, `merge_and_unload`
@@ -74,8 +74,10 @@ class AdapterAppliedTwice(SourceRule):
             merge = find_merge_of_adapter(base, (adapter,), Path(module.path))
             if merge is not None:
                 yield self.finding(
-                    f"{base} was written by a merge of the adapter {adapter}, which is put on it again",
-                    f"ask {base} as it is, or load the base and put the adapter on that",
+                    f"the adapter {adapter} is already merged into {base} and is applied again: its update counts"
+                    " twice",
+                    f"use {base} without the adapter, or load the base model instead of {base} and apply the"
+                    " adapter to that",
                     cases=[
                         case_of_node(module, one.call.node),
                         Case(f"merges {merge.adapter}", file=merge.file, line=merge.line),

@@ -1,14 +1,14 @@
-"""An adapter on a classifier is declared as one on a causal model: its head is not saved.
+"""A classifier's LoRA config has the task type of a causal model, so its head is not saved.
 
 ## What it does
-Looks for `LoraConfig(task_type="CAUSAL_LM")`, or one without a task type, that has no `modules_to_save` and is put on
-a model with a head of its own (`*ForSequenceClassification`, `*ForTokenClassification`): by `get_peft_model`, or as
-`peft_config` of a trainer of TRL, whose `RewardTrainer` makes such a model of a name, too.
+Looks for `LoraConfig(task_type="CAUSAL_LM")`, or one without a task type, that has no `modules_to_save` and is used for
+a model with a classification head (`*ForSequenceClassification`, `*ForTokenClassification`). It follows
+`get_peft_model` and the `peft_config` of TRL's trainers; TRL's `RewardTrainer` builds such a model from a name, too.
 
 ## Why it is bad
-peft trains and saves the head of a classifier for the task types SEQ_CLS and TOKEN_CLS alone. Here the head keeps the
-random values that it began with, the adapter learns to fit them, and after a reload the head has other random values:
-so have the scores.
+peft trains and saves a classifier's head only for the task types SEQ_CLS and TOKEN_CLS. With another type the head
+keeps its random initial values and the adapter learns to fit them. After a reload the head has different random values,
+so the scores are wrong.
 
 ## Example
 ```python
@@ -29,7 +29,7 @@ model = get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="S
 ```
 
 ## Fix safety
-Safe: the adapter's own layers are the same.
+Safe: the adapter's own layers are the same. The adapter has to be trained again, since the saved one has no head.
 
 ## References
 - huggingface/peft#577, huggingface/peft#876, huggingface/trl#1379, huggingface/transformers#26160
@@ -70,10 +70,10 @@ class AdapterLeavesHeadOut(SourceRule):
             if head is None or config is None or task is None:
                 continue
             yield self.finding(
-                f"an adapter {task} on a classifier: peft freezes the head, and does not save it: one that"
-                " began at random has other random values wherever the adapter is loaded",
-                'set task_type="SEQ_CLS" (TOKEN_CLS for token classification), and train again; the head of this'
-                " run is not in its adapter",
+                f"a classifier has a LoRA config {task}: peft freezes its head and does not save it, so a"
+                " randomly initialised head gets new random values at each load",
+                'set task_type="SEQ_CLS" ("TOKEN_CLS" for token classification), and train again: adapters of'
+                " earlier runs do not contain the head",
                 cases=[case_of_node(module, config.node), case_of_node(module, head)],
             )
 
@@ -87,7 +87,7 @@ def _classifier_given_adapter(module: Module, call: Call) -> ast.AST | None:
     for head in module.calls(*CLASSIFIERS):
         if head.node in loaded:
             return head.node
-    # A name in place of a model: TRL loads a classifier of it for this trainer alone.
+    # A name instead of a model: TRL loads a classifier of it for this trainer alone.
     if call.named(*REWARD_TRAINERS) and model is not None:
         return call.node if isinstance(module.flow.value(model), str) else None
     return None

@@ -1,14 +1,15 @@
-"""A loaded adapter is trained, and it was loaded frozen.
+"""A loaded adapter is frozen when it is given to training.
 
 ## What it does
 It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer or an optimizer, also through
-`merge_and_unload()`: the merged model is as frozen. `load_adapter` of transformers freezes what it loads, too.
-`prepare_model_for_kbit_training` after `get_peft_model` freezes the adapter with its base, and so does a loop over all
-parameters that freezes each, or those whose names do not pass its test, where no name of LoRA's weights can.
-`inference_mode=True` in the settings of an adapter freezes what `get_peft_model` makes of them.
+`merge_and_unload()`: the merged model stays frozen. It also reports: `load_adapter` of transformers, which freezes what
+it loads; `prepare_model_for_kbit_training` after `get_peft_model`, which freezes the adapter with its base; a loop that
+freezes all parameters, or all whose names fail a test that no LoRA weight can pass; and `inference_mode=True` in the
+settings of an adapter given to `get_peft_model`.
 
 ## Why it is bad
-peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
+peft loads adapters for inference by default. No parameter is trained and the loss does not change, but the run ends
+without an error.
 
 ## Example
 ```python
@@ -33,7 +34,7 @@ SFTTrainer(model=model, train_dataset=rows).train()
 ```
 
 ## Fix safety
-Safe: the adapter's weights are trained, as the trainer was set to.
+Safe: the adapter's weights are trained, as was intended.
 
 ## References
 - huggingface/peft#282, huggingface/peft#1410, huggingface/trl#6700, huggingface/trl#3926
@@ -139,8 +140,8 @@ class AdapterLoadedFrozen(SourceRule):
         """The finding on an adapter that is trained as it was loaded."""
         module = self.subject
         return self.finding(
-            "the adapter is loaded frozen and given to training: no parameter will be trained",
-            "load it with is_trainable=True",
+            "the adapter is loaded frozen and then trained: no parameter will change",
+            "set is_trainable=True in this call",
             evidence=["is_trainable is False by default"],
             cases=[case_of_node(module, load.node), case_of_node(module, user)],
             fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),
@@ -166,8 +167,8 @@ class AdapterLoadedFrozen(SourceRule):
             mode = config.keywords.get("inference_mode")
             if mode is not None and module.flow.value(mode) is True:
                 yield self.finding(
-                    "the adapter is made with inference_mode=True, which freezes its weights: nothing is trained",
-                    "remove inference_mode=True from its settings",
+                    "the adapter is created with inference_mode=True, which freezes its weights: nothing is trained",
+                    "remove inference_mode=True from the adapter's settings",
                     cases=[case_of_node(module, config.node), case_of_node(module, users[0])],
                 )
 
@@ -183,10 +184,10 @@ class AdapterLoadedFrozen(SourceRule):
             adapter = next((o.node for o in origins if o.node in adapters), None)
             if len(origins) == 1 and adapter is not None:
                 yield self.finding(
-                    "prepare_model_for_kbit_training after get_peft_model freezes all weights, the adapter's too:"
-                    " nothing is trained",
-                    "call it before get_peft_model",
-                    evidence=["it sets requires_grad to False on every parameter that it finds"],
+                    "prepare_model_for_kbit_training after get_peft_model freezes all weights, including the"
+                    " adapter's: nothing is trained",
+                    "call prepare_model_for_kbit_training before get_peft_model",
+                    evidence=["it sets requires_grad to False on every parameter of the model"],
                     cases=[case_of_node(module, call.node), case_of_node(module, adapter)],
                 )
 
@@ -206,12 +207,14 @@ class AdapterLoadedFrozen(SourceRule):
             # Weights of other adapters than LoRA have other names.
             if found.has_test and not _puts_lora_on_model(module, adapter):
                 continue
-            chosen = "no name of LoRA's weights passes the test of the loop, so they are frozen with all others"
+            chosen = (
+                "the name of no LoRA weight passes the loop's test, so the loop freezes them all"
+            )
             yield self.finding(
                 f"after get_peft_model {chosen}: nothing of the adapter is trained"
                 if found.has_test
-                else "all parameters are frozen after get_peft_model, the adapter's too: nothing is trained",
-                "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
+                else "all parameters are frozen after get_peft_model, including the adapter's: nothing is trained",
+                "delete the loop (get_peft_model freezes the base itself), or skip names that contain lora_",
                 cases=[case_of_node(module, found.loop), case_of_node(module, adapter)],
             )
 
@@ -220,10 +223,10 @@ class AdapterLoadedFrozen(SourceRule):
     ) -> Finding:
         """The finding on an adapter that is loaded frozen, merged and then given to a training."""
         return self.finding(
-            "the adapter is loaded frozen, merged and given to training: no parameter will be"
-            " trained",
-            "give the trainer a peft_config, or call requires_grad_(True) on the merged model",
-            evidence=["what was frozen for the adapter stays frozen after merge_and_unload"],
+            "the adapter is loaded frozen, merged and then trained: no parameter will change",
+            "give the trainer a peft_config to train a new adapter, or call model.requires_grad_(True) on the merged"
+            " model to train all its weights",
+            evidence=["the base weights that peft froze stay frozen after merge_and_unload"],
             cases=[case_of_node(self.subject, node) for node in (load, user, merges[0])],
         )
 

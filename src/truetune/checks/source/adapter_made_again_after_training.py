@@ -1,16 +1,16 @@
-"""The code that makes the adapter ran again after the training, and the new adapter is saved or asked.
+"""The code that makes the adapter ran again after the training, and the new, untrained adapter is used.
 
 ## What it does
-Reads the order in which the cells of a notebook ran last: the numbers in brackets beside them, or the comments like
-`# In[4]:` of a script that was exported from one. It fires where a cell with `get_peft_model` ran after the last
+Reads the order in which the cells of a notebook last ran: from their execution counts, or from comments like `# In[4]:`
+in a script that was exported from a notebook. It fires if a cell with `get_peft_model` ran after the last
 `trainer.train()`, and a later cell saves the model of that name or generates with it. Notebooks that load weights
-afterwards, or whose numbers were cleared, are left alone. In a script it fires where the code that put the adapter on
-the trained model runs once more after the training (a function that builds the model is called again), and what it
-gives is saved or asked.
+afterwards, or whose counts were cleared, are not reported. In a script it fires if the code that put the adapter on the
+trained model runs once more after the training (a function that builds the model is called again), and its result is
+saved or used to generate.
 
 ## Why it is bad
-A new adapter begins at zero: the model that is saved, or generates, is the base. Nothing fails, and hours of training
-are thrown away, though the trainer may still hold the trained model.
+A new adapter starts at zero, so the model that is saved, or generates, is the base model. Nothing fails, but the
+training is lost unless the trainer object still exists.
 
 ## Example
 ```python
@@ -47,7 +47,7 @@ model.save_pretrained("lora")
 ```
 
 ## Fix safety
-There is no automatic fix: the order of the runs is not part of the code.
+There is no automatic fix: the order in which cells ran is not part of the code.
 
 ## References
 - Jupyter documentation, the notebook format: `execution_count`
@@ -138,9 +138,10 @@ class AdapterMadeAgainAfterTraining(SourceRule):
         yield from self._findings_on_cell_order()
         for use in new_adapters_used(self.subject):
             yield self.finding(
-                f"{use.call.method} takes a model that was made again after the training: its adapter is new, and"
-                " changes nothing",
-                "save the model that was trained: trainer.save_model(FOLDER), or hand it over from the training",
+                f"{use.call.method} uses a model that was built again after the training: its adapter is new and"
+                " untrained",
+                "use the model that was trained: save it with trainer.save_model(FOLDER), or return it from the"
+                " function that trains",
                 cases=[
                     case_of_node(self.subject, one)
                     for one in (use.call.node, use.wrap.node, use.training.node)
@@ -161,11 +162,11 @@ class AdapterMadeAgainAfterTraining(SourceRule):
             if used is None or _may_load_weights_after(module, wrapped):
                 continue
             yield self.finding(
-                f"the cell that makes the adapter ran again as [{wrapped}], after the training"
-                f" [{training.run_count}]: {name} has a new adapter at zero, and {used.method}"
-                f" [{_cell_run_number(module, used.node)}] takes that one",
-                "run save_pretrained directly after the training, before this cell runs again; to rescue this run,"
-                " trainer.model.save_pretrained(FOLDER) if the kernel still lives, else load the last checkpoint",
+                f"the cell that creates the adapter ran again as [{wrapped}], after the training"
+                f" [{training.run_count}]: {name} has a new, untrained adapter, and {used.method}"
+                f" [{_cell_run_number(module, used.node)}] uses that one",
+                "call save_pretrained right after the training, before this cell runs again; to rescue this run, call"
+                " trainer.model.save_pretrained(FOLDER) if the kernel still runs, else load the last checkpoint",
                 cases=[case_of_node(module, one) for one in (wrap.node, training.node, used.node)],
             )
             return

@@ -2,14 +2,14 @@
 
 ## What it does
 It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model. A model that
-is loaded from the folder of an adapter (one with `adapter_config.json`, or where the files save an adapter) has it in
-it. Trainers of a TRL before 0.27 (by the file's pins, or by arguments that no later one takes) leave the second adapter
-out, or merge the first: nothing is reported of them, nor where a condition asks the model first
+is loaded from an adapter's folder (it contains `adapter_config.json`, or the script saves an adapter there) counts as
+one with an adapter. TRL before 0.27 (by the project's pins, or by arguments that later releases do not take) ignores
+the second adapter or merges the first, so it is not reported there. Nor is code that tests the model first
 (`isinstance(model, PeftModel)`, `hasattr(model, "peft_config")`).
 
 ## Why it is bad
-The first adapter is frozen, merged or lost: stage 1 has no effect in the result, or the loss jumps back to its first
-value. TRL stops, peft warns.
+The first adapter is frozen, merged or lost: stage 1 has no effect on the result, or the loss jumps back to its initial
+value. TRL raises an error, peft only warns.
 
 ## Example
 ```python
@@ -32,7 +32,8 @@ model = get_peft_model(model, LoraConfig(r=8))
 ```
 
 ## Fix safety
-There is none: to continue with the first adapter, or to merge it, are different runs.
+There is no automatic fix, because there are two right ways. To continue the first adapter, delete the second call and
+load the first with `is_trainable=True`. To train a new adapter on top, merge the first one, as above.
 
 ## References
 - huggingface/lerobot#3459, huggingface/trl#4713, huggingface/peft#2390
@@ -97,9 +98,10 @@ class AdapterRewrapped(SourceRule):
     def _finding_on_trainer_adding_second_adapter(self, cases: list[Case]) -> Finding:
         """The finding on a trainer that is given an adapter and a config."""
         return self.finding(
-            "peft_config is given together with a model that has an adapter already",
-            "leave peft_config out, and train the adapter that is there, or merge it first"
-            " (merge_and_unload())",
+            "the trainer gets a peft_config and a model that already has an adapter",
+            "remove peft_config to train the existing adapter, which must be loaded with is_trainable=True; or"
+            " merge that"
+            " first: model = model.merge_and_unload()",
             cases=cases,
         )
 
@@ -108,18 +110,18 @@ class AdapterRewrapped(SourceRule):
         adapter.
         """
         return self.finding(
-            "the model is loaded from the folder of an adapter, which is in it then, and is given another one",
-            "load the base, and its adapter by PeftModel.from_pretrained(base, folder, is_trainable=True) to train"
-            " that one further, or merge that first (merge_and_unload())",
+            "the model is loaded from an adapter's folder, so it already has an adapter, and gets a second one",
+            "load the base model, then PeftModel.from_pretrained(base, folder, is_trainable=True) to train the"
+            " adapter further, or add .merge_and_unload() to that to train a new one on top",
             cases=cases,
         )
 
     def _finding_on_get_peft_model(self, cases: list[Case]) -> Finding:
         """The finding on `get_peft_model` around a model that has an adapter."""
         return self.finding(
-            "get_peft_model wraps a model that has an adapter already",
-            "train the adapter that is there (is_trainable=True), or merge it first"
-            " (merge_and_unload())",
+            "get_peft_model wraps a model that already has an adapter",
+            "delete this call to train the existing adapter, which must be loaded with is_trainable=True; or merge that"
+            " first: model = model.merge_and_unload()",
             cases=cases,
         )
 

@@ -1,17 +1,18 @@
 """Tokens are added, or were never trained, and an adapter leaves their embedding rows frozen.
 
 ## What it does
-Looks for `add_tokens` or `add_special_tokens` with new tokens beside a `LoraConfig` that names neither
-`modules_to_save` nor `trainable_token_indices`, nor the embedding among its targets. The tokens are new where the model
-is known not to have them (by its files or its name), or where the file resizes the embedding for them; else it is a
-note. `clone_chat_template` of TRL adds the tokens of another model. What a `LoraConfig` takes by `**` from YAML or JSON
-is read where such a file is beside the script. In a branch for models of one name (`if "gemma" in name`) nothing is
-found. Nor are the marks of a chat trained in every base: where a file loads such a base by its published name (Llama 3,
-Llama 3.1, Qwen 1) and the marks are in its text, or come with the tokenizer of the instruct model, the same is asked.
+Looks for `add_tokens` or `add_special_tokens` with new tokens, and a `LoraConfig` that names neither `modules_to_save`
+nor `trainable_token_indices`, nor the embedding among its targets. It is an error if the model is known not to have the
+tokens (by its files or its name), or if the file resizes the embedding for them, and info otherwise. TRL's
+`clone_chat_template` adds the tokens of another model. If a `LoraConfig` gets `**settings` from YAML or JSON, that file
+is read if it is next to the script. Nothing is reported in a branch for models of one name (`if "gemma" in name`).
+
+Some bases have never trained their chat tokens (Llama 3, Llama 3.1, Qwen 1). It is a warning if a file loads such a
+base by its published name and uses the chat tokens, in its text or by the tokenizer of the instruct model.
 
 ## Why it is bad
-LoRA leaves `embed_tokens` and `lm_head` alone: the rows of the new tokens stay as random as they began, and are not in
-the saved adapter. The model never writes the new tokens.
+LoRA does not train `embed_tokens` and `lm_head`: the rows of the new tokens keep their random initial values, and are
+not in the saved adapter. The model never writes the new tokens.
 
 ## Example
 ```python
@@ -30,15 +31,18 @@ from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
 tokenizer.add_tokens(["<call>", "</call>"])
+new_ids = tokenizer.convert_tokens_to_ids(["<call>", "</call>"])
 config = LoraConfig(
     r=16,
     target_modules=["q_proj", "v_proj"],
-    trainable_token_indices={"embed_tokens": tokenizer.convert_tokens_to_ids(["<call>", "</call>"])},
+    trainable_token_indices={"embed_tokens": new_ids, "lm_head": new_ids},
 )
 ```
 
 ## Fix safety
-`modules_to_save=["embed_tokens", "lm_head"]` trains and saves both matrices whole: more memory, a larger file.
+With `trainable_token_indices` only the rows of the new tokens are trained and saved. If the embeddings are tied
+(`tie_word_embeddings` in config.json), name only `embed_tokens`. `modules_to_save=["embed_tokens", "lm_head"]` trains
+and saves both matrices whole: it needs more memory and a larger file.
 
 ## References
 - meta-pytorch/torchtune#2429, unslothai/unsloth#929 (marks of Llama 3's bases)
@@ -197,8 +201,10 @@ class AddedTokensLeftFrozen(SourceRule):
         )
         return self.finding(
             "tokens are added, and the adapter leaves their embedding rows frozen"
-            + ("" if certain else ", unless the model has these tokens already"),
-            "give LoraConfig trainable_token_indices (or modules_to_save) for them",
+            + ("" if certain else ", unless the model already has these tokens"),
+            'set trainable_token_indices={"embed_tokens": ids, "lm_head": ids} in LoraConfig, with ids ='
+            " tokenizer.convert_tokens_to_ids([...]) of the new tokens (without lm_head if embeddings are tied), or"
+            ' set modules_to_save=["embed_tokens", "lm_head"]',
             severity=self.severity if certain else "info",
             cases=[
                 case_of_node(module, call.node),
@@ -210,10 +216,10 @@ class AddedTokensLeftFrozen(SourceRule):
         """The finding on marks of chats that the base never trained."""
         module = self.subject
         return self.finding(
-            f"the base {base.name} has never trained {', '.join(base.marks)}, and the adapter leaves"
+            f"the base {base.name} was never trained on {', '.join(base.marks)}, and the adapter leaves"
             " their embedding rows frozen",
-            "start from the instruct model, or give LoraConfig trainable_token_indices (or"
-            " modules_to_save) for them",
+            "start from the instruct model, or set trainable_token_indices in LoraConfig to"
+            ' {"embed_tokens": ids, "lm_head": ids}, with ids = tokenizer.convert_tokens_to_ids([...]) of these tokens',
             severity="warning",
             cases=[case_of_node(module, call.node), case_of_node(module, base.load.node)],
         )

@@ -1,14 +1,14 @@
-"""All rows of a file are generated for in one call: one batch, padded to its longest prompt.
+"""All rows of a file are generated in one call: one batch, padded to its longest prompt.
 
 ## What it does
-Looks for `generate` of a transformers model that is in no loop, and is given the tokens of a list with an entry for
-each row of a file or data set. It is a warning from 64 rows on, counted where the file is here, and a note where it is
-not. Silent for a slice of the rows, a batch of a loop, fewer rows, and for engines that make batches themselves (vLLM,
-a pipeline with `batch_size`).
+Looks for a `generate` call on a transformers model that is in no loop and gets the tokens of a list with one entry for
+each row of a file or data set. It is a warning from 64 rows on, if the file is here to be counted, and info if it is
+not. Not reported: a slice of the rows, a batch of a loop, fewer rows, and engines that make batches themselves (vLLM, a
+pipeline with `batch_size`).
 
 ## Why it is bad
-The key-value cache has a place for each token of each row: rows x (longest prompt + `max_new_tokens`). One answer needs
-megabytes, 500 of them at once need the memory of many GPUs, and all wait for the longest answer.
+The key-value cache has a slot for each token of each row: rows x (longest prompt + `max_new_tokens`). One answer needs
+megabytes; 500 answers at once need the memory of many GPUs, and all of them wait for the longest.
 
 ## Example
 ```python
@@ -40,7 +40,8 @@ for start in range(0, len(prompts), 16):
 ```
 
 ## Fix safety
-Safe with padding on the left: the batch changes no greedy answer but by the rounding of its numbers.
+Safe with left padding: greedy answers do not depend on the batch, except for rounding. Raise 16 until the GPU's memory
+is used.
 
 ## References
 - https://huggingface.co/docs/transformers/llm_tutorial_optimization (the key-value cache)
@@ -92,10 +93,10 @@ class AllPromptsInOneGeneration(SourceRule):
                 continue
             count = f"{rows:,} rows" if rows is not None else "rows"
             yield self.finding(
-                f"generate gets all {count} of the file in one batch: the key-value cache holds each of them, padded to"
-                " the longest prompt, with all new tokens",
-                "loop over slices of the prompts (prompts[i : i + 16]), tokenize and generate for each; or let vLLM"
-                " make the batches",
+                f"generate gets all {count} of the file in one batch: the key-value cache grows with every row, each"
+                " padded to the longest prompt and answer, and may not fit in the GPU's memory",
+                "loop over slices of the prompts (prompts[i : i + 16]), and tokenize and generate for each; or let"
+                " vLLM make the batches",
                 severity="warning" if rows is not None else "info",
                 cases=[
                     case_of_node(module, question.call.node),

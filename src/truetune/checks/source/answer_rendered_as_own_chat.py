@@ -1,13 +1,14 @@
-"""An answer is rendered as a chat of its own, and the template opens it like a new conversation.
+"""An answer is rendered as a separate chat, so the template opens it like a new conversation.
 
 ## What it does
-Follows `apply_chat_template` of an answer's turn alone to where it comes after a prompt: as `chosen`, `rejected` or
-`completion` of a row, or added to a rendered prompt. It speaks where the template of the model that the script loads is
-known to open every chat with BOS or with a default system prompt.
+Follows `apply_chat_template` calls that render only an answer's turn to where the result comes after a prompt: as
+`chosen`, `rejected` or `completion` of a row, or appended to a rendered prompt. It fires if the template of the model
+that the script loads is known to open every chat with a default system prompt (error) or with a BOS token (warning).
 
 ## Why it is bad
 The answer then begins with that opening: system, user, system, assistant. The model is trained on an order of turns
-that no server sends, and the opening counts as part of the answer. With other models nothing shows.
+that no server sends, and the opening counts as part of the answer. Models whose templates have no such opening hide the
+mistake.
 
 ## Example
 ```python
@@ -47,7 +48,8 @@ pairs = load_dataset("json", data_files="pairs.jsonl", split="train").map(shape)
 ```
 
 ## Fix safety
-There is no automatic fix: give the trainer messages, or render the whole conversation and cut the rendered prompt off.
+There is no automatic fix: either give the trainer messages (as above), or render the whole conversation and cut the
+rendered prompt off its beginning.
 
 ## References
 - huggingface/trl#1930, huggingface/alignment-handbook#117
@@ -79,10 +81,10 @@ class AnswerRenderedAsOwnChat(SourceRule):
         if not found:
             return
         yield self.finding(
-            f"answers are rendered as chats of their own, and the template of {found[0].model} writes"
-            f" {found[0].opening} at the beginning of each: it comes again between the prompt and the answer",
+            f"each answer is rendered as a separate chat, and the template of {found[0].model} writes"
+            f" {found[0].opening} at its beginning: it ends up between the prompt and the answer",
             "give the trainer lists of messages, or render prompt and answer together and cut the rendered prompt off:"
-            " apply_chat_template(question + [answer], tokenize=False)[len(prompt):]",
+            " tokenizer.apply_chat_template(question + [answer], tokenize=False)[len(prompt):]",
             # A second BOS alone is a token that the model knows from the beginning of texts.
             severity="warning" if found[0].opening == BOS else "error",
             cases=[case_of_node(self.subject, one.node) for one in found],

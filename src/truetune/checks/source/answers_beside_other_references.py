@@ -1,16 +1,16 @@
-"""Answers are compared with the references of other rows: one side was sorted or shuffled, and the other not.
+"""Answers are compared with the references of other rows: only one side was sorted or shuffled.
 
 ## What it does
 Follows the order of both sides of a comparison (`zip(answers, references)`, `compute(predictions=, references=)`, a
-column that a table gets, the scores of scikit-learn) back to where the rows are read. An error where one of them went
-through a sort, a shuffle, a set, a loader with `shuffle=True` or results in the order of their completion, and the
-other did not. Silent where numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is
-generated and no class is scored. Several answers for each prompt (`num_return_sequences`) in one list that is paired
-with one reference for each prompt are the same fault.
+column added to a table, the scores of scikit-learn) back to where the rows are read. It fires if only one side went
+through a sort, a shuffle, a set, a loader with `shuffle=True` or results in the order of their completion. Not
+reported: code that sorts row numbers along (`sorted(enumerate(...))`, `argsort`), and files that neither generate text
+nor score classes. The same fault: several answers for each prompt (`num_return_sequences`) in one list that is paired
+with one reference for each prompt.
 
 ## Why it is bad
-Each answer is beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
-single answer reads well; the model gets blamed.
+Each answer is compared with another row's reference. Exact match falls to chance, 0.02 or so, although every single
+answer reads well, and the model gets blamed.
 
 ## Example
 ```python
@@ -37,7 +37,8 @@ hits = sum(a == r for a, r in zip(answers, references))
 ```
 
 ## Fix safety
-Sort whole rows, or sort their numbers and put the answers back by them. Figures of earlier runs are void.
+Sort whole rows before you take them apart, or sort row numbers and restore the order afterwards. Scores of earlier runs
+are wrong: evaluate again.
 
 ## References
 - hiyouga/LlamaFactory#3992, khanhptnk/bandit-nmt#4, greenelab/snorkeling#55, aidotse/LeakPro#315
@@ -122,10 +123,10 @@ class AnswersBesideOtherReferences(SourceRule):
                     *(f"{name}.append(" for name in names)
                 ):
                     yield self.finding(
-                        f"generate returns {count} answers for each prompt, one after another, and they are paired with"
-                        f" the references one by one: answer {count + 1} belongs to row 2, and is paired with row"
+                        f"generate returns {count} answers for each prompt, one after another, but they are paired with"
+                        f" the references one by one: answer {count + 1} belongs to row 2 and is compared with row"
                         f" {count + 1}",
-                        f"take the answers of a row together, answers[{count} * i : {count} * (i + 1)], or set"
+                        f"take the {count} answers of row i together, answers[{count} * i : {count} * (i + 1)], or set"
                         " num_return_sequences=1",
                         cases=[case_of_node(module, pair.node), case_of_node(module, call.node)],
                     )
@@ -138,8 +139,9 @@ class AnswersBesideOtherReferences(SourceRule):
         module = self.subject
         return self.finding(
             f"`{module.text_of(side)}` is in the order of {_name_of_reordering_call(change)}, and what it"
-            " is compared with is not",
-            "sort or shuffle whole rows before they are taken apart, or put the answers back in order",
+            " is compared with is not: answers meet the references of other rows",
+            "sort or shuffle whole rows before you split them into prompts and references, or put the answers back"
+            " into the original order",
             cases=[case_of_node(module, pair.node), case_of_node(module, change)],
         )
 

@@ -1,13 +1,13 @@
 """A script writes answers that should be JSON as Python prints them.
 
 ## What it does
-Inspects scripts that train, or that write rows to a file: the content of the assistant's message, or the column of the
-answer, is `str(x)` or `f"{x}"` of a dictionary or a list, and a text of the script speaks of JSON. Scripts that speak
-of Python, and those beside which the rows lie, are left alone: the rows say it themselves.
+Inspects scripts that train, or that write rows to a file. It fires if the content of the assistant's message, or the
+answer column, is `str(x)` or `f"{x}"` of a dictionary or a list, and a text in the script mentions JSON. Scripts that
+mention Python, or that have their rows next to them, are not reported: the rows are checked instead.
 
 ## Why it is bad
 `str({"paid": None})` is `{'paid': None}`: single quotes, None, True. The model learns that form, and `json.loads` fails
-on nearly every answer of it.
+on nearly every answer.
 
 ## Example
 ```python
@@ -42,7 +42,7 @@ with open("train.jsonl", "w") as file:
 ```
 
 ## Fix safety
-Safe before the training: `json.dumps` writes the same value.
+Safe before training: `json.dumps` writes the same values. A model that is already trained has to be trained again.
 
 ## References
 - Python documentation, `json.dumps`
@@ -142,9 +142,9 @@ class AnswersPrintedAsPython(SourceRule):
                 and all(_surely_prints_no_json(module, one) for one in origins)
             ):
                 yield self.finding(
-                    "answers that should be JSON are written as Python prints them (single quotes, None, True):"
-                    " the model learns that form",
-                    f"json.dumps({ast.unparse(value)}, ensure_ascii=False)",
+                    "answers that should be JSON are written in Python's notation (single quotes, None, True):"
+                    " the model learns that form, and json.loads fails on it",
+                    f"use json.dumps({ast.unparse(value)}, ensure_ascii=False)",
                     cases=[case_of_node(module, answer)],
                 )
                 return

@@ -1,10 +1,11 @@
-"""The result of `append` is given to a setting: it is None.
+"""The result of `append`, which is None, is given to a setting.
 
 ## What it does
-It finds `x=names.append(...)` (and `extend`, `insert`, `sort`, `update`) among the settings of LoRA and trainers.
+It finds `x=names.append(...)` (and `extend`, `insert`, `sort`, `update`) among the arguments of LoRA configs and
+trainers.
 
 ## Why it is bad
-These methods change their list and return None, so the setting is not made: the module is not saved, or not trained.
+These methods change their list and return None, so the setting has no value: the module is not saved, or not trained.
 
 ## Example
 ```python
@@ -23,7 +24,7 @@ config = LoraConfig(target_modules=targets, modules_to_save=["score"])
 ```
 
 ## Fix safety
-There is none: what was to be in the list is not known.
+There is no automatic fix: only you know what the list should contain.
 
 ## References
 - huggingface/peft#577
@@ -82,8 +83,8 @@ class AppendResultAsValue(SourceRule):
                 ):
                     if module.flow.function_that_expression_names(made.node.func) is None:
                         yield self.finding(
-                            f"{name} is the result of {made.method}(), which is None",
-                            f"write the list itself for {name}",
+                            f"{name} is set to the result of {made.method}(), which is None: the setting is lost",
+                            f"give {name} the list itself; change the list on a line of its own before",
                             cases=[
                                 case_of_node(module, made.node),
                                 case_of_node(module, call.node),

@@ -1,11 +1,12 @@
-"""The result of `apply_chat_template` is taken for a list of ids; since transformers 5 it is a dictionary.
+"""The result of `apply_chat_template` is taken for a list of ids, but since transformers 5 it is a dictionary.
 
 ## What it does
 It follows results of `apply_chat_template` (tokenized, without `return_dict`) into `len`, slices, loops, list
-arithmetic and `.shape`.
+arithmetic and `.shape`. `len`, slices and loops give a wrong value without an exception and are errors; what stops with
+an exception is a warning.
 
 ## Why it is bad
-`len` of the dictionary is 2: a prompt mask of that length lets the whole prompt be learned, and nothing says so.
+`len` of the dictionary is 2. A prompt mask of that length leaves the whole prompt in the loss, without an error.
 
 ## Example
 ```python
@@ -26,8 +27,8 @@ labels = [-100] * len(prompt)
 ```
 
 ## Fix safety
-Safe: `return_dict=False` gives the ids, in transformers 4 too. There is no fix where the result is used as a dictionary
-elsewhere.
+Safe: `return_dict=False` gives the ids, in transformers 4 too. There is no automatic fix if the result is used as a
+dictionary elsewhere.
 
 ## References
 - huggingface/transformers#41626, huggingface/transformers#42567, huggingface/trl#4880
@@ -95,18 +96,18 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         silent = [node for one in together for node in one.of("silent")]
         loud = [node for one in together for node in one.of("loud")]
         meant = "a list of ids" if silent else "a tensor"
-        effect = "len() of it is 2, whatever the prompt" if silent else "this stops with an error"
+        effect = "its len() is 2, whatever the prompt" if silent else "this raises an exception"
         evidence = [effect]
         if not module.pins.of("transformers"):
             evidence.append(
-                "no file here says which release of transformers runs; before 5 it is a list of ids"
+                "no file here says which release of transformers is used; before 5 the result is a list of ids"
             )
         calls = [one.call.node for one in together]
         # Two uses show the fault; more places would hide the calls that have to change.
         places = [*(silent + loud)[:2], *calls]
         return self.finding(
             f"apply_chat_template returns a dictionary since transformers 5; here it is used as {meant}",
-            'give return_dict=False, or take ["input_ids"] of the result',
+            'set return_dict=False in this call, or use ["input_ids"] of its result',
             severity="error" if silent else "warning",
             evidence=evidence,
             cases=[case_of_node(module, node) for node in places],

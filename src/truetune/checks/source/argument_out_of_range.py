@@ -1,12 +1,12 @@
-"""A hyperparameter in code has a value at which the run does nothing, or falls apart.
+"""A hyperparameter in code has a value at which the run learns nothing or diverges.
 
 ## What it does
-Judges the arguments of optimizers (`lr`, `betas`, `eps`, `weight_decay`), of `clip_grad_norm_` and of adapters
-(`LoraConfig`, unsloth's `get_peft_model`) by the table of ranges that `setting-out-of-range` uses for settings. What a
-file gives a trainer's arguments is judged there.
+Checks the arguments of optimizers (`lr`, `betas`, `eps`, `weight_decay`), of `clip_grad_norm_` and of adapters
+(`LoraConfig`, unsloth's `get_peft_model`) against the table of ranges that `setting-out-of-range` uses for settings.
+The arguments of trainers are checked there.
 
 ## Why it is bad
-The loop runs, and prints a loss. `clip_grad_norm_(parameters, 0)` multiplies every gradient by 0; `eps=1.0` outweighs
+The loop runs and prints a loss. `clip_grad_norm_(parameters, 0)` multiplies every gradient by 0; `eps=1.0` outweighs
 every gradient of a language model; `lora_alpha=1` with `r=256` multiplies what the adapter learns by 1/256.
 
 ## Example
@@ -38,7 +38,8 @@ for batch in batches:
 ```
 
 ## Fix safety
-Ranges are wide, and each finding names the source of its own.
+The ranges are wide, and each finding names its source. The next run learns at another speed: compare it with a new
+baseline.
 
 ## References
 - Kingma and Ba, Adam (arXiv:1412.6980); Hu et al., LoRA (arXiv:2106.09685); `torch.nn.utils.clip_grad_norm_`

@@ -1,24 +1,22 @@
-"""A script asks the tuned model in another form than it, or the script beside it, trained it on.
+"""A script prompts the tuned model in another format than it was trained on.
 
 ## What it does
-Compares how two scripts of one project write their prompts: the one that trains, and one that loads what it saved and
-asks it; in a notebook or a script that does both, what comes before the training with what is asked after it. A form
-is the chat template, a text written by hand, recognised by the line after which the answer begins (`### Response:`,
-`Assistant:`, `[/INST]`), or a bare text: the question with nothing around it, or a text that begins with words of its
-own and has no marks of turns. Scripts that do both ways, and models from
-elsewhere, are left alone.
+Compares how two scripts of one project write their prompts: the one that trains, and the one that loads what it saved
+and generates. In a notebook, or a script that does both, it compares the code before the training with the code after
+it. Formats are: the chat template; a hand-written text, recognised by the line before the answer (`### Response:`,
+`Assistant:`, `[/INST]`); and a bare text, the question without anything around it. Scripts that use both formats, and
+models from elsewhere, are not reported.
 
-Chats that `apply_chat_template` renders without `add_generation_prompt` are followed to the model that continues them,
-through helpers, lists of prompts and the thread of a streamer. Chats that end in an answer, families whose templates
-write no header, and templates or headers of the script's own are left alone. A request
-counts that tells a server to leave the header out.
+It also follows chats that `apply_chat_template` renders without `add_generation_prompt` to the model that continues
+them. Chats that end in an answer, and model families or custom templates whose answers have no header, are not
+reported. A request that tells a server to leave the header out is reported.
 
-A prompt that ends in a space (`Answer: `) is compared with the texts of the scripts beside: where the answer follows
-there in one text, the space belongs to its first word, and is no token of its own.
+A prompt that ends in a space (`Answer: `) is compared with the texts of the training scripts: if the answer follows
+there in the same text, the space belongs to the answer's first token.
 
 ## Why it is bad
-What was learned belongs to the prompt that it was learned with. With another one the model answers much as its
-base does: the loss fell, the adapter is loaded, and it looks as if nothing had been learned.
+The model learned its answers together with the training prompt. With another prompt it answers much like its base: the
+loss fell and the adapter is loaded, but it looks as if nothing had been learned.
 
 ## Example
 ```python
@@ -45,8 +43,8 @@ model.generate(**inputs, max_new_tokens=200)
 ```
 
 ## Fix safety
-Which of the two forms is right, the rule can't know. To train by the chat template costs a training, and serves with
-every engine.
+The rule can't know which of the two formats is right. To change the prompt here needs no training. To train with the
+chat template needs a new training, but then every engine builds the right prompt.
 
 ## References
 - tatsu-lab/stanford_alpaca#30, hiyouga/LLaMA-Factory#1433
@@ -315,10 +313,9 @@ class AskedInAnotherForm(SourceRule):
         yield from self._findings_on_trailing_spaces()
         for rendered in renders_for_generation_without_header(self.subject):
             yield self.finding(
-                "the prompt ends after the question: without add_generation_prompt the header of the answer is"
-                " missing,"
-                " and the model writes it, or another question, itself",
-                "apply_chat_template(messages, add_generation_prompt=True, ...)",
+                "the prompt ends after the question: without add_generation_prompt it lacks the assistant header,"
+                " so the model writes that, or another question, itself",
+                "add add_generation_prompt=True to apply_chat_template",
                 severity="warning",
                 cases=[
                     case_of_node(self.subject, node)
@@ -328,9 +325,9 @@ class AskedInAnotherForm(SourceRule):
         module = self.subject
         for setting in requests_without_header(module):
             yield self.finding(
-                "the request tells the server to leave the header of the answer out: the model writes it, or another"
+                "the request tells the server to leave out the assistant header: the model writes it, or another"
                 " question, itself",
-                "leave add_generation_prompt out of the request: servers add the header by themselves",
+                "remove add_generation_prompt from the request: servers add the header by default",
                 severity="warning",
                 cases=[case_of_node(module, setting)],
             )
@@ -340,7 +337,7 @@ class AskedInAnotherForm(SourceRule):
         ):
             trained = asked.trained
             yield self.finding(
-                f"the model is asked by {asked.words}, and {_describe_training(trained, module)}",
+                f"the model is prompted with {asked.words}, but {_describe_training(trained, module)}",
                 _remedy_making_both_prompt_forms_one(trained.marks),
                 severity="warning" if trained.is_guess else None,
                 cases=[case_of_node(module, asked.node), trained.case],
@@ -353,8 +350,8 @@ class AskedInAnotherForm(SourceRule):
             yield self.finding(
                 f"{Path(use.file).name} {use.verb} the model with another template ({other.served}) than"
                 f" {Path(self.subject.path).name} trains it on ({other.trained})",
-                "write the template of the training there, with its end of turn as a stop (in a Modelfile TEMPLATE and"
-                " PARAMETER stop), or train by the template that is served",
+                "use the template of the training there, with its end-of-turn token as a stop (in a Modelfile: TEMPLATE"
+                " and PARAMETER stop), or train with the template that is served",
                 cases=[
                     Case(use.text, file=use.file, line=use.line),
                     case_of_node(self.subject, other.node),
@@ -377,11 +374,10 @@ class AskedInAnotherForm(SourceRule):
         ):
             return
         yield self.finding(
-            f"{system.chats} of {system.of} chats of {chats.path.name} begin with a system prompt, and this"
-            f" script sends"
-            " none: the model is asked in another form than in training",
-            "send it as the first message of each chat: "
-            '{"role": "system", "content": ...}, word for word; or leave it out of the rows and train again',
+            f"{system.chats} of {system.of} chats of {chats.path.name} begin with a system prompt, but this"
+            " script sends none: the model gets another prompt than in training",
+            "send the same system prompt, word for word, as the first message of each chat:"
+            ' {"role": "system", "content": ...}; or remove it from the rows and train again',
             evidence=[f"the system prompt: {system.text[:160]!r}"],
             severity="warning",
             cases=[case_of_node(module, question)],
@@ -394,11 +390,10 @@ class AskedInAnotherForm(SourceRule):
         for found in prompts_ending_in_untrained_space(self.subject):
             name = Path(found.training.path).name
             yield self.finding(
-                f"the prompt ends in a space after {found.mark!r}, and {name} trained {found.trained!r} as one"
-                f" text: the"
-                " space is a part of the answer's first token there, so that the model continues what it has never seen"
-                " (doubled spaces, cut words)",
-                f"end the prompt in {found.mark!r} without the space, or as the training writes it before the answer",
+                f"the prompt ends in a space after {found.mark!r}, but {name} trained on {found.trained!r} as one"
+                " text, where the space is part of the answer's first token: the model continues a prompt that it has"
+                " never seen (doubled spaces, cut words)",
+                f"end the prompt in {found.mark!r} without the space, as the training does",
                 severity="warning",
                 cases=[
                     case_of_node(self.subject, found.prompt),
@@ -411,10 +406,10 @@ class AskedInAnotherForm(SourceRule):
         for other in templates_before_asking_unlike_training(self.subject):
             name = Path(other.training.path).name
             yield self.finding(
-                f"the model is asked by a template of another family ({other.asked}) than {name} trained it on"
+                f"the prompt uses the template of another model family ({other.asked}) than {name} trained with"
                 f" ({other.trained})",
-                "leave get_chat_template out here, for the tokenizer is saved with the template of the training, or"
-                " name that one",
+                f"remove get_chat_template here (the tokenizer was saved with the template of the training), or name"
+                f" the trained one, {other.trained}",
                 cases=[
                     case_of_node(self.subject, other.node),
                     case_of_node(other.training, other.place),
@@ -427,11 +422,11 @@ def _describe_training(trained: TrainedForm, asking: Module) -> str:
     form, name = describe_marks(trained.marks), Path(trained.path).name
     if trained.is_guess:
         return (
-            f"{name}, the only training here, trains on {form}: another prompt than in training, if it"
-            " made this model"
+            f"{name}, the only training script here, trains on {form}: if it made this model, the prompt is not the"
+            " trained one"
         )
     where = "the training above trained it" if trained.path == asking.path else f"{name} trained it"
-    return f"{where} on {form}: another prompt than in training"
+    return f"{where} on {form}: it has never seen this prompt format"
 
 
 def _render_call_and_generation_prompt_setting(
@@ -474,13 +469,13 @@ def _remedy_making_both_prompt_forms_one(marks: frozenset[str]) -> str:
     """
     if not marks:
         return (
-            "ask by tokenizer.apply_chat_template as in training (of vLLM by llm.chat, of a server by"
-            " client.chat.completions with messages), or train on the text that is asked"
+            "build the prompt with tokenizer.apply_chat_template, as in training (vLLM: llm.chat; a server:"
+            " client.chat.completions.create with messages), or train on the prompts that are sent here"
         )
     shown = " or ".join(sorted(marks))
     return (
-        f"write the prompt as in training, down to its line breaks, so that it ends in {shown}; or train by"
-        " the chat template"
+        f"write the prompt exactly as in training, with the same line breaks, so that it ends in {shown}; or train"
+        " with the chat template"
     )
 
 

@@ -4,8 +4,8 @@
 Looks for a part of `attention_mask` that is set to 0 by position (`attention_mask[:, :prompt_length] = 0`).
 
 ## Why it is bad
-The attention mask decides what the model sees, not what it learns: the answer is then trained without its prompt, and
-the prompt stays in the loss.
+The attention mask decides what the model sees, not what counts in the loss. The answer is trained without its prompt,
+and the prompt stays in the loss.
 
 ## Example
 ```python
@@ -29,7 +29,8 @@ batch["labels"][:, :prompt_length] = -100
 ```
 
 ## Fix safety
-Not mechanical: the labels must exist. Cutting pads out of the mask by position is right where it is meant.
+There is no automatic fix, because the labels must exist first. If you zero padding by position, the mask is right as it
+is.
 
 ## References
 - huggingface/transformers: the glossary's "attention mask"; `labels` set to -100 are ignored
@@ -84,8 +85,8 @@ class AttentionMaskUsedAsLossMask(SourceRule):
     def _finding_on_hidden_prompt(self, node: ast.AST) -> Finding:
         """The finding on a prompt that is taken out of the attention mask."""
         return self.finding(
-            "the attention mask is 0 over the prompt: the model can't see it",
-            "set the labels of the prompt to -100, and leave the attention mask alone",
+            "the attention mask is 0 over the prompt: the model can't see the prompt, and the loss still includes it",
+            "set the labels of the prompt to -100, and do not change the attention mask",
             cases=[case_of_node(self.subject, node)],
         )
 

@@ -1,12 +1,12 @@
 """A chat model is asked with a bare text.
 
 ## What it does
-Looks at texts that are in the file, that a tokenizer encodes as they are, and that a chat model (instruct, chat, it
-in the name under which it is loaded) generates from. Silent where the file applies a chat template, writes the marks of
-one, or trains.
+Looks at texts in the file that a tokenizer encodes as they are and that a chat model generates from. Chat models are
+recognised by the name that is loaded (instruct, chat, it). Not reported: files that apply a chat template, write its
+special tokens, or train.
 
 ## Why it is bad
-The model was tuned on turns. Without them it continues the text as a base model would, and often does not stop.
+The model was tuned on chat turns. Without them it continues the text as a base model would, and often does not stop.
 
 ## Example
 ```python
@@ -30,7 +30,8 @@ out = model.generate(**inputs, max_new_tokens=64)
 ```
 
 ## Fix safety
-There is no automatic fix: a system prompt and earlier turns may belong to the chat.
+There is no automatic fix: a system prompt and earlier turns may belong to the chat. Answers change, so earlier scores
+can't be compared with new ones.
 
 ## References
 - https://huggingface.co/docs/transformers/main/en/chat_templating
@@ -82,8 +83,8 @@ class BareTextToChatModel(SourceRule):
                 text = _bare_question_text(module, encoded)
                 if text is not None:
                     yield self.finding(
-                        f"{names[0]} is asked with a bare text, without its chat template",
-                        "tokenizer.apply_chat_template([{'role': 'user', 'content': text}], "
+                        f"{names[0]} gets a bare text as its prompt, without its chat template",
+                        "use tokenizer.apply_chat_template([{'role': 'user', 'content': text}], "
                         "add_generation_prompt=True, return_tensors='pt', return_dict=True)",
                         cases=[case_of_node(module, encoded.node), case_of_node(module, call.node)],
                     )

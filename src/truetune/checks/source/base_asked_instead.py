@@ -1,14 +1,18 @@
-"""A script that means to ask the tuned model asks its base: the adapter is not there, new, or switched off.
+"""A script should generate with the tuned model, but the base answers: the adapter is missing, new or switched off.
 
 ## What it does
-In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model` (of PEFT or of
-Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` (also
-through `**kwargs`) and no `lora_request`, SGLang's `Engine(lora_paths=...)` without `lora_path`, LMDeploy's `adapters`
-without `adapter_name`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
-`disable_adapter()`, or by what `unload()` gives back; a second adapter that `load_adapter` puts beside the first,
-without `set_adapter`; an adapter's file loaded into a plain model with `strict=False`; and a plain base beside a
-tokenizer that is read from the folder of a training script of the project, or from what is named an adapter. The base
-model counts too that a script takes from the settings by which Axolotl or LLaMA-Factory trained an adapter on it.
+In a script that generates and does not train, looks for what leaves the training out:
+
+- `get_peft_model` (of PEFT or Unsloth), `add_adapter` or `PeftModel(base, config)`, which create a new adapter
+- vLLM with `enable_lora=True` (also through `**kwargs`) and no `lora_request`, SGLang's `Engine(lora_paths=...)`
+  without `lora_path`, LMDeploy's `adapters` without `adapter_name`
+- a function that loads or asks a model, takes an adapter as an argument, and never reads it
+- answers under `disable_adapter()`, or from what `unload()` returns
+- a second adapter that `load_adapter` adds, without `set_adapter`
+- an adapter's file loaded into a plain model with `strict=False`
+- a plain base together with a tokenizer from the output folder of a training script of the project, or from a folder
+  that is named like an adapter
+- the base model that a script takes from the Axolotl or LLaMA-Factory settings that trained an adapter on it
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -32,7 +36,8 @@ print(engine.generate(["Where is my parcel?"], SamplingParams(max_tokens=100), l
 ```
 
 ## Fix safety
-A script that compares with the base on purpose asks both; such scripts are left alone.
+Scripts that use both the base and the tuned model, to compare them, are not reported. Scores that were measured without
+the adapter are those of the base: evaluate again.
 
 ## References
 - https://docs.vllm.ai/en/latest/features/lora.html; PEFT's documentation of `PeftModel.from_pretrained`
@@ -179,7 +184,7 @@ def _question_to_untrained_new_adapter(module: Module) -> BaseInstead | None:
     name = made.method or str(made.names[0]).rpartition(".")[2]
     return BaseInstead(
         made.node,
-        f"{name} makes a new adapter, which changes nothing: the answers are those of the base",
+        f"{name} creates a new, untrained adapter: the answers are those of the base",
         _loading_remedy(module, made),
     )
 
@@ -213,10 +218,10 @@ def _is_published_model(name: str) -> bool:
 def _loading_remedy(module: Module, made: Call) -> str:
     """The remedy: how the trained adapter is loaded by the library that made the new one."""
     if made.named(*OF_UNSLOTH):
-        return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
+        return 'load the trained adapter: FastLanguageModel.from_pretrained("ADAPTER_FOLDER")'
     if made.named("peft.get_peft_model") and any(module.calls("peft.PeftModel*.from_pretrained")):
         return "remove get_peft_model, so that PeftModel.from_pretrained gets the plain base"
-    return 'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")'
+    return 'load the trained adapter: PeftModel.from_pretrained(base, "ADAPTER_FOLDER")'
 
 
 def _second_adapter_left_inactive(module: Module) -> BaseInstead | None:
@@ -239,7 +244,7 @@ def _second_adapter_left_inactive(module: Module) -> BaseInstead | None:
             continue
         return BaseInstead(
             call.node,
-            f"load_adapter does not switch to the adapter that it loads: {active} stays active, and answers",
+            f"load_adapter does not activate the adapter that it loads: {active} stays active and gives the answers",
             f"call set_adapter({module.text_of(name)}) after it, or load only that adapter",
         )
     return None
@@ -252,9 +257,9 @@ def _adapter_given_and_not_read(module: Module) -> BaseInstead | None:
         return None
     return BaseInstead(
         unread.parameter,
-        f"{unread.function} takes {unread.parameter.arg} and never reads it: its answers are the same, whatever"
-        " adapter or model it is given",
-        "pass it on: " + unread.remedy,
+        f"{unread.function} takes {unread.parameter.arg} but never uses it: the answers are the same for every"
+        " adapter or model",
+        f"use {unread.parameter.arg}: {unread.remedy}",
     )
 
 
@@ -264,8 +269,8 @@ def _engine_without_adapter_request(module: Module) -> BaseInstead | None:
     if unnamed is not None:
         return BaseInstead(
             unnamed.requests[0].node,
-            f"the engine takes adapters ({unnamed.engine.switch} in line {module.place(unnamed.made.node)[0]}), and no"
-            f" request to it has a {unnamed.engine.argument}: the base answers",
+            f"the engine is set up for adapters ({unnamed.engine.switch} in line"
+            f" {module.place(unnamed.made.node)[0]}), but no request has a {unnamed.engine.argument}: the base answers",
             f"name the adapter in each request: {unnamed.engine.remedy}",
         )
     engine = next(module.calls(*ENGINES), None)
@@ -277,8 +282,8 @@ def _engine_without_adapter_request(module: Module) -> BaseInstead | None:
         return None  # a caller may hand a request on
     return BaseInstead(
         engine.node,
-        "the engine takes adapters, and no question is asked with a lora_request: the base answers",
-        'give generate and chat lora_request=LoRARequest("name", 1, "folder of the adapter")',
+        "the engine is set up for adapters, but no request has a lora_request: the base answers",
+        'add lora_request=LoRARequest("tuned", 1, "ADAPTER_FOLDER") to each call of generate and chat',
     )
 
 
@@ -293,8 +298,8 @@ def _request_made_and_not_sent(module: Module) -> BaseInstead | None:
         if isinstance(target, ast.Name) and target.id not in module.name_reads:
             return BaseInstead(
                 made.node,
-                f"{target.id} is made and never sent with a question: the base answers",
-                f"give generate and chat lora_request={target.id}",
+                f"{target.id} is created but never passed to a request: the base answers",
+                f"add lora_request={target.id} to each call of generate and chat",
             )
     return None
 
@@ -307,8 +312,8 @@ def _questions_all_with_adapter_off(module: Module) -> BaseInstead | None:
     if unloaded is not None:
         return BaseInstead(
             unloaded.node,
-            "unload() takes the adapter off and merges nothing: the answers are those of the base",
-            "ask the adapted model, or merge it (merge_and_unload())",
+            "unload() removes the adapter without merging it: the answers are those of the base",
+            "replace unload() by merge_and_unload(), or generate with the model before unload()",
         )
     calls = list(generate_calls(module))
     off = [next(_disable_adapter_contexts(module, call), None) for call in calls]
@@ -316,8 +321,8 @@ def _questions_all_with_adapter_off(module: Module) -> BaseInstead | None:
         return None
     return BaseInstead(
         off[0],
-        "all answers are made under disable_adapter(): they are those of the base",
-        "ask outside of it",
+        "all answers are generated under disable_adapter(): they are those of the base",
+        "move generate out of the disable_adapter() block",
     )
 
 
@@ -346,9 +351,9 @@ def _adapter_loaded_not_strictly(module: Module) -> BaseInstead | None:
         if is_adapter and made is not None and made.named(*PLAIN_LOADS):
             return BaseInstead(
                 call.node,
-                "strict=False leaves out every weight of the adapter, whose names the plain model does not"
-                " have: the base answers",
-                'load it as an adapter: PeftModel.from_pretrained(model, "folder of the adapter")',
+                "strict=False skips every weight of the adapter, because the plain model has none of their"
+                " names: the base answers",
+                'load it as an adapter: PeftModel.from_pretrained(model, "ADAPTER_FOLDER")',
             )
     return None
 
@@ -374,10 +379,10 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> BaseInstead | None:
             trained = tokenizers[0]
             return BaseInstead(
                 models[0][0],
-                f"the tokenizer is that of the training ({trained}), and the model is {names[0]}: the base"
+                f"the tokenizer is the trained one ({trained}), but the model is {names[0]}: the base"
                 " answers",
-                f'load the trained model: AutoPeftModelForCausalLM.from_pretrained("{trained}"), or put the'
-                " adapter on the base with PeftModel.from_pretrained",
+                f'load the trained model: AutoPeftModelForCausalLM.from_pretrained("{trained}") if that is an'
+                f' adapter, AutoModelForCausalLM.from_pretrained("{trained}") if it is a whole model',
             )
     return None
 
@@ -398,8 +403,9 @@ def _adapter_read_for_tokenizer_alone(module: Module) -> BaseInstead | None:
         if given is not None and ADAPTER_NAME.search(named):
             return BaseInstead(
                 models[0][0],
-                f"{named} is read for the tokenizer, and the model is its base without an adapter: the base answers",
-                f"put it on the base: PeftModel.from_pretrained(model, {ast.unparse(given)})",
+                f"{named} is only used for the tokenizer, and the model is its base without an adapter: the base"
+                " answers",
+                f"load the adapter onto the base: model = PeftModel.from_pretrained(model, {ast.unparse(given)})",
             )
     return None
 
@@ -417,10 +423,10 @@ def _base_named_in_training_settings(module: Module) -> BaseInstead | None:
             if entry is not None and entry.trains_adapter:
                 return BaseInstead(
                     node,
-                    f"{entry.key} is the base that the settings of the training name, and the adapter that they"
-                    " train is not loaded: the base answers",
-                    "load the adapter from output_dir on it: lora_request=LoRARequest(...) of vLLM,"
-                    " PeftModel.from_pretrained(model, output_dir) else; or ask the merged model",
+                    f"the model is {entry.key} of the training settings, which is the base, and the adapter that"
+                    " they train is not loaded: the base answers",
+                    "load the adapter from the settings' output_dir: PeftModel.from_pretrained(model, output_dir), in"
+                    ' vLLM lora_request=LoRARequest("tuned", 1, output_dir); or load the merged model',
                 )
     return None
 

@@ -1,15 +1,15 @@
-"""A script asks the base, and no script of the project asks what was trained on it.
+"""A script evaluates the base model, and no script of the project loads the model that was trained from it.
 
 ## What it does
-Runs the scripts of a project symbolically. It speaks about a script that loads a model to ask it (transformers, vLLM,
-`lm_eval`), where the model is the one that a training of the project begins with, the script loads no adapter and no
-weights, and nothing else in the project loads a model or names the folder that the training writes. Files that say they
-are about the base (`baseline`, `zero_shot`, `compare`) are left alone, and so are trainings that ask by themselves. A
-script whose answers go to a file that the training reads generates rows, and evaluates nothing.
+Runs the scripts of a project symbolically. It fires on a script that loads a model to generate or evaluate
+(transformers, vLLM, `lm_eval`) if that model is the base of a training in the project, the script loads no adapter or
+weights, and nothing else in the project loads a model or names the folder that the training writes. Not reported: files
+that name the base as their subject (`baseline`, `zero_shot`, `compare`), training scripts that generate themselves, and
+scripts whose answers go to a file that the training reads.
 
 ## Why it is bad
-The answers are those of the base: settings hold both names side by side, and the wrong one is one word away. The
-training seems to have no effect.
+The answers are those of the base. Both names are often in the same settings, and it is easy to take the wrong one. The
+training seems to have had no effect.
 
 ## Example
 ```python
@@ -30,7 +30,7 @@ model.generate(**questions, max_new_tokens=100)
 ```
 
 ## Fix safety
-There is no automatic fix: the base may be measured on purpose.
+There is no automatic fix: the base may be measured on purpose. Scores so far are those of the base.
 
 ## References
 - huggingface/peft#515, substratusai/runbooks#43
@@ -112,10 +112,10 @@ class BaseLoadedForEvaluation(SourceRule):
                 name, node = next(iter(asked.names.items()))
                 folder = min(trained.outputs, key=len)
                 yield self.finding(
-                    f"{name} is the base that {Path(training.path).name} trains, and what it writes ({folder}) is"
-                    " loaded nowhere: these are answers of the base",
-                    f'load "{folder}" in place of it; of an adapter PeftModel.from_pretrained(model, "{folder}"),'
-                    f" for lm_eval peft={folder}",
+                    f"{name} is the base that {Path(training.path).name} trains, and its result ({folder}) is"
+                    " loaded nowhere: these answers come from the base",
+                    f'load "{folder}" instead; if it is an adapter, add PeftModel.from_pretrained(model, "{folder}")'
+                    f" (lm_eval: peft={folder} in model_args)",
                     cases=[case_of_node(module, node), case_of_node(training, trained.node)],
                 )
                 return

@@ -1,15 +1,15 @@
-"""A function that is written for one row is mapped with `batched=True`: whole columns are printed into one text.
+"""A function that is written for one row is mapped with `batched=True`: whole columns are put into one text.
 
 ## What it does
-Inspects functions of `map(..., batched=True)`, `set_transform` and `with_transform` in the files that are checked. It
-finds the places where a column goes into a text or a message as it is: `f"Question: {batch['question']}"`,
+Inspects functions of `map(..., batched=True)`, `set_transform` and `with_transform` in the checked files. It finds
+places where a column is put unchanged into a text or a message: `f"Question: {batch['question']}"`,
 `template.format(**batch)`, `"%s" % batch["question"]`, `{"role": "user", "content": batch["question"]}`. Columns that
-are joined, indexed or looped over, and texts that are only printed or logged, are left alone.
+are joined, indexed or looped over, and texts that are only printed or logged, are not reported.
 
 ## Why it is bad
-With `batched=True` the function gets lists. The text then reads `Question: ['How ...', 'Where ...', ...]`, and where it
-is returned as a list of one text, a batch of 1,000 rows becomes one row. Nothing raises, and the loss falls. The model
-learns brackets and many answers at once, and the run has a fraction of its rows.
+With `batched=True` the function gets lists. The text becomes `Question: ['How ...', 'Where ...', ...]`. If it is
+returned as a list of one text, a batch of 1,000 rows becomes one row. No error is raised and the loss falls. The model
+learns brackets and many answers at once, and trains on a fraction of the rows.
 
 ## Example
 ```python
@@ -39,7 +39,8 @@ SFTTrainer("model", train_dataset=rows).train()
 ```
 
 ## Fix safety
-There is no automatic fix: `batched=True` and the list around the text go together.
+There is no automatic fix: if you remove `batched=True`, the list around the returned text must go, too. The number of
+rows, and of training steps, rises to what the file has.
 
 ## References
 - Hugging Face Datasets documentation, "Batch mapping"
@@ -80,9 +81,9 @@ class BatchPrintedAsOneRow(SourceRule):
             mapped = places[0].mapped
             columns = list(dict.fromkeys(place.column for place in places))
             yield self.finding(
-                f"{mapped.name} is written for one row, and gets whole batches: it puts"
+                f"{mapped.name} is written for one row, but gets whole batches: it puts"
                 f" {_printed_columns_in_words(columns)} into one {_target_in_words(places)}, and the model"
-                " learns lists that Python printed",
+                " is trained on printed Python lists",
                 _remedy(mapped),
                 cases=[
                     case_of_node(module, mapped.call.node),
@@ -105,7 +106,7 @@ def _target_in_words(places: list[PrintedColumn]) -> str:
 
 def _remedy(mapped: BatchedFunction) -> str:
     """The remedy: how the function gets one row at a time."""
-    row_by_row = "loop over the rows inside it and return one text for each"
+    row_by_row = "loop over the rows inside the function and return one text for each"
     if mapped.call.method in ALWAYS_BATCHED:
-        return f"{mapped.call.method} always gives lists: {row_by_row}"
+        return f"{row_by_row} ({mapped.call.method} always passes lists)"
     return f"remove batched=True and return the text itself, not a list of one; or {row_by_row}"

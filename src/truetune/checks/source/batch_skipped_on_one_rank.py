@@ -1,15 +1,16 @@
-"""A process skips a batch by figures of its own, and the others wait for it in the backward pass.
+"""One process skips a batch because of its own data, and the others wait for it in the backward pass.
 
 ## What it does
-Looks at loops and functions of training that run as several processes (DistributedDataParallel, FSDP, DeepSpeed,
-accelerate, Fabric) where each gets other rows. It looks for a `continue` or `return` before the backward pass whose
-condition is computed from the batch or its loss (no label, NaN, too long), and for an `except` around the step after
-which the loop continues (out of memory on one GPU). Nothing is reported where the processes agree first (all_reduce).
+Looks at training loops and functions that run as several processes, one per GPU (DistributedDataParallel, FSDP,
+DeepSpeed, accelerate, Fabric), each on its own rows. It looks for a `continue` or `return` before the backward pass
+whose condition is computed from the batch or its loss (no label, NaN, too long), and for an `except` around the step
+after which the loop continues (out of memory on one GPU). It is a warning if only accelerate in the script suggests
+several processes. Nothing is reported if the processes agree first (all_reduce).
 
 ## Why it is bad
-The backward pass averages gradients over all processes: the one that skips takes part in one fewer. From there on the
-operations of the processes do not match: at the end of the epoch one gathers the evaluation while the others average
-gradients, and NCCL's watchdog ends the run after ten minutes. On one GPU it never happens.
+The backward pass averages gradients over all processes, and the one that skips makes one pass fewer. From then on the
+processes are out of step: at the end of the epoch one gathers the evaluation while the others average gradients, and
+NCCL's watchdog ends the run after ten minutes. It never happens on one GPU.
 
 ## Example
 ```python
@@ -43,9 +44,9 @@ accelerator.wait_for_everyone()
 ```
 
 ## Fix safety
-There is no automatic fix. Rows that are left out before the loader change the number of steps. Where the loss itself is
-not finite, all processes have to skip: gather the decision first. An empty batch may also be made to count nothing:
-a loss of `logits.sum() * 0` takes part in the backward pass.
+There is no automatic fix. Rows that are removed before the loader change the number of steps. If the loss itself is not
+finite, all processes have to skip: all_reduce the decision first. To make an empty batch count nothing, use a loss of
+`logits.sum() * 0`, which still takes part in the backward pass.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html (all processes must make
@@ -102,7 +103,7 @@ class BatchSkippedOnOneRank(SourceRule):
                 continue
             waiting = f"{module.text_of(skipped.then)[:60]} in line {module.place(skipped.then)[0]}"
             yield self.finding(
-                f"one process skips a batch by figures of its own rows, and the others wait for it in {waiting}",
+                f"one process skips a batch because of its own rows, and the others wait for it in {waiting}",
                 _skip_remedy(skipped),
                 severity="error" if several.is_certain else "warning",
                 evidence=[_skip_reason(module, skipped), several.how],
@@ -113,18 +114,18 @@ class BatchSkippedOnOneRank(SourceRule):
 def _skip_reason(module: Module, skipped: SkippedBatch) -> str:
     """Why the process skips the batch, in words, as the code says it."""
     if skipped.why is None:
-        return "an error that only one process meets is caught, and its loop continues with the next batch"
+        return "an exception that only one process meets is caught, and its loop continues with the next batch"
     return f"the condition in line {module.place(skipped.why)[0]}: {module.text_of(skipped.why)}"
 
 
 def _skip_remedy(skipped: SkippedBatch) -> str:
-    """What to write in place of the skip."""
+    """What to write instead of the skip."""
     if skipped.why is None:
         return (
-            "let the error end the run, and remove what causes it (a smaller batch, a limit on the length of rows):"
-            " a process can't leave out a step alone"
+            "let the exception end the run, and remove its cause (a smaller batch, a limit on the length of rows):"
+            " one process can't skip a step without the others"
         )
     return (
-        "leave such rows out before the loader is made; or let all processes decide alike: all_reduce (MAX) the"
-        " condition, and skip where any of them skips"
+        "remove such rows before the loader is built; or let all processes decide alike: all_reduce (MAX) the"
+        " condition, and skip on all of them if it is true on any"
     )

@@ -1,13 +1,13 @@
-"""The best model is to be picked by a metric that no evaluation gives.
+"""The best model is to be picked by a metric that no evaluation returns.
 
 ## What it does
-Runs the script symbolically, and compares `metric_for_best_model` with what an evaluation of its `Trainer` gives: the
-loss, what `compute_metrics` returns, and with several evaluation sets the same after the name of each. Silent where
-the keys are not all known, and where a class of the project changes how the Trainer evaluates.
+Runs the script symbolically, and compares `metric_for_best_model` with what an evaluation of its `Trainer` returns: the
+loss, what `compute_metrics` returns, and with several evaluation sets the same with the set's name in front. Not
+reported if some keys are unknown, or if a class of the project changes how the Trainer evaluates.
 
 ## Why it is bad
-transformers looks the metric up after the first evaluation, does not find it, and stops with a KeyError: the steps
-up to there are lost.
+transformers looks up the metric after the first evaluation, does not find it, and stops with a KeyError: the steps up
+to there are lost.
 
 ## Example
 ```python
@@ -50,7 +50,7 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: the metric may be misspelled, or be missing in what compute_metrics returns.
+There is no automatic fix: either the metric is misspelled, or compute_metrics does not return it.
 
 ## References
 - transformers `Trainer._determine_best_metric`
@@ -84,10 +84,10 @@ class BestModelMetricNotComputed(SourceRule):
         for found in uncomputed_best_metrics(module):
             names = ", ".join(sorted(found.known))
             yield self.finding(
-                f"the best model is picked by {found.metric}, which no evaluation gives: the Trainer stops with a"
+                f"metric_for_best_model is {found.metric}, which no evaluation returns: the Trainer stops with a"
                 f" KeyError after the first one ({_metric_source_in_words(found)})",
                 _remedy(found),
-                evidence=[f"evaluations give: {names}"],
+                evidence=[f"evaluations return: {names}"],
                 cases=[case_of_node(module, node) for node in found.nodes],
             )
 
@@ -95,9 +95,9 @@ class BestModelMetricNotComputed(SourceRule):
 def _metric_source_in_words(found: UncomputedMetric) -> str:
     """Where the metrics of a trainer come from, for a message."""
     if found.has_several_sets:
-        return "with several evaluation sets each metric has the name of its set in front"
+        return "with several evaluation sets, each metric's name begins with the name of its set"
     if not found.has_function:
-        return "it has no compute_metrics, and gives the loss alone"
+        return "without compute_metrics it only returns the loss"
     return "compute_metrics does not return it"
 
 
@@ -105,9 +105,10 @@ def _remedy(found: UncomputedMetric) -> str:
     """The remedy: what makes the name one of those that are given."""
     closest = difflib.get_close_matches(found.metric, sorted(found.known), n=1)
     if closest:
-        return f'metric_for_best_model="{closest[0]}"'
+        return f'set metric_for_best_model="{closest[0]}"'
     if not found.has_function:
         return (
-            f'give the Trainer a compute_metrics that returns "{found.metric}", or take eval_loss'
+            f'give the Trainer a compute_metrics that returns "{found.metric}", or set'
+            ' metric_for_best_model="eval_loss"'
         )
-    return f'return "{found.metric}" from compute_metrics, or name one that it returns'
+    return f'return "{found.metric}" from compute_metrics, or set metric_for_best_model to one that it returns'

@@ -1,17 +1,16 @@
-"""The GPU's memory is given back to the driver at each training step.
+"""The GPU's cached memory is released at each training step.
 
 ## What it does
-Follows `torch.cuda.empty_cache()` to the loop that it is in, or that calls the function around it, also from
-another file. It speaks where that is the loop of the training (`backward` runs in it as well), and no condition and no
-handler of an error is around it; and where a callback calls it in `on_step_end`. Silent after an epoch, after an
-evaluation, every hundred steps, where an error was caught, where each pass generates as well, and in a loop over values
-that are written out (sizes, rates), each of which is a trial.
+Follows `torch.cuda.empty_cache()` to the loop that contains it, or that calls the function with it, also from another
+file. It fires if that is the training loop (it runs `backward` as well) and no condition or exception handler is around
+the call, and if a callback calls it in `on_step_end`. Not reported: a call after an epoch, after an evaluation, every
+hundred steps or after a caught error, a loop that also generates, and a loop over values listed in the code (sizes,
+learning rates), which runs one experiment per value.
 
 ## Why it is bad
-torch keeps freed memory to use it for the next batch. `empty_cache` waits until the GPU has done all of its work and
-gives that memory back, and the next step asks the driver for it again, piece by piece: cudaMalloc takes milliseconds
-where the cache takes microseconds, and the GPU is idle meanwhile. No memory is saved for the run itself: what it
-needs at its peak it needs in each step.
+torch keeps freed memory to reuse it for the next batch. `empty_cache` waits until the GPU has finished and returns that
+memory to the driver, and the next step has to request it again, piece by piece. cudaMalloc takes milliseconds, the
+cache microseconds, and the GPU is idle meanwhile. It saves no memory for the run: each step needs its peak again.
 
 ## Example
 ```python
@@ -40,8 +39,8 @@ for batch in loader:
 ```
 
 ## Fix safety
-Where rows of very uneven length fragment the memory, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps without the
-waiting.
+The training is the same, only faster. If rows of very uneven length fragment the memory,
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps without the waiting.
 
 ## References
 - pytorch.org, "CUDA semantics", memory management; huggingface/transformers, `torch_empty_cache_steps`
@@ -84,10 +83,10 @@ class CacheEmptiedAtEachStep(SourceRule):
             if around is None:
                 continue
             yield self.finding(
-                "the GPU's free memory is given back at each training step: the step waits for the GPU, and the next"
-                " one asks the driver for all of it again",
-                "take torch.cuda.empty_cache() (and gc.collect()) out of the step; it saves no memory there"
-                " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is for fragments)",
+                "the GPU's cached memory is released at each training step: the step waits for the GPU, and the next"
+                " one has to request all of it again",
+                "delete torch.cuda.empty_cache() (and gc.collect()) here; they save no memory in the loop (against"
+                " fragmentation, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
                 cases=[case_of_node(module, call.node), case_of_node(module, around)],
             )
 

@@ -1,17 +1,17 @@
-"""A chat model is trained by the template of another family.
+"""A chat model is trained with the chat template of another model family.
 
 ## What it does
-Looks at what a training script puts in the place of its tokenizer's template: a name given to Unsloth's
-`get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model
-given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`; and at prompts that it writes by hand with the
-marks of a chat format (`f"<|im_start|>user\\n{question}..."`). Compares the marker before a question with that
-of the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for
-any model (ChatML, Alpaca) by name are left alone.
+Looks at what a training script uses instead of its tokenizer's template: a name given to Unsloth's
+`get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model given to
+`clone_chat_template` or `SFTConfig(chat_template_path=...)`. It also checks hand-written prompts with the special
+tokens of a chat format (`f"<|im_start|>user\\n{question}..."`). The token before a question is compared with that of the
+chat model that the script loads, by its published name. Base models, unknown names, and templates that are meant for
+any model (ChatML, Alpaca) by name are not reported.
 
 ## Why it is bad
-The model knows its own marks and their meaning from all of its training. Those of another family are plain text to it,
-cut into pieces, or new tokens with untrained embeddings: what it knew of turns is lost, it often does not stop, and
-every server that reads the original tokenizer builds prompts that were never trained.
+The model knows its own chat tokens from all of its training. Those of another family are plain text to it, cut into
+pieces, or new tokens with untrained embeddings. It loses what it knew about turns, often does not stop, and servers
+that use the original tokenizer build prompts that were never trained.
 
 ## Example
 ```python
@@ -36,7 +36,8 @@ trainer.train()
 ```
 
 ## Fix safety
-A model that speaks one format already should stay with it. An adapter that was trained by the other one keeps to that.
+Keep a chat model on its own format. An adapter that was already trained with the other template needs that template
+when it is served.
 
 ## References
 - hiyouga/LLaMA-Factory#6320; Unsloth documentation, "Chat Templates"
@@ -111,9 +112,9 @@ class ChatTemplateOfAnotherFamily(SourceRule):
             if own is None or own == given.mark:
                 continue
             yield self.finding(
-                f"the template {given.name} writes {given.mark} before a question, and {names[0]} is of a family that"
-                f" writes {own}",
-                f"leave {given.setting} out: the tokenizer has the template of the model's family",
+                f"the template {given.name} writes {given.mark} before a question, but {names[0]} was tuned with"
+                f" {own}: the model loses what it knows about turns",
+                f"remove {given.setting}: the tokenizer already has the template of the model's family",
                 cases=[case_of_node(module, given.place)],
             )
         yield from self._findings_on_handwritten_marks()
@@ -129,9 +130,9 @@ class ChatTemplateOfAnotherFamily(SourceRule):
             return
         for mark, node in written[:1]:
             yield self.finding(
-                f"the script writes {mark} before a question, and {names[0]} is of a family that writes {own}: it"
-                " knows these marks from no training, and who serves it asks by its own template",
-                "render by tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True), or"
+                f"the script writes {mark} before a question, but {names[0]} was tuned with {own}: it does not know"
+                " these tokens, and servers will use its own template",
+                "render with tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True), or"
                 " give the trainer rows of messages",
                 cases=[case_of_node(self.subject, node)],
             )

@@ -2,12 +2,12 @@
 
 ## What it does
 Looks for `torch.load` without `map_location` whose result goes into `load_state_dict`, in a script that starts
-`torch.distributed` itself.
+`torch.distributed` itself (one process per GPU).
 
 ## Why it is bad
-`torch.load` puts each tensor back where it lay when it was saved, which is GPU 0 for a file that rank 0 wrote. All
-processes load weights and optimizer states there, beside the model that trains: out of memory on GPU 0, at a resume
-alone, where a run from the start fits.
+`torch.load` puts each tensor on the device where it was when saved: GPU 0 for a file that rank 0 wrote. All processes
+load weights and optimizer states there, in addition to the model that trains. GPU 0 runs out of memory when the run is
+resumed, although a new run fits.
 
 ## Example
 ```python
@@ -72,9 +72,9 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
         for call in _tensor_file_loads_by_several_processes(module):
             if call.node in restored and call.lacks("map_location", 1):
                 yield self.finding(
-                    "every process loads the checkpoint onto the GPU that it was saved from, GPU 0 most often:"
-                    " out of memory there at a resume",
-                    'give torch.load map_location="cpu": load_state_dict copies to the right device',
+                    "every process loads the checkpoint onto the GPU that it was saved from (usually GPU 0), which"
+                    " runs out of memory when the run is resumed",
+                    'add map_location="cpu" to torch.load: load_state_dict copies to the right device',
                     cases=[case_of_node(module, call.node)],
                 )
 

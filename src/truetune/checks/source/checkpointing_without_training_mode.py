@@ -1,13 +1,13 @@
-"""Gradient checkpointing is switched on, and inactive: the model is never put into training mode.
+"""Gradient checkpointing is enabled but inactive: the model is never put into training mode.
 
 ## What it does
-Looks for `gradient_checkpointing_enable()` in a script with a loop of its own whose model comes from
-`from_pretrained`, and where nothing calls `train()`.
+Looks for `gradient_checkpointing_enable()` in a script with a hand-written loop whose model comes from
+`from_pretrained`, if nothing calls `train()`.
 
 ## Why it is bad
-`from_pretrained` gives a model in evaluation mode, and the layers of transformers checkpoint in training mode alone.
-The loop trains all the same, with the activations of all layers in memory, so that it runs out of memory as if
-checkpointing were off. Dropout is off too.
+`from_pretrained` returns a model in evaluation mode, and the layers of transformers only checkpoint in training mode.
+The loop trains anyway, but keeps the activations of all layers in memory and runs out of memory as if checkpointing
+were off. Dropout is off too.
 
 ## Example
 ```python
@@ -39,7 +39,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe. A step takes about a third longer, as checkpointing does, and dropout is active where the model has it.
+Safe. A step takes about a third longer, as usual with checkpointing, and dropout becomes active if the model has any.
 
 ## References
 - transformers/modeling_layers.py: `if self.gradient_checkpointing and self.training`
@@ -79,8 +79,8 @@ class CheckpointingWithoutTrainingMode(SourceRule):
             return
         for call in module.methods("gradient_checkpointing_enable"):
             yield self.finding(
-                "gradient checkpointing is inactive: from_pretrained gives the model in evaluation mode, and nothing"
+                "gradient checkpointing is inactive: from_pretrained returns the model in evaluation mode, and nothing"
                 " calls train()",
-                "call model.train() before the loop, and after each evaluation",
+                "call model.train() before the loop, and again after each evaluation",
                 cases=[case_of_node(module, call.node)],
             )

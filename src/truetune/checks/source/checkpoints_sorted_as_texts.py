@@ -1,13 +1,13 @@
-"""The newest checkpoint is picked by the order of the names as texts, in which 900 comes after 1000.
+"""The newest checkpoint is picked by alphabetical order, in which 900 comes after 1000.
 
 ## What it does
-Looks at names of checkpoints from `glob`, `os.listdir` or `iterdir` that are sorted without a key, or of which `max` or
-`min` takes one, and of which the last is used. It speaks where their pattern ends in a number that is not
-filled up with zeros: `checkpoint-*`, `step_*`, `epoch*`. Numbers that are taken out of the names are left alone.
+Looks at names of checkpoints from `glob`, `os.listdir` or `iterdir` that are sorted, or given to `max` or `min`,
+without a key, if the last one is used. It fires if their pattern ends in a number without leading zeros:
+`checkpoint-*`, `step_*`, `epoch*`. Code that compares the numbers in the names is not reported.
 
 ## Why it is bad
-As texts, `checkpoint-900` comes after `checkpoint-1000`. A run is resumed from the wrong place and overwrites what came
-after it, or an older model is evaluated and published.
+Alphabetically, `checkpoint-900` comes after `checkpoint-1000`. A run is resumed from the wrong step and overwrites
+later checkpoints, or an older model is evaluated and published.
 
 ## Example
 ```python
@@ -30,7 +30,7 @@ model = AutoModelForCausalLM.from_pretrained(checkpoints[-1])
 ```
 
 ## Fix safety
-Safe where every name ends in its number. `transformers.trainer_utils.get_last_checkpoint` does the same.
+Safe if every name ends in its number. `transformers.trainer_utils.get_last_checkpoint("out")` does the same.
 
 ## References
 - https://huggingface.co/docs/transformers/main_classes/trainer (`resume_from_checkpoint=True` picks by number)
@@ -189,8 +189,8 @@ class CheckpointsSortedAsTexts(SourceRule):
         module = self.subject
         for picked in checkpoints_picked_by_text(module):
             yield self.finding(
-                "the checkpoints are compared as texts: checkpoint-900 counts as newer than checkpoint-1000",
-                'compare their numbers: key=lambda path: int(path.rsplit("-", 1)[1])',
+                "the checkpoints are ordered alphabetically: checkpoint-900 counts as newer than checkpoint-1000",
+                'sort by number: key=lambda path: int(path.rsplit("-", 1)[1]) (of a pathlib path: path.name.rsplit)',
                 cases=[
                     case_of_node(module, picked.order.node),
                     case_of_node(module, picked.listing),

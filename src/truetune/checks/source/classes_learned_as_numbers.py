@@ -1,14 +1,14 @@
-"""A classifier has one output, so that the numbers of its classes are learned as amounts.
+"""A classifier has one output, so its class numbers are learned as amounts (regression).
 
 ## What it does
-Inspects a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are the places
-of three classes or more in a list or a table (`LABELS.index(...)`, `label2id[...]`). Classes that have an order
-(grades, numbers, low and high), a script that measures a regression, and a `problem_type` that is set are left alone.
-With any labels it finds an argmax or a softmax over the one output: in `compute_metrics`, or on `.logits`.
+Inspects a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are positions
+in a list or table of three or more classes (`LABELS.index(...)`, `label2id[...]`). Not reported: ordered classes
+(grades, numbers, low and high), a script that measures a regression, and one that sets `problem_type`. Whatever the
+labels are, it reports an argmax or a softmax over the one output: in `compute_metrics`, or on `.logits`.
 
 ## Why it is bad
-With one output transformers computes the mean squared error. The model learns that class 3 is three times class 1; it
-ends between the classes, the loss stays at their variance, and argmax over one output is always class 0.
+With one output transformers computes the mean squared error. The model learns that class 3 is three times class 1. Its
+predictions end up between the classes, and argmax over one output is always class 0.
 
 ## Example
 ```python
@@ -35,7 +35,8 @@ def encode(row):
 ```
 
 ## Fix safety
-Labels have to be whole numbers as well: with floats transformers computes a loss of several labels at once.
+The labels must be integers as well: with floats transformers computes a multi-label loss. The head changes its shape,
+so the model has to be trained again.
 
 ## References
 - transformers, `problem_type` of sequence classification: "regression" where num_labels is 1
@@ -98,9 +99,9 @@ class ClassesLearnedAsNumbers(SourceRule):
             return
         for call in calls:
             yield self.finding(
-                f"num_labels is 1, and the labels are numbers of {len(names)} classes: the model learns them as"
+                f"num_labels is 1, but the labels are numbers of {len(names)} classes: the model learns them as"
                 " amounts, with a mean squared error",
-                f"set num_labels={len(names)}, and give the labels as whole numbers (int, not float)",
+                f"set num_labels={len(names)}, and make the labels integers (int, not float)",
                 cases=[case_of_node(module, call.node), case_of_node(module, place)],
             )
 
@@ -110,10 +111,10 @@ class ClassesLearnedAsNumbers(SourceRule):
         for one in reductions_over_one_output(module):
             always = "class 0" if one.kind == "argmax" else "1.0"
             yield self.finding(
-                f"num_labels is 1, and the {one.kind} over this one output is {always} for each row, whatever the"
+                f"num_labels is 1, and the {one.kind} over this one output is {always} for every row, whatever the"
                 " model learned",
-                "set num_labels to the number of classes, with whole numbers as labels; or keep the one output, and"
-                " compare it with a threshold",
+                "set num_labels to the number of classes, with integers as labels; or keep the one output and"
+                " compare it with a threshold instead",
                 cases=[case_of_node(module, one.call.node), case_of_node(module, one.load.node)],
             )
 

@@ -1,14 +1,15 @@
-"""A classifier looks for its last token by another pad than the tokenizer writes: it reads its answer off a pad.
+"""A classifier's pad token is not the tokenizer's, so it classifies from the hidden state of a pad.
 
 ## What it does
-Compares, in a script that loads one `*ForSequenceClassification`, what `model.config.pad_token_id` (or `pad_token_id=`)
-is set to with what the tokenizer's pad is set to: another token, or an id that is not that of the model's family. Left
-padding is no fault, for the last token is then at the end; nor are encoders (BERT), which read their first token.
+Looks at scripts that load one `*ForSequenceClassification`. It compares the value of `model.config.pad_token_id` (or
+`pad_token_id=`) with the tokenizer's pad token: it fires if they are different tokens, or an id that the model's family
+does not use. Not reported: left padding, where the last token is at the end anyway, and encoders (BERT), which read
+their first token.
 
 ## Why it is bad
-A decoder's classifier takes the hidden state of the last token that is not `config.pad_token_id`. Where the batch is
-padded with another token, that is a pad at the end of the row: all short rows look alike. With one row at a time
-nothing is padded and it learns, with eight it does not.
+A decoder's classifier reads the hidden state of the last token that is not `config.pad_token_id`. If the batch is
+padded with another token, that is a pad at the end of the row, so all short rows look alike. With batch size 1 nothing
+is padded and the model learns; with batch size 8 it does not.
 
 ## Example
 ```python
@@ -31,7 +32,7 @@ model.config.pad_token_id = tokenizer.pad_token_id
 ```
 
 ## Fix safety
-Safe: both name one token then. A classifier that was trained so has to be trained again.
+Safe: both then use the same token. A classifier that was trained with the wrong one has to be trained again.
 
 ## References
 - `LlamaForSequenceClassification.forward` of transformers: the last place where `input_ids != pad_token_id`
@@ -106,9 +107,9 @@ class ClassifierPadsWithAnotherToken(SourceRule):
         if ENCODER.search(f"{name} {' '.join(loads[0].names)}"):
             return
         yield self.finding(
-            f"the tokenizer pads with {_pad_in_words(tokenizer)}, and the classifier looks for"
-            f" {_pad_in_words(model)}: in a batch it reads the answer off a pad",
-            "set model.config.pad_token_id = tokenizer.pad_token_id, after the tokenizer's pad is set",
+            f"the tokenizer pads with {_pad_in_words(tokenizer)}, but the classifier skips"
+            f" {_pad_in_words(model)}: in a padded batch it classifies short rows from a pad token",
+            "set model.config.pad_token_id = tokenizer.pad_token_id, after the tokenizer's pad token is set",
             cases=[case_of_node(module, model.node), case_of_node(module, tokenizer.node)],
         )
 

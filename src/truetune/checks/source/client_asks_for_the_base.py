@@ -1,15 +1,15 @@
-"""A client asks a server for the base by its name, and the server has an adapter under another name.
+"""A client asks a server for the base by name, although the server has an adapter under another name.
 
 ## What it does
 Runs the script symbolically, and compares the `model` of its requests (clients of OpenAI, Ollama, LiteLLM and
-LangChain, a `"model"` beside messages or a prompt that is posted) with the names that a server of the same project
-gives: vLLM with `--lora-modules NAME=FOLDER`, SGLang with `--lora-paths`, and Modelfiles that put an ADAPTER on a model
-for Ollama. A name that comes from an option or from the environment is looked up in the project's commands, compose
-files and `.env`. It speaks where requests name the server's model and none names an adapter.
+LangChain, or a posted `"model"` with messages or a prompt) with the names that a server of the same project offers:
+vLLM with `--lora-modules NAME=FOLDER`, SGLang with `--lora-paths`, and Modelfiles that put an ADAPTER on a model for
+Ollama. A name from an option or the environment is looked up in the project's commands, compose files and `.env`. It
+fires if requests name the server's base model and none names an adapter.
 
 ## Why it is bad
-The server loads the adapter and uses it only for requests that name it. All others are answered by the base, without a
-word: the training seems to have had no effect.
+The server uses the adapter only for requests that name it. The base answers all others, without an error, so the
+training seems to have had no effect.
 
 ## Example
 ```python
@@ -32,7 +32,7 @@ print(client.chat.completions.create(model="support", messages=messages))
 ```
 
 ## Fix safety
-There is no automatic fix: the base may be asked on purpose, to compare it with the adapter.
+There is no automatic fix: the base may be requested on purpose, to compare it with the adapter.
 
 ## References
 - vLLM documentation, "LoRA Adapters" (requests name the adapter as their model); vllm-project/vllm#6250
@@ -104,18 +104,19 @@ class ClientAsksForTheBase(SourceRule):
         module = self.subject
         if not one.adapters:
             return self.finding(
-                f"requests name the base {asked}, and the adapter is part of another model, which the Modelfile makes",
-                "ask for the model that ollama create makes of the Modelfile",
+                f"requests name the base {asked}, but the adapter is in another model, which the Modelfile builds:"
+                " the base answers",
+                "set model to the name that is given to `ollama create NAME -f Modelfile`",
                 cases=[case_of_node(module, node), one.case],
             )
         base = (
-            f"requests name the first model that the server lists, which is its base {min(one.bases)}"
+            f"requests use the first model that the server lists, which is its base {min(one.bases)}"
             if asked == FIRST_LISTED
             else f"requests name the base {asked}"
         )
         adapters = ", ".join(sorted(one.adapters))
         return self.finding(
-            f"{base}, and the server has the adapter {adapters} under that name: it answers none of them",
-            f'ask for the adapter: model="{min(one.adapters)}"',
+            f"{base}, but the server offers the adapter as {adapters}: the base answers all of them",
+            f'request the adapter: model="{min(one.adapters)}"',
             cases=[case_of_node(module, node), one.case],
         )

@@ -1,22 +1,25 @@
-"""A call that all processes must make together is under a condition that only one process meets.
+"""A call that all processes must make together is reached by only one process.
 
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
-`wait_for_everyone` (of a callback's `self.trainer` too; of a LightningModule `self.log(sync_dist=True)`) inside `if
-rank == 0`, `if is_main_process` and the like, after `if rank != 0: return`, and in functions that are called under such
-a condition, where the call in them is under no other. The state dict of an accelerator (`get_state_dict`,
-`save_state`), of FSDP (`summon_full_params`, `full_tensor`), of `torch.distributed.checkpoint` and of DeepSpeed
-(`save_16bit_model`) are such calls where the script, the command that starts it or a configuration beside it shards the
-weights (FSDP, ZeRO-3): every process gives its part; so does each in `generate` and `save_model` of a sharded model.
-Where only a configuration beside it, or a name, says so, it is a warning. `save_checkpoint` of a DeepSpeed engine waits
-for all at every stage. A callback that sets `control.should_training_stop` on one process alone does the same. In a
-loop of one's own (DistributedDataParallel, FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` on one
-rank alone (also by a flag that it sets), and one that each process decides by a loss or by rows of its own, by its
-clock, or by an exception that it catches: one process leaves, and the others wait in the next backward pass.
+`wait_for_everyone` (also of a callback's `self.trainer`, and `self.log(sync_dist=True)` of a LightningModule) inside
+`if rank == 0`, `if is_main_process` and the like, after `if rank != 0: return`, and in functions that are called under
+such a condition.
+
+If the weights are sharded (FSDP, ZeRO-3), every process must also take part in saving and generating: `get_state_dict`
+and `save_state` of an accelerator, `summon_full_params` and `full_tensor` of FSDP, `torch.distributed.checkpoint`,
+DeepSpeed's `save_16bit_model`, `generate` and `save_model`. Whether they are sharded is read from the script, the
+command that starts it, or a configuration next to it. It is a warning if only such a configuration, or a name, says so.
+`save_checkpoint` of a DeepSpeed engine waits for all processes at every stage.
+
+A callback that sets `control.should_training_stop` on one process has the same effect. So has, in a hand-written loop
+(DistributedDataParallel, FSDP, DeepSpeed, accelerate, Fabric), a `break` or `continue` on one rank (also by a flag that
+it sets), or one that each process decides by its own loss, rows, clock, or caught exception: one process leaves, and
+the others wait in the next backward pass.
 
 ## Why it is bad
-The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
-very end.
+The one process waits for the others, which never come. The run hangs until a time-out (half an hour), often at its very
+end.
 
 ## Example
 ```python
@@ -40,7 +43,7 @@ if trainer.is_world_process_zero():
 ```
 
 ## Fix safety
-Calling it on all processes and printing on one is safe.
+Safe: call it on all processes (one per GPU) and print or save on one.
 
 ## References
 - huggingface/transformers#26724, huggingface/accelerate#2536, FareedKhan-dev/train-llm-from-scratch#32
@@ -138,7 +141,7 @@ def _control_assignments_in_callbacks(module: Module) -> Iterator[ast.Assign]:
 
 
 def _collective_calls_and_wrapped_models(module: Module) -> Iterator[object]:
-    """Calls that wait for all processes, and models that a loop of one's own wraps for several
+    """Calls that wait for all processes, and models that a hand-written loop wraps for several
     processes.
     """
     yield from _collective_calls(module)
@@ -188,19 +191,19 @@ class CollectiveCallOnOneRank(SourceRule):
         module = self.subject
         place = module.place(left.test)[0]
         if left.cause == OWN_EXCEPTION:
-            does = "leaves a backward pass out"
+            does = "skips a backward pass"
             remedy = (
-                "let the exception end the run (smaller batches, shorter rows), or all_reduce a flag in each step and"
-                " skip the step on all processes"
+                "let the exception end the run and avoid it (smaller batches, shorter rows), or all_reduce a flag in"
+                " each step and skip the step on all processes"
             )
             evidence = (
                 f"what is caught in line {place}: {module.text_of(left.test).partition(chr(10))[0]}"
             )
         else:
             skips = isinstance(left.node, ast.Continue)
-            does = "leaves a backward pass out" if skips else "leaves the loop"
+            does = "skips a backward pass" if skips else "leaves the loop"
             remedy = (
-                "all_reduce the figure (or broadcast the decision of rank 0) before the condition, so that all"
+                "all_reduce the value (or broadcast the decision of rank 0) before the condition, so that all"
                 " processes decide the same"
             )
             evidence = f"the condition in line {place}: {ast.unparse(left.test)}"
@@ -217,9 +220,9 @@ class CollectiveCallOnOneRank(SourceRule):
         module = self.subject
         name = ast.unparse(decision.targets[0])
         return self.finding(
-            f"{name} is set on one process alone: its trainer goes another way, and the others wait for it in the next"
-            " backward pass or evaluation",
-            "decide on every process by the same figures (metrics of Trainer.evaluate are the same on all), or"
+            f"{name} is set on only one process: its trainer stops or evaluates without the others, which wait for it"
+            " in the next backward pass or evaluation",
+            "decide on every process by the same values (metrics of Trainer.evaluate are the same on all), or"
             " broadcast the decision of rank 0",
             evidence=[f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"],
             cases=[case_of_node(module, decision)],
@@ -237,11 +240,11 @@ class CollectiveCallOnOneRank(SourceRule):
         ]
         if sharding is not None:
             evidence.append(
-                f"{sharding.how} ({sharding.where}): every process has to give its part of the weights"
+                f"{sharding.how} ({sharding.where}): every process has to contribute its part of the weights"
             )
         return self.finding(
-            f"{module.text_of(call.node.func)} runs on one process alone, and waits for all",
-            "call it on every process, and keep only what follows (printing, saving) on one",
+            f"{module.text_of(call.node.func)} runs on only one process, and waits for all the others: the run hangs",
+            "call it on every process, before the condition; keep only what follows (printing, saving) under it",
             severity="error" if sharding is None or sharding.certain else "warning",
             evidence=evidence,
             cases=[

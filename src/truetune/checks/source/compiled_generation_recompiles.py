@@ -1,14 +1,14 @@
-"""A compiled model generates from prompts of different lengths, and compiles again for each of them.
+"""A compiled model generates from prompts of different lengths, and compiles again for each length.
 
 ## What it does
-Looks for `generate` in a loop, by a model that is compiled with `dynamic=False` or that has a static cache
-(`cache_implementation="static"`), and follows its ids to the tokenizer. It speaks where that pads to no fixed length
-and to no multiple (`padding="max_length"`, `pad_to_multiple_of`).
+Looks for `generate` in a loop with a model that is compiled with `dynamic=False`, or that has a static cache
+(`cache_implementation="static"`), and follows its ids to the tokenizer. It fires if the tokenizer pads neither to a
+fixed length (`padding="max_length"`) nor to a multiple (`pad_to_multiple_of`).
 
 ## Why it is bad
-A compilation takes from ten seconds to minutes, and holds for one shape. With `dynamic=False` each new prompt length
-compiles again, up to `recompile_limit` (8), from where on the model runs uncompiled. A static cache is rebuilt for
-each prompt that is longer than those before. The answers are right, and slower than without compilation.
+A compilation takes from ten seconds to minutes, and is valid for one shape. With `dynamic=False` each new prompt length
+compiles again, up to `recompile_limit` (8); after that the model runs uncompiled. A static cache is rebuilt for each
+prompt that is longer than those before. The answers are right, but slower than without compilation.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ for prompt in prompts:
 ```
 
 ## Fix safety
-Answers are the same up to rounding, with pads on the left and the attention mask.
+Answers are the same up to rounding, if the padding is on the left and the attention mask is passed.
 
 ## References
 - https://huggingface.co/docs/transformers/llm_optims (static cache and `pad_to_multiple_of`)
@@ -66,14 +66,14 @@ class CompiledGenerationRecompiles(SourceRule):
         module = self.subject
         for found in recompiled_generations(module):
             why = (
-                "a static cache is made, and the model compiled, again for each longer prompt"
+                "the static cache is rebuilt, and the model compiled again, for each longer prompt"
                 if found.is_cache
-                else "with dynamic=False the model compiles again for each new length of a prompt"
+                else "with dynamic=False the model compiles again for each new length"
             )
             yield self.finding(
                 f"prompts have different lengths, and {why}",
-                "pad prompts on the left to a multiple: padding=True, pad_to_multiple_of=256"
-                + ("" if found.is_cache else "; or leave dynamic out"),
+                'pad prompts on the left to a multiple: padding_side="left", padding=True, pad_to_multiple_of=256'
+                + ("" if found.is_cache else "; or remove dynamic=False"),
                 cases=[
                     case_of_node(module, found.generation.node),
                     case_of_node(module, found.fixed_by),

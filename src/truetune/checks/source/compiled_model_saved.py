@@ -1,13 +1,13 @@
-"""The names of a compiled model's weights begin with `_orig_mod.`, and other code does not find them.
+"""The weights of a compiled model are saved with `_orig_mod.` in their names, and other code does not find them.
 
 ## What it does
-Looks at what `torch.compile(model)` returns: an adapter that is put on it (`get_peft_model`, a trainer with
-`peft_config`), and its `state_dict()` that is saved. Silent where a file strips or names the prefix, and with
-`save_pretrained` of the compiled model, which saves the model inside.
+Looks at what `torch.compile(model)` returns: whether an adapter is put on it (`get_peft_model`, a trainer with
+`peft_config`), and whether its `state_dict()` is saved. The first is an error, the second a warning. Not reported:
+files that strip or name the prefix, and `save_pretrained` of the compiled model, which saves the model inside.
 
 ## Why it is bad
-The wrapper's state has `_orig_mod.` in each name. An adapter that is saved so fits no base: peft only warns of missing
-keys, and the model answers like the base. A state that is loaded with `strict=False` changes nothing either.
+The wrapper's state has `_orig_mod.` in each name. An adapter that is saved with it fits no base: peft only warns about
+missing keys, and the model answers like the base. A state that is loaded with `strict=False` changes nothing either.
 
 ## Example
 ```python
@@ -34,8 +34,8 @@ model.save_pretrained("adapter")
 ```
 
 ## Fix safety
-`model.compile()` compiles in place and leaves the names alone (measured with torch 2.13 and peft 0.21). Files that hold
-the prefix are fixed by taking it out of each name.
+`model.compile()` compiles in place and does not change the names (measured with torch 2.13 and peft 0.21). Saved files
+with the prefix can be repaired: remove it from each name.
 
 ## References
 - pytorch/pytorch#101107, eole-nlp/eole#179, mlfoundations/open_clip#639, huggingface/peft#2962
@@ -62,11 +62,11 @@ PREFIX_STRIPPERS = (
 )
 """Signs that a script takes the prefix away"""
 SAVING_CALLS = ("torch.save", "safetensors.torch.save*")
-ON_ADAPTER = "compile in place with model.compile(), after the adapter is put on"
+ON_ADAPTER = "replace torch.compile(model) by model.compile(), after the adapter is added"
 ON_WEIGHTS = (
-    "compile in place with model.compile(), or save model._orig_mod.state_dict(); a checkpoint that is written already"
-    " is whole, and needs no new training: {name.removeprefix('_orig_mod.'): weight for name, weight in state.items()},"
-    " and save that"
+    "replace torch.compile(model) by model.compile(), or save model._orig_mod.state_dict(); a checkpoint that is"
+    " already saved needs no new training: load it as state, and save"
+    " {name.removeprefix('_orig_mod.'): weight for name, weight in state.items()}"
 )
 """For whole weights; the keys of an adapter have the prefix in their middle"""
 
@@ -101,8 +101,8 @@ class CompiledModelSaved(SourceRule):
             wrapper = _compile_call_on_every_path(module, model, compiled) if has_adapter else None
             if wrapper is not None:
                 yield self.finding(
-                    "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
-                    " and no base takes it",
+                    "an adapter is added to a compiled model: it is saved with _orig_mod in its names,"
+                    " and does not load onto any base",
                     ON_ADAPTER,
                     cases=[case_of_node(module, call.node), case_of_node(module, wrapper)],
                 )
@@ -110,7 +110,8 @@ class CompiledModelSaved(SourceRule):
             wrapper = _compile_call_on_every_path(module, call.receiver, compiled)
             if wrapper is not None and _is_state_saved(module, call.node):
                 yield self.finding(
-                    "the weights of a compiled model are saved with _orig_mod. before their names",
+                    "the weights of a compiled model are saved with _orig_mod. before their names: code that loads"
+                    " them does not find them",
                     ON_WEIGHTS,
                     severity="warning",
                     cases=[case_of_node(module, call.node), case_of_node(module, wrapper)],

@@ -1,14 +1,14 @@
-"""The area under a curve is computed from predicted classes in place of scores.
+"""The area under a curve is computed from predicted classes instead of scores.
 
 ## What it does
 Looks at `roc_auc_score`, `average_precision_score`, `roc_curve` and `precision_recall_curve` of scikit-learn, and at
-the ROC AUC of evaluate: at whether the scores that they are given come out of `argmax`, `round` or a comparison with a
-threshold. Silent where the scores are probabilities, logits or margins, or are not followed.
+the ROC AUC of evaluate. It fires if the scores that they get come from `argmax`, `round` or a comparison with a
+threshold. Probabilities, logits and margins, and scores that can't be followed, are not reported.
 
 ## Why it is bad
-A curve goes over all thresholds. Of classes it has one point, and its area is the mean of sensitivity and specificity
-at that threshold: far below the AUC of the same model, and not comparable with published ones. As the metric of the
-best checkpoint it picks by accuracy.
+A curve covers all thresholds. With classes it has one point, and its area is the mean of sensitivity and specificity at
+that threshold: far below the AUC of the same model, and not comparable with published values. As the metric of the best
+checkpoint it compares one threshold only.
 
 ## Example
 ```python
@@ -33,7 +33,8 @@ def compute_metrics(prediction):
 ```
 
 ## Fix safety
-There is no automatic fix: which column is the positive class is not known here.
+There is no automatic fix: the rule can't know which column is the positive class. Reported values rise, and earlier
+ones can't be compared with them.
 
 ## References
 - scikit-learn documentation, `roc_auc_score`: `y_score`, target scores
@@ -85,16 +86,15 @@ class CurveOfHardLabels(SourceRule):
     looks_at = CodePlaces("curves over thresholds, and their areas", _curve_calls)
 
     def findings(self) -> Iterator[Finding]:
-        """Findings on areas under curves that are computed from predicted classes in place of scores."""
+        """Findings on areas under curves that are computed from predicted classes instead of scores."""
         module = self.subject
         for call, scores in _curve_calls_and_scores(module):
             decision = node_deciding_class_of_value(module, scores)
             if decision is None:
                 continue
             yield self.finding(
-                f"{module.text_of(call.node.func)} is given predicted classes in place of scores: its curve has one"
-                " point, and the area lies far below that of the model",
-                "give it the probability or the logit of the positive class (of two logits, logits[:, 1] - logits[:,"
-                " 0])",
+                f"{module.text_of(call.node.func)} gets predicted classes instead of scores: its curve has only one"
+                " point, and its value is far below the model's",
+                "pass the probability or logit of the positive class (with two logits: logits[:, 1] - logits[:, 0])",
                 cases=[case_of_node(module, call.node), case_of_node(module, decision)],
             )

@@ -1,14 +1,14 @@
-"""A `compute_loss` of one's own breaks gradient accumulation.
+"""A hand-written `compute_loss` breaks gradient accumulation.
 
 ## What it does
 It finds trainer classes whose `compute_loss` never reads `num_items_in_batch`, or does not take it at all, and that do
-not say `loss_is_scaled_for_ga`. The Trainer counts tokens only in batches that have `labels`: a loss that reads other
-columns alone (pairs, a teacher's tokens), in a file that speaks of no labels, is left alone. So is a file whose
-arguments accumulate nothing, and one beside requirements for a transformers before 4.46. A function that a trainer is
-given as `compute_loss_func` is judged alike: with it, the Trainer never divides by the accumulation steps.
+not set `loss_is_scaled_for_ga`. A function given to a trainer as `compute_loss_func` is checked in the same way: with
+it, the Trainer never divides by the accumulation steps. Not reported: a loss that reads only other columns (pairs, a
+teacher's tokens) in a file that mentions no labels, since the Trainer counts tokens only in batches with `labels`; a
+file whose arguments accumulate nothing; and projects that require transformers before 4.46.
 
 ## Why it is bad
-The Trainer expects a loss that is divided by the tokens of the whole window, and does not divide again: with 4
+The Trainer expects a loss that is divided by the tokens of all accumulated batches, and does not divide again: with 4
 accumulation steps, gradients are 4 times too large. Without the parameter, the Trainer stops with a TypeError.
 
 ## Example
@@ -41,8 +41,8 @@ class MyTrainer(Trainer):
 
 ## Fix safety
 Safe: `loss_is_scaled_for_ga = False` makes the Trainer divide by the steps, as for a mean of each micro-batch, and a
-missing parameter is added. Tokens of short micro-batches still weigh more than others. The flag is known from
-transformers 5.19 on; before, `self.model_accepts_loss_kwargs = False` after `super().__init__()` does the same.
+missing parameter is added. Tokens of short micro-batches still weigh more than others. The flag exists since
+transformers 5.19; before, `self.model_accepts_loss_kwargs = False` after `super().__init__()` does the same.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, huggingface/transformers#37766
@@ -97,7 +97,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("losses of one's own that a trainer computes", _custom_losses)
+    looks_at = CodePlaces("hand-written losses that a trainer computes", _custom_losses)
 
     def unmet(self) -> Unmet | None:
         """Why the rule can say nothing, also where an older transformers is pinned, which counts no
@@ -108,7 +108,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
-        """Findings on losses of one's own that break gradient accumulation."""
+        """Findings on hand-written losses that break gradient accumulation."""
         module = self.subject
         if module.pins.is_release_surely_before("transformers", COUNTS_ITEMS):
             return
@@ -148,13 +148,13 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         if not missing and accumulation_is_always_one_step(module):
             return
         fault = (
-            f"the loss function does not take {ITEM_COUNT}: the Trainer stops"
+            f"the loss function does not take {ITEM_COUNT}: the Trainer stops with a TypeError"
             if missing
             else f"the loss function never reads {ITEM_COUNT}: with gradient accumulation its gradients are too large"
         )
         yield self.finding(
             fault,
-            f"take {ITEM_COUNT}=None as a parameter, and divide the summed loss by it where it is given",
+            f"take {ITEM_COUNT}=None as a parameter, and divide the summed loss by it if it is not None",
             evidence=[
                 "the Trainer never divides the loss of compute_loss_func by the accumulation steps"
             ],
@@ -181,7 +181,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
                 *append_parameter_with_default(module, method, f"{ITEM_COUNT}=None"),
             )
         if missing:
-            fault = f"compute_loss does not take {ITEM_COUNT}: the Trainer stops"
+            fault = f"compute_loss does not take {ITEM_COUNT}: the Trainer stops with a TypeError"
         else:
             fault = (
                 f"compute_loss never reads {ITEM_COUNT}: with gradient accumulation its"
@@ -191,7 +191,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             fault,
             _remedy_of_loss(missing=missing, unscaled=unscaled, is_before_flag=is_before_flag),
             evidence=[
-                "the Trainer divides by the accumulation steps only where the model takes no"
+                "the Trainer divides by the accumulation steps only if the model takes no"
                 " loss arguments"
             ],
             cases=[case_of_node(module, method, f"class {owner.name}: def compute_loss")],

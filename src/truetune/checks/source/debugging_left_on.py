@@ -1,16 +1,17 @@
-"""A switch that was set to find an error is still on while a model is trained.
+"""A debugging switch is still on while a model is trained.
 
 ## What it does
-Reads scripts that train (a Trainer, Lightning, a loop of their own) for `torch.autograd.set_detect_anomaly(True)`,
-`with torch.autograd.detect_anomaly():`, Lightning's `detect_anomaly=True` and `profiler="pytorch"`, a
-`torch.profiler.profile` without a schedule around the loop of the training, and `CUDA_LAUNCH_BLOCKING` that is set to 1
-in `os.environ`. Silent where a condition decides about it (also about the call of its function), where it is switched
-off again before the training, where its value is not known, in tests, and in a run of at most a hundred steps.
+Reads scripts that train (with a Trainer, Lightning, or a hand-written loop) for
+`torch.autograd.set_detect_anomaly(True)`, `with torch.autograd.detect_anomaly():`, Lightning's `detect_anomaly=True`
+and `profiler="pytorch"`, a `torch.profiler.profile` without a schedule around the training loop, and
+`CUDA_LAUNCH_BLOCKING` set to 1 in `os.environ`. Not reported: a switch under a condition (also one around the call of
+its function), one that is switched off again before the training or whose value is not known, tests, and runs of at
+most a hundred steps.
 
 ## Why it is bad
-Anomaly detection keeps a stack trace for each operation of the forward pass and looks for NaN after each operation of
-the backward pass: a step takes about twice as long. CUDA_LAUNCH_BLOCKING lets the CPU wait for each kernel before it
-starts the next, so that small kernels cost several times their own time.
+Anomaly detection keeps a stack trace for each operation of the forward pass and checks for NaN after each operation of
+the backward pass: a step takes about twice as long. With CUDA_LAUNCH_BLOCKING the CPU waits for each kernel before it
+starts the next, so small kernels cost several times their own time. A profiler without a schedule records every step.
 
 ## Example
 ```python
@@ -36,7 +37,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: results do not change. Keep it under an option (`if args.debug:`) for the next search.
+Safe: results do not change. Keep the switch under an option (`if args.debug:`) for the next search.
 
 ## References
 - pytorch.org, torch.autograd.set_detect_anomaly: "may slow down execution"; CUDA semantics, asynchronous execution
@@ -77,7 +78,7 @@ PROFILERS = ("torch.profiler.profile", "torch.autograd.profiler.profile")
 LIGHTNING_PROFILERS = ("advanced", "pytorch")
 """Those that trace each function or operation; `simple` takes the time of a few hooks"""
 OF_PROFILER = (
-    "a profiler without a schedule records each operation of the whole run: steps are several times slower, and its"
+    "a profiler without a schedule records each operation of the whole run: steps are several times slower, and the"
     " trace fills the memory"
 )
 OF_BLOCKING = f"{BLOCKING} is 1: the CPU waits for each kernel before it starts the next"
@@ -112,7 +113,7 @@ class DebuggingLeftOn(SourceRule):
             if _is_off_in_training(module, switch):
                 continue
             yield self.finding(
-                f"a switch of debugging was left on in a training: {switch.why}",
+                f"debugging is left on in a training script: {switch.why}",
                 f"remove {module.text_of(switch.node)[:80]}, or put it under an option (if args.debug:)",
                 cases=[case_of_node(module, switch.node)],
             )

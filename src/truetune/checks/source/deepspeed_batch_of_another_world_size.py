@@ -1,14 +1,15 @@
-"""DeepSpeed's settings in a script fix a batch that the number of processes does not give.
+"""DeepSpeed's settings in a script give another batch size than the number of processes allows.
 
 ## What it does
-Takes the settings that a script writes as a dictionary for DeepSpeed, with plain numbers for `train_batch_size`,
-`train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` (or defaults of its options), and compares their
-product with the processes of the command that starts it. Silent where a number is not plain, or where commands start
-different numbers. Where no command is seen, it speaks of products that no number of processes makes.
+Reads the DeepSpeed settings that a script writes as a dictionary, with plain numbers for `train_batch_size`,
+`train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` (or defaults of the script's options). It compares
+their product with the number of processes (one per GPU) in the command that starts the script. If no command is seen,
+it reports batch sizes that no number of processes can give. Not reported: settings with a value that is not a plain
+number, and scripts that are started with different numbers of processes.
 
 ## Why it is bad
-DeepSpeed asserts that the batch is rows x accumulation x processes, and stops. The settings ran on another number of
-GPUs.
+DeepSpeed asserts that train_batch_size = rows per GPU x accumulation steps x processes, and stops if it is not. The
+settings were written for another number of GPUs.
 
 ## Example
 ```python
@@ -34,7 +35,8 @@ engine, *_ = deepspeed.initialize(model=model, config=settings)
 ```
 
 ## Fix safety
-Safe: DeepSpeed computes the third number. The batch of a step changes with the number of GPUs, and the rate with it.
+Safe: DeepSpeed computes `train_batch_size` itself. The batch then changes with the number of GPUs, so the learning rate
+may need another value.
 
 ## References
 - www.deepspeed.ai/docs/config-json/: "Batch Size Related Parameters"
@@ -118,18 +120,14 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
         """The finding on one dictionary; without a command, no number of processes fits."""
         rows, steps = of_process
         if started is None:
-            product = (
-                f"no number of processes x {rows} rows x {steps} accumulation steps gives that"
-            )
+            product = f"no number of processes x {rows} rows per GPU x {steps} accumulation steps gives that"
             value = f"a multiple of {rows * steps}"
         else:
             value = str(rows * steps * started[0])
-            product = (
-                f"{started[0]} processes x {rows} rows x {steps} accumulation steps are {value}"
-            )
+            product = f"{started[0]} processes x {rows} rows per GPU x {steps} accumulation steps are {value}"
         return self.finding(
-            f"train_batch_size is {whole}, and {product}: DeepSpeed stops there",
-            f"leave train_batch_size out, so that DeepSpeed computes it; or set it to {value}",
+            f"train_batch_size is {whole}, but {product}: DeepSpeed stops with an AssertionError",
+            f"remove train_batch_size, so that DeepSpeed computes it; or set it to {value}",
             evidence=[started[1]] if started is not None else [],
             cases=[case_of_node(self.subject, node)],
         )

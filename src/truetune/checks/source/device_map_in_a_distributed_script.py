@@ -1,16 +1,15 @@
-"""A script that runs as several processes splits its model over all GPUs in each of them.
+"""A script that is launched once per GPU splits its model over all GPUs in each process.
 
 ## What it does
-Looks for `device_map="auto"` (or balanced, sequential), for a model that `dispatch_model` spreads by a map of
-`infer_auto_device_map`, and for a map that names one GPU by its number (`{"": 0}`, `"cuda:0"`), in a file whose code
-reads `LOCAL_RANK` or `WORLD_SIZE`, starts `torch.distributed` or processes itself (`notebook_launcher`), or whose
-comments start it as several (`torchrun --nproc_per_node 4 train.py`, `accelerate launch --multi_gpu train.py`). Silent
-where the map, or the call, is under a condition on the number of processes, and where the file ends if there are
-several.
+Looks for `device_map="auto"` (or balanced, sequential), for a model that `dispatch_model` spreads by a map from
+`infer_auto_device_map`, and for a map that names one GPU by number (`{"": 0}`, `"cuda:0"`). It fires in a file whose
+code reads `LOCAL_RANK` or `WORLD_SIZE`, starts `torch.distributed` or processes itself (`notebook_launcher`), or whose
+comments start several processes (`torchrun --nproc_per_node 4 train.py`, `accelerate launch --multi_gpu train.py`). Not
+reported: a map or call under a condition on the number of processes, and a file that stops if there are several.
 
 ## Why it is bad
-Each process spreads its model over all GPUs: they take each other's memory, layers sit on other processes' devices, and
-data parallelism is lost. accelerate raises in some launches, and not in all.
+Each process spreads its model over all GPUs: they compete for memory, layers are placed on other processes' devices,
+and data parallelism is lost. accelerate raises an error in some launches, but not in all.
 
 ## Example
 ```python
@@ -35,7 +34,7 @@ trainer = Trainer(model=model)
 ```
 
 ## Fix safety
-Without `device_map` the trainer places the model itself. `{"": local_rank}` is for quantized models.
+Without `device_map` the trainer places the model itself. Use `{"": local_rank}` for quantized models.
 
 ## References
 - huggingface/transformers#31557, huggingface/accelerate#2486, QwenLM/Qwen#900, QwenLM/Qwen#833
@@ -157,24 +156,29 @@ class DeviceMapInADistributedScript(SourceRule):
         """The finding on one model; `sign` is what starts several processes."""
         if spreading is None:
             message = (
-                f"device_map={device_map!r} puts the model of every process on GPU"
+                f"device_map={device_map!r} puts the models of all processes on GPU"
                 f" {_gpu_number(device_map)}"
             )
             remedy = (
-                'give {"": local_rank} (int(os.environ["LOCAL_RANK"]), or'
-                " PartialState().process_index)"
+                'set device_map={"": int(os.environ["LOCAL_RANK"])}, or'
+                ' {"": PartialState().local_process_index} with accelerate'
             )
         else:
-            message = f"{spreading} in a script that runs as several processes"
+            message = (
+                f"{spreading} in a script that is launched once per GPU: each process spreads its model over"
+                " all GPUs"
+            )
             remedy = (
-                "move the model to the GPU of the process, without a device map: model.to(local_rank)"
+                "remove the device map, and move the model to the GPU of its process:"
+                ' model.to(int(os.environ["LOCAL_RANK"]))'
                 if call.named(*PLACING)
-                else 'leave device_map out, or give {"": local_rank}'
+                else 'leave device_map out; for a quantized model, set device_map={"": local_rank}, with local_rank ='
+                ' int(os.environ["LOCAL_RANK"])'
             )
         return self.finding(
             message,
             remedy,
-            evidence=[f"several processes: {sign}"],
+            evidence=[f"the script is meant for several processes: {sign}"],
             cases=[case_of_node(self.subject, call.node)],
         )
 

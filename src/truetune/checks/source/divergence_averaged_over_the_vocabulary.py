@@ -1,14 +1,14 @@
-"""The Kullback-Leibler loss of a student is averaged over the vocabulary, too: it is as good as zero.
+"""The Kullback-Leibler loss of a student is averaged over the vocabulary as well, which makes it almost zero.
 
 ## What it does
-Inspects `kl_div` and `KLDivLoss` with `reduction="mean"`, which is their default, in a script that loads a causal
-model or a sequence-to-sequence one. A product with the size of the vocabulary makes up for it, and a script
-with a classifier is left alone, whose classes are few.
+Inspects `kl_div` and `KLDivLoss` with `reduction="mean"`, which is their default, in a script that loads a causal or
+sequence-to-sequence model. Not reported: a loss that is multiplied by the vocabulary size, and a script with a
+classifier, which has few classes.
 
 ## Why it is bad
 "mean" divides by the number of all elements: rows, positions and the 32,000 to 260,000 entries of the vocabulary. The
-loss is of size 1e-6, its gradients are lost beside the epsilon of Adam and the weight decay, and beside a cross-entropy
-it counts for nothing. The student stays as it is.
+loss is around 1e-6, its gradients vanish next to Adam's epsilon and the weight decay, and a cross-entropy that it is
+added to outweighs it. The student does not change.
 
 ## Example
 ```python
@@ -37,8 +37,8 @@ for batch in batches:
 ```
 
 ## Fix safety
-The loss becomes larger by the size of the vocabulary: a factor that was found by trial has to be chosen again.
-"batchmean" divides by the first dimension alone, so positions are flattened into it first.
+The loss grows by a factor of the vocabulary size, so a tuned weight of this loss has to be tuned again. "batchmean"
+divides only by the first dimension, so flatten the positions into it first.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.KLDivLoss.html ("mean" does not return the true divergence)
@@ -97,9 +97,9 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
             mean = "no reduction is given, which is 'mean'" if is_default else "reduction is 'mean'"
             yield self.finding(
                 f"{mean}: the divergence is divided by the size of the vocabulary as well (32,000 to 260,000), and is"
-                " as good as zero",
-                'give reduction="batchmean", with positions flattened into the first dimension:'
-                " given.flatten(0, 1)",
+                " almost zero",
+                'set reduction="batchmean", and flatten the positions of both arguments into the first dimension:'
+                " x.flatten(0, 1)",
                 cases=[case_of_node(module, call.node)],
             )
 

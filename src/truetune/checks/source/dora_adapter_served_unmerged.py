@@ -1,13 +1,13 @@
 """An adapter with DoRA is served unmerged: each forward pass computes the norms of all adapted weights again.
 
 ## What it does
-Reads the `adapter_config.json` of each adapter that a file loads from a folder of this machine. Where it has
-`use_dora`, and the file generates with it and neither merges nor trains it, it warns.
+Reads the `adapter_config.json` of each adapter that a file loads from a local folder. It fires if that has `use_dora`,
+and the file generates with the adapter and neither merges nor trains it.
 
 ## Why it is bad
-DoRA divides by the norm of the weight with its adapter. Merged it costs nothing; unmerged, each layer builds that
-weight and its norm in each forward pass: a token takes several times as long as with LoRA. Users measured 100 s
-instead of 20 s for 1,000 tokens of an 8B model.
+DoRA divides by the norm of the weight with its adapter. A merged adapter costs nothing. Unmerged, each layer computes
+that weight and its norm in each forward pass, and a token takes several times as long as with LoRA. Users measured 100
+s instead of 20 s for 1,000 tokens of an 8B model.
 
 ## Example
 ```python
@@ -33,8 +33,8 @@ out = model.generate(**batch, max_new_tokens=20)
 ```
 
 ## Fix safety
-Merging into a 4-bit base rounds: load the base in bfloat16 for it. Where several adapters are switched, keep DoRA out
-of them.
+Merging into a 4-bit base rounds the weights: load the base in bfloat16 before you merge. If you switch between several
+adapters at run time, train them without DoRA.
 
 ## References
 - huggingface/peft#2651, huggingface/peft#957
@@ -82,8 +82,8 @@ class DoraAdapterServedUnmerged(SourceRule):
             says = _evidence_of_dora(module, call)
             if says is not None:
                 yield self.finding(
-                    "an adapter with DoRA generates unmerged: the norms of all adapted weights are"
-                    " computed in each forward pass",
+                    "a DoRA adapter generates unmerged: the norms of all adapted weights are"
+                    " computed again in each forward pass, which makes each token several times slower",
                     "merge it once after loading: model = model.merge_and_unload()",
                     evidence=[says],
                     cases=[case_of_node(module, call.node)],

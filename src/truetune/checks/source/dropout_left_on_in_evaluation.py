@@ -1,15 +1,15 @@
-"""A dropout is written so that `eval()` does not switch it off.
+"""Dropout is written in a way that `eval()` does not switch it off.
 
 ## What it does
-Finds, in the modules that a script defines, dropout that knows no mode: `F.scaled_dot_product_attention` with a
-`dropout_p` that does not depend on `self.training`, `F.dropout` without `training=`, and a dropout layer that is made
-in the forward pass. A rate that is certainly 0, a value that some branch or a `train()` of the class sets by the mode,
-and files that sample with dropout on purpose (Monte Carlo dropout) are left alone.
+Finds, in the modules that a script defines, dropout that ignores the mode: `F.scaled_dot_product_attention` with a
+`dropout_p` that does not depend on `self.training`, `F.dropout` without `training=`, and a dropout layer that is
+created in the forward pass. Not reported: a rate that is always 0, a value that a branch or the class's `train()` sets
+by the mode, and files that sample with dropout on purpose (Monte Carlo dropout).
 
 ## Why it is bad
-A part of the attention or of the activations is zeroed at validation and generation too, at random. The validation
-loss is too high and another one at each call, the best checkpoint is picked by noise, and the answers are worse than
-the model. Nothing fails: the functions have no mode, and `F.dropout` is on by default.
+Part of the attention or activations is randomly zeroed in validation and generation, too. The validation loss is too
+high and differs at each call, the best checkpoint is picked by noise, and the answers are worse than the model could
+give. No error is raised: these functions know no mode, and `F.dropout` is on by default.
 
 ## Example
 ```python
@@ -45,7 +45,7 @@ class Attention(nn.Module):
 ```
 
 ## Fix safety
-There is no automatic fix. The training stays as it was; figures of the evaluation become better, and repeatable.
+There is no automatic fix. Training is unchanged; evaluation scores become better and repeatable.
 
 ## References
 - pytorch/pytorch#124464
@@ -71,17 +71,17 @@ from truetune.checks.source.evidence.dropouts_ignoring_eval_mode import (
 from truetune.source.parsed_source_file import Module
 
 MESSAGES = {
-    "attention": "scaled_dot_product_attention drops what its dropout_p says in every mode: evaluation and generation"
+    "attention": "scaled_dot_product_attention applies its dropout_p in every mode: evaluation and generation"
     " run with dropout",
-    "function": "F.dropout drops in every mode, for its training is True where it is not given: evaluation and"
+    "function": "F.dropout applies in every mode, since training defaults to True: evaluation and"
     " generation run with dropout",
-    "layer": "the dropout layer is made in the forward pass: a new layer is in training mode, and eval() does not"
+    "layer": "the dropout layer is created in the forward pass: a new layer is in training mode, and eval() does not"
     " reach it",
 }
 REMEDIES = {
-    "attention": "dropout_p=self.dropout if self.training else 0.0",
-    "function": "F.dropout(x, p, training=self.training), or a layer that __init__ makes",
-    "layer": "make the layer in __init__, as self.dropout = nn.Dropout(p), and call that",
+    "attention": "make it depend on the mode: dropout_p=self.dropout if self.training else 0.0",
+    "function": "call F.dropout(x, p, training=self.training), or use an nn.Dropout layer created in __init__",
+    "layer": "create the layer in __init__ (self.dropout = nn.Dropout(p)) and call self.dropout(x) here",
 }
 
 

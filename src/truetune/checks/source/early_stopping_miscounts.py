@@ -1,14 +1,14 @@
-"""Early stopping counts wrongly: its count is never set back, or the best value is replaced before it is compared.
+"""Early stopping counts wrongly: its counter is never reset, or the best value is replaced before it is compared.
 
 ## What it does
-Looks at loops and classes that compare a metric with the best one so far, raise a count where it is no better, and stop
-at a limit. It speaks where nothing sets the count back after a gain, and where the best value is set to the new one
-before the two are compared, so that the condition is never true.
+Looks at loops and classes that compare a metric with the best one so far, increase a counter if it is not better, and
+stop at a limit. It is a warning if nothing resets the counter after an improvement. It is an error if the best value is
+set to the new one before the two are compared, so that the condition is never true.
 
 ## Why it is bad
-A patience of 3 then ends the training at the third evaluation without a gain of the whole run, though most of the
-evaluations were better than the one before. With the best value replaced first, no checkpoint is ever kept as the
-best, and the training stops as soon as the patience has passed.
+With a patience of 3, training then ends at the third evaluation without an improvement in the whole run, although most
+evaluations were better than the one before. If the best value is replaced first, no checkpoint is ever kept as the
+best, and training stops as soon as the patience is used up.
 
 ## Example
 ```python
@@ -52,7 +52,7 @@ for epoch in range(30):
 ```
 
 ## Fix safety
-There is no automatic fix. The run takes longer with it, as its patience says.
+There is no automatic fix. The run takes longer, since the patience now counts evaluations in a row.
 
 ## References
 - royerlab/cytoself#29, modelscope/ms-swift#5326, ivadomed/ivadomed#867 (the count), fastino-ai/GLiNER2#94 (the order)
@@ -90,9 +90,9 @@ class EarlyStoppingMiscounts(SourceRule):
         module = self.subject
         for count in counts_never_reset(module):
             yield self.finding(
-                f"{count.variable} is never set back: the training stops after so many evaluations without a gain in"
-                " all, not in a row",
-                f"set {count.variable} back where the metric is better",
+                f"{count.variable} is never reset: training stops after that many evaluations without improvement in"
+                " total, not in a row",
+                f"add {count.variable} = 0 to the branch in which the metric is better",
                 cases=[
                     case_of_node(module, count.raised),
                     case_of_node(module, count.comparison.test),
@@ -103,7 +103,7 @@ class EarlyStoppingMiscounts(SourceRule):
         for early in comparisons_after_best_was_replaced(module):
             yield self.finding(
                 f"{early.best} is set to the better value before the two are compared: the condition is never true",
-                f"compare first, and set {early.best} inside of the condition",
+                f"compare first, and set {early.best} inside the condition",
                 cases=[
                     case_of_node(module, early.replaced),
                     case_of_node(module, early.comparison.test),

@@ -1,13 +1,13 @@
-"""The embedding is resized to the tokenizer's length though no token was added.
+"""The embedding is resized to the tokenizer's length although no token was added.
 
 ## What it does
 Looks for `resize_token_embeddings(len(tokenizer))` without a comparison before it and without `pad_to_multiple_of`, in
-a file that adds no token, of a model whose embedding is known to be longer than its tokenizer: Qwen, T5, BLOOM by name,
-other models with an encoder by their class.
+a file that adds no token, for a model whose embedding is known to be longer than its tokenizer: Qwen, T5 and BLOOM by
+name, other models with an encoder by their class.
 
 ## Why it is bad
-Vocabularies are padded (Qwen: 151,936 rows for 151,669 tokens): the call cuts rows off. Engines that expect the padded
-size refuse the checkpoint, and an adapter no longer fits its base.
+Vocabularies are padded (Qwen: 151,936 rows for 151,669 tokens), and the call cuts those rows off. Engines that expect
+the padded size reject the checkpoint, and an adapter no longer fits its base.
 
 ## Example
 ```python
@@ -29,7 +29,7 @@ if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
 ```
 
 ## Fix safety
-Safe where no token was added: the call is then of no use.
+Safe if no token was added: the call is then not needed.
 
 ## References
 - QwenLM/Qwen#553, huggingface/transformers#25729, huggingface/transformers#32852, huggingface/transformers#33325
@@ -85,10 +85,10 @@ class EmbeddingShrunkByResize(SourceRule):
             tokenizer = _tokenizer_of_len(module, call.argument(0, "new_num_tokens"))
             if tokenizer is not None and _is_embedding_longer(module, tokenizer):
                 yield self.finding(
-                    "the embedding is resized to len(tokenizer) though no token is added: padded"
-                    " rows are cut off",
-                    "leave the call out, or resize only where the tokenizer is longer than the"
-                    " embedding",
+                    "the embedding is resized to len(tokenizer) although no token is added: its padding"
+                    " rows are cut off, and engines may reject the checkpoint",
+                    "delete the call, or put it under: if len(tokenizer) >"
+                    " model.get_input_embeddings().weight.shape[0]",
                     cases=[case_of_node(module, call.node)],
                 )
 

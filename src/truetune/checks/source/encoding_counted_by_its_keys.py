@@ -1,13 +1,13 @@
-"""The length of what a tokenizer returns is taken for a number of tokens: it is the number of its keys.
+"""`len()` of a tokenizer's result is used as the number of tokens, but it is the number of keys.
 
 ## What it does
-Follows the results of a tokenizer's call in a script. It fires where `len(tokenizer(text))`, or a list of it, is taken:
-the result is a dictionary of `input_ids`, `attention_mask` and perhaps `token_type_ids`. `list(tokenizer("x"))`, by
-which a script learns those names, is left alone.
+Follows the results of a tokenizer's call in a script. It fires if `len(tokenizer(text))`, or the length of a list of
+it, is taken: the result is a dictionary of `input_ids`, `attention_mask` and perhaps `token_type_ids`.
+`list(tokenizer("x"))`, by which a script learns those names, is not reported.
 
 ## Why it is bad
-The length is 2 or 3 for every text. A prompt whose labels are masked by it is learned nearly whole, a limit that is
-compared with it never cuts, and rows that are sorted by it are not sorted.
+The length is 2 or 3 for every text. A prompt mask of that length leaves nearly the whole prompt in the loss, a length
+limit compared with it never cuts, and rows sorted by it are not sorted.
 
 ## Example
 ```python
@@ -38,7 +38,7 @@ rows = rows.map(encode)
 ```
 
 ## Fix safety
-There is no automatic fix. Rows that were masked so have to be made again, and the training repeated.
+There is no automatic fix. Rows that were masked by this length have to be built again, and the training repeated.
 
 ## References
 - MakazhanAlpamys/Soup#430
@@ -79,9 +79,9 @@ class EncodingCountedByItsKeys(SourceRule):
         module = self.subject
         for node in _lengths_of_encodings(module):
             yield self.finding(
-                "what the tokenizer returns is a dictionary: its length is the number of its keys, 2 or 3, and not"
-                " that of the tokens",
-                'take its ids: tokenizer(text)["input_ids"]',
+                "the tokenizer returns a dictionary: its length is the number of its keys, 2 or 3, not the number of"
+                " tokens",
+                'count the ids: len(tokenizer(text)["input_ids"])',
                 cases=[case_of_node(module, node)],
             )
 

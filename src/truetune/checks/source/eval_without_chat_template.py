@@ -1,12 +1,12 @@
 """A chat model is evaluated without its chat template.
 
 ## What it does
-Looks for `lm_eval.simple_evaluate` with a model whose name says chat or instruct, and no `apply_chat_template=True`.
-The model is named by `model_args`, or by the object that is given (`HFLM(pretrained=...)`), also through a function and
-settings in a dictionary.
+Looks for `lm_eval.simple_evaluate` with a model whose name contains chat or instruct, and no
+`apply_chat_template=True`. The model is named by `model_args`, or by the model object (`HFLM(pretrained=...)`), also
+through a function or a dictionary of settings.
 
 ## Why it is bad
-The harness writes plain prompts by default. A tuned chat model then loses several points, and the base seems to win.
+The harness writes plain prompts by default. A tuned chat model then loses several points, and the base seems better.
 
 ## Example
 ```python
@@ -29,7 +29,7 @@ lm_eval.simple_evaluate(
 ```
 
 ## Fix safety
-The figures change, and can't be compared with those made without the template.
+The scores change, and can't be compared with those measured without the template.
 
 ## References
 - EleutherAI/lm-evaluation-harness#1841, EleutherAI/lm-evaluation-harness#2883
@@ -72,9 +72,8 @@ class EvalWithoutChatTemplate(SourceRule):
         calls = {call.node: call for call in module.calls(*HARNESS_CALLS)}
         for node in dict.fromkeys(_chat_evaluations_without_template(module)):
             yield self.finding(
-                "a chat model is evaluated without its chat template",
-                "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
-                " examples)",
+                "a chat model is evaluated without its chat template: its scores are too low",
+                "set apply_chat_template=True (and fewshot_as_multiturn=True if num_fewshot is set)",
                 cases=[case_of_node(module, node)],
                 fix=_fix_adding_template_switch(module, calls[node]) if node in calls else None,
             )

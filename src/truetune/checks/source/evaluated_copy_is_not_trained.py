@@ -1,14 +1,14 @@
-"""An evaluation uses a copy of the model that was made before the training, and that nothing updates.
+"""An evaluation uses a copy of the model that was made before training and is never updated.
 
 ## What it does
-Finds `copy.deepcopy(model)` in front of a training loop of the model, where the copy is called without gradients in
-loops that make no backward pass, and the model itself is evaluated nowhere. Silent where the copy gets weights later
-(`load_state_dict`, a moving average over `parameters()`), is handed to a function, or takes part in the training as a
+Finds `copy.deepcopy(model)` before the model's training loop, if the copy is called without gradients in loops that
+make no backward pass, and the model itself is evaluated nowhere. Not reported: a copy that gets weights later
+(`load_state_dict`, a moving average over `parameters()`), is passed to a function, or takes part in the training as a
 reference.
 
 ## Why it is bad
-The copy keeps the weights of the beginning. Each evaluation gives the same figure, that of an untrained model, however
-well the training goes.
+The copy keeps the initial weights. Each evaluation gives the same value, that of the untrained model, however well the
+training goes.
 
 ## Example
 ```python
@@ -48,7 +48,8 @@ for epoch in range(3):
 ```
 
 ## Fix safety
-There is no automatic fix: the copy may be meant as a baseline beside a figure of the model that is still to come.
+There is no automatic fix: the copy may be meant as a baseline. Evaluation values so far are those of the untrained
+model.
 
 ## References
 - https://docs.python.org/3/library/copy.html#copy.deepcopy
@@ -130,9 +131,9 @@ class EvaluatedCopyIsNotTrained(SourceRule):
                 continue
             yield self.finding(
                 f"`{one.name}` is a copy of `{one.model}` from before the training, and nothing updates it: each"
-                " evaluation is that of the untrained model",
-                f"evaluate `{one.model}` itself, in eval() mode; or load its state into the copy before each"
-                " evaluation",
+                " evaluation measures the untrained model",
+                f"evaluate `{one.model}` itself, in eval() mode; or call"
+                f" {one.name}.load_state_dict({one.model}.state_dict()) before each evaluation",
                 cases=[case_of_node(module, used), case_of_node(module, one.statement)],
             )
 

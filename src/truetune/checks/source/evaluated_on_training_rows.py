@@ -1,17 +1,17 @@
 """The evaluation data are part of the training data.
 
 ## What it does
-Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or rows selected from it that stay in it;
-two slices or ranges of the same rows (`train[:90%]`, `train[80%:]`) that overlap; two sides of a division whose rows
-were repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies are on both sides. In loops of one's
-own it compares the loader that is named for training with those named for validation; and it reads the commands that
-start the script, for one file in `--train_file` and `--validation_file`. In a cross-validation it finds a model that is
-made before the loop over the folds and trained on in each of them. A trainer that is only asked to evaluate
-trains on nothing, whatever it is given.
+Compares `eval_dataset` with `train_dataset` of a trainer. It reports the same data set, or rows selected from it that
+stay in it; overlapping slices or ranges of the same rows (`train[:90%]`, `train[80%:]`); and a split of rows that were
+repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies are on both sides. In hand-written loops it
+compares the loader that is named for training with those named for validation. It also reads the commands that start
+the script, for one file in `--train_file` and `--validation_file`. In a cross-validation it finds a model that is
+created before the loop over the folds and trained further in each of them. A trainer that only evaluates is not
+reported.
 
 ## Why it is bad
-The evaluation loss follows the training loss and says nothing on new data: overfitting can't be seen, and the best
-checkpoint is the one that knows its rows best.
+The evaluation loss follows the training loss and says nothing about new data: overfitting can't be seen, and the best
+checkpoint is the one that memorised its rows best.
 
 ## Example
 ```python
@@ -32,7 +32,8 @@ trainer = SFTTrainer(model="model", train_dataset=rows["train"], eval_dataset=ro
 ```
 
 ## Fix safety
-A split takes the rows out of training; with few rows, keep the split small.
+A split removes rows from training: with few rows, keep the evaluation part small. Evaluation scores get worse, because
+they are now measured on new rows.
 
 ## References
 - OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261
@@ -110,12 +111,14 @@ class EvaluatedOnTrainingRows(SourceRule):
                     yield from self._findings_on_trainer(trainer, train, held)
 
     def _findings_on_loaders(self) -> Iterator[Finding]:
-        """Findings on loaders of a loop of one's own."""
+        """Findings on loaders of a hand-written loop."""
         pairs = {pair.held: pair for pair in held_out_loaders_of_trained_rows(self.subject)}
         for pair in pairs.values():
             yield self.finding(
-                f"`{pair.name}` gives the rows that are trained: its loss follows the training loss",
-                "make it of rows that are held out: random_split of the rows, or a file of its own",
+                f"`{pair.name}` contains the training rows: its loss follows the training loss and says nothing"
+                " about new"
+                " rows",
+                "build it from held-out rows: split them with random_split before training, or use a separate file",
                 cases=[
                     case_of_node(self.subject, pair.held),
                     case_of_node(self.subject, pair.train),
@@ -127,8 +130,8 @@ class EvaluatedOnTrainingRows(SourceRule):
         for one in models_trained_in_each_fold(self.subject):
             yield self.finding(
                 f"each fold continues with the `{one.name}` of the folds before it, which was trained on the rows"
-                " that this fold holds out: from the second fold on the figures are too good",
-                f"make a new `{one.name}` in the loop over the folds, or load its first weights there",
+                " that this fold holds out: from the second fold on the scores are too good",
+                f"create a new `{one.name}` inside the loop over the folds, or reload its initial weights there",
                 cases=[
                     case_of_node(self.subject, place)
                     for place in (one.training, one.made, one.loop.iter)
@@ -139,8 +142,10 @@ class EvaluatedOnTrainingRows(SourceRule):
         """Findings on one file for both in the command that starts the script."""
         for shared in files_given_to_train_and_evaluate(self.subject):
             yield self.finding(
-                f"`{shared.option}` is the file that is trained on: the evaluation follows the training loss",
-                f"give {shared.option} a file of rows that are held out",
+                f"`{shared.option}` is the training file: the evaluation follows the training loss and says nothing"
+                " about"
+                " new rows",
+                f"pass {shared.option} a file of held-out rows",
                 cases=[shared.case],
             )
 
@@ -158,8 +163,9 @@ class EvaluatedOnTrainingRows(SourceRule):
             if divided is not None:
                 division, repeats = divided
                 yield self.finding(
-                    "rows are repeated before they are divided: copies of the same row are trained on and evaluated on",
-                    "divide the rows first, and repeat rows of the training part alone",
+                    "rows are repeated before they are split: copies of the same row are in the training and the"
+                    " evaluation part",
+                    "split the rows first, and repeat only rows of the training part",
                     cases=[
                         case_of_node(self.subject, division.node),
                         case_of_node(self.subject, repeats.node),
@@ -176,12 +182,13 @@ class EvaluatedOnTrainingRows(SourceRule):
         if None not in ranges:
             return self.finding(
                 f"{ranges[0]} and {ranges[1]} overlap: evaluation rows are training rows",
-                "let the second slice begin where the first one ends",
+                "start the second slice where the first one ends",
                 cases=[case_of_node(self.subject, place), case_of_node(self.subject, trainer.node)],
             )
         return self.finding(
-            "the evaluation rows are training rows",
-            "split them off first: dataset.train_test_split(...), and train on the rest",
+            "the evaluation rows are also training rows: the evaluation says nothing about new rows",
+            'split them first: rows.train_test_split(0.1, seed=0); train on its "train" part, and evaluate on its'
+            ' "test" part',
             cases=[case_of_node(self.subject, place)],
         )
 

@@ -1,15 +1,15 @@
-"""A training evaluates, or saves, at each of its steps.
+"""A training script evaluates, or saves, at every step.
 
 ## What it does
 Looks in loops with a backward pass, and in the hooks of callbacks that run in each step (`on_step_end`), for what takes
-far longer than a step: a function that runs the model over a loader of its own without a backward pass, `evaluate` of a
-trainer, a `save_pretrained`, a `torch.save` or a `save_model`, and `control.should_evaluate = True` or
-`control.should_save = True`. It follows functions to their callers, also in other files. Silent where a condition is
-around it on the way, after an epoch, in a loop that a `break` leaves, and where the function itself returns early.
+far longer than a step: a function that runs the model over a loader without a backward pass, `evaluate` of a trainer, a
+`save_pretrained`, `torch.save` or `save_model`, and `control.should_evaluate = True` or `control.should_save = True`.
+It follows functions to their callers, also in other files. Not reported: calls under a condition, after an epoch, or in
+a loop that a `break` leaves, and functions that return early.
 
 ## Why it is bad
-A pass over the held-out rows takes as long as dozens of steps, and a checkpoint with the states of the optimizer many
-seconds. The GPU trains for a small part of the time, and the curves say no more than every hundredth value.
+A pass over the held-out rows takes as long as dozens of steps, and a checkpoint with optimizer states many seconds. The
+GPU trains for only a small part of the time, and the curves show no more than with every hundredth value.
 
 ## Example
 ```python
@@ -45,7 +45,7 @@ for step, batch in enumerate(train_loader):
 ```
 
 ## Fix safety
-What is learned stays the same. Fewer evaluations make the choice of the best checkpoint coarser.
+The trained weights are the same. With fewer evaluations the best checkpoint is chosen among fewer.
 
 ## References
 - transformers documentation, "Callbacks" (TrainerControl); truetune, docs/guides/slow-training.md
@@ -143,8 +143,9 @@ class EvaluationAtEachTrainingStep(SourceRule):
             seen.add(slow.why)
             yield self.finding(
                 f"{slow.why} at each training step, which takes many times as long as the step itself",
-                "do it every few hundred steps (`if step % 500 == 0`; eval_steps and save_steps of a trainer), or once"
-                " an epoch",
+                "do it every few hundred steps (`if step % 500 == 0:`; with a Trainer eval_steps=500 and"
+                " save_steps=500), or"
+                " once per epoch",
                 cases=[case_of_node(module, slow.node), case_of_node(module, place)],
             )
 

@@ -1,15 +1,15 @@
-"""A forward pass whose gradients nobody wants builds its graph: an evaluation, or a teacher, without `no_grad`.
+"""A forward pass that needs no gradients builds an autograd graph: an evaluation, or a teacher, without `no_grad`.
 
 ## What it does
-Looks at calls of models in loops. It fires for an evaluation (a loop without a backward pass, in a function that puts
-the model into `eval()` mode; a callback of the Trainer too) and for a second model beside the one that the optimizer
-trains, where neither the place nor each call of its function is under `torch.no_grad()` or
-`torch.inference_mode()`, and nothing freezes the model.
+Looks at model calls in loops. It fires for an evaluation (a loop without a backward pass, in a function that puts the
+model into `eval()` mode; also in a Trainer callback) and for a second model next to the one that the optimizer trains.
+The call must not be under `torch.no_grad()` or `torch.inference_mode()`, directly or through all callers of its
+function, and nothing freezes the model.
 
 ## Why it is bad
-`eval()` turns dropout off, and nothing else. Each forward pass keeps the activations of all layers for a backward
-pass that never comes: an evaluation needs as much memory as a step of the training, and at its larger batch runs out
-of it. A teacher's gradients are computed and stored as well, as many bytes as its weights.
+`eval()` only turns dropout off. Each forward pass keeps the activations of all layers for a backward pass that never
+comes: an evaluation needs as much memory as a training step, and runs out of it with a larger batch. A teacher's
+gradients are computed and stored as well, and take as many bytes as its weights.
 
 ## Example
 ```python
@@ -57,7 +57,7 @@ print(validate(held_out))
 ```
 
 ## Fix safety
-Safe where nothing calls `backward` on what the pass gives.
+Safe if nothing calls `backward` on the result.
 
 ## References
 - https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval
@@ -207,17 +207,21 @@ class EvaluationBuildsGraphs(SourceRule):
             elif _is_evaluation_pass(module, node):
                 seen.add(name)
                 yield self.finding(
-                    f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
-                    "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone"
-                    " keeps them",
+                    f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers in"
+                    " memory",
+                    "put @torch.no_grad() above the function, or `with torch.no_grad():` around the loop; eval()"
+                    " does not"
+                    " do that",
                     cases=[case_of_node(module, node)],
                 )
             elif _is_untrained_second_model(module, node):
                 seen.add(name)
                 yield self.finding(
-                    f"{name} is not trained, and its forward pass keeps a graph: its activations stay in memory until"
+                    f"{name} is not trained, but its forward pass builds an autograd graph: its activations stay in"
+                    " memory until"
                     " the backward pass, which computes gradients for all its weights",
-                    f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
+                    f"call it under `with torch.no_grad():`, and call {name}.requires_grad_(False) once before the"
+                    " loop",
                     cases=[case_of_node(module, node)],
                 )
 
@@ -230,8 +234,9 @@ class EvaluationBuildsGraphs(SourceRule):
         looped = next(loops, route[0].node)
         cases = [case_of_node(module, node) for node in dict.fromkeys((route[0].node, looped))]
         return self.finding(
-            f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
-            "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone keeps them",
+            f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers in memory",
+            "put @torch.no_grad() above the function, or `with torch.no_grad():` around the loop; eval() does not"
+            " do that",
             cases=cases,
         )
 

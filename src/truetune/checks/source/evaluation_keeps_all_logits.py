@@ -1,15 +1,15 @@
-"""Metrics are computed from the logits of the whole evaluation set.
+"""Metrics are computed from the logits of the whole evaluation set, which are all kept in memory.
 
 ## What it does
 Looks for a trainer of a causal model (`SFTTrainer` trains no other) with `compute_metrics` and neither
-`preprocess_logits_for_metrics` nor `batch_eval_metrics`, that is given rows to evaluate on, or asked to evaluate. It is
-a note where `eval_accumulation_steps` moves the logits to the machine's memory, which they fill in place of the GPU's.
-And it looks for one of any model that returns hidden states or attentions
-(`output_hidden_states=True`), which are kept as well.
+`preprocess_logits_for_metrics` nor `batch_eval_metrics`, if it has rows to evaluate on or is asked to evaluate. It is
+info if `eval_accumulation_steps` moves the logits from the GPU to main memory, which they then fill instead. It also
+reports a trainer of any model that returns hidden states or attentions (`output_hidden_states=True`), which are kept as
+well.
 
 ## Why it is bad
-The logits of all rows are kept until the end: rows x length x vocabulary x 4 bytes. 500 rows of 1,024 tokens at a
-vocabulary of 150,000 are 300 GB: training fits, and the first evaluation runs out of memory.
+The logits of all rows are kept until the end: rows x length x vocabulary x 4 bytes. With a vocabulary of 150,000, 500
+rows of 1,024 tokens take 300 GB: training fits, and the first evaluation runs out of memory.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ trainer = Trainer(
 ```
 
 ## Fix safety
-`compute_metrics` then gets what the function returns, and must not take the argmax again.
+`compute_metrics` then gets the class ids that the function returns, and must not take the argmax again.
 
 ## References
 - huggingface/transformers#12878, huggingface/transformers#15466, huggingface/transformers#27458, huggingface/trl#893
@@ -63,7 +63,7 @@ from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
 
 TO_HOST = "eval_accumulation_steps"
-MOVED_TO_HOST = "to the machine's memory"
+MOVED_TO_HOST = "to main memory"
 """Part of the message where logits leave the GPU"""
 OTHER_LIMITS = (
     "batch_eval_metrics",
@@ -117,12 +117,12 @@ def _remedy(module: Module, trainer: Call) -> str:
     calls = (n for one in functions for n in ast.walk(one) if isinstance(n, ast.Call))
     if any(ast.unparse(call.func).endswith(WHOLE_ROWS) for call in calls):
         return (
-            "give preprocess_logits_for_metrics a function that returns what the metrics need of each token"
-            " (its log-probability) in place of its logits"
+            "set preprocess_logits_for_metrics to a function that returns only what the metrics need of each token"
+            " (its log-probability) instead of all its logits"
         )
     return (
-        "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)"
-        " (compute_metrics then takes none)"
+        "set preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) (and remove argmax from"
+        " compute_metrics)"
     )
 
 
@@ -161,9 +161,9 @@ class EvaluationKeepsAllLogits(SourceRule):
         module = self.subject
         return self.finding(
             "the model returns hidden states or attentions of all layers, and the evaluation keeps them for"
-            " every row until its end, beside the logits",
-            "leave output_hidden_states and output_attentions out, or give"
-            " preprocess_logits_for_metrics=lambda logits, labels: logits[0] (the logits alone), or"
+            " every row until its end, in addition to the logits",
+            "remove output_hidden_states and output_attentions, or add"
+            " preprocess_logits_for_metrics=lambda logits, labels: logits[0] (only the logits), or set"
             " eval_accumulation_steps=1",
             evidence=[
                 "each layer adds rows x length x width, attentions rows x heads x length x length"
@@ -175,7 +175,7 @@ class EvaluationKeepsAllLogits(SourceRule):
         """The finding on logits that stay on the GPU until the end of the evaluation."""
         module = self.subject
         return self.finding(
-            "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
+            "compute_metrics gets the logits of the whole evaluation set, which all stay in GPU memory until its end",
             _remedy(module, trainer),
             evidence=["they take rows x length x vocabulary x 4 bytes"],
             cases=[case_of_node(module, given)],
@@ -187,8 +187,8 @@ class EvaluationKeepsAllLogits(SourceRule):
         """
         module = self.subject
         return self.finding(
-            f"{TO_HOST} moves the logits of the evaluation {MOVED_TO_HOST}, and compute_metrics gets those of all rows"
-            " at once",
+            f"{TO_HOST} moves the evaluation's logits {MOVED_TO_HOST}, where those of all rows are kept for"
+            " compute_metrics",
             _remedy(module, trainer),
             severity="info",
             evidence=["they take rows x length x vocabulary x 4 bytes: fine for few or short rows"],

@@ -1,18 +1,17 @@
-"""A model is evaluated in float16, and its activations are too large for it.
+"""A model is evaluated in float16, and its activations are too large for that format.
 
 ## What it does
-Looks for evaluations in float16: `fp16_full_eval=True` where the script calls `evaluate` or `predict` (and `fp16=True`
-where it trains nothing), and forward passes whose loss or logits are read, on weights that are loaded or cast to
-float16, or under autocast to it. It warns where the model is of a family that overflows in it (Gemma 2 and 3, T5), by
-its name in the script, by a command that starts the script (in a job, a README or a console log), or by its
-config.json. A model of the one training beside the script is a note, and a warning where an output there shows a loss
-of the evaluation that is NaN. Of T5 a cast counts alone: `from_pretrained` keeps the layers in float32 that overflow.
-Of models that generate, `generation-overflows-float16` speaks.
+Looks for evaluations in float16: `fp16_full_eval=True` in a script that calls `evaluate` or `predict` (and `fp16=True`
+if it does not train), and forward passes whose loss or logits are read, with weights that are loaded or cast to
+float16, or under float16 autocast. It is a warning if the model's family overflows (Gemma 2 and 3, T5), by its name in
+the script, by a command that starts the script (in a job, a README or a console log), or by its config.json. If the
+model comes from the only training script next to it, it is info, and a warning if an output there shows an evaluation
+loss of NaN. For T5 only a cast counts: `from_pretrained` keeps the overflowing layers in float32. Models that generate
+are checked by `generation-overflows-float16`.
 
 ## Why it is bad
-float16 ends at 65,504, and these models pass it inside of their layers: the logits become NaN, and so do the loss and
-the perplexity, of the untouched base as well. The training in bfloat16 was fine, so that the merge or the data seem to
-be at fault.
+float16 ends at 65,504, and these models exceed it inside their layers: the logits become NaN, and so do the loss and
+the perplexity, even for the untouched base. The training in bfloat16 was fine, so the merge or the data get the blame.
 
 ## Example
 ```python
@@ -33,8 +32,8 @@ print(Trainer(model=model, args=arguments, eval_dataset=rows).evaluate())
 ```
 
 ## Fix safety
-bfloat16 where the GPU has it (from Ampere on: A10, RTX 30). A T4 or V100 computes it slowly, or not at all: float32
-there.
+bfloat16 needs an Ampere GPU or newer (A10, RTX 30). A T4 or V100 computes it slowly, or not at all: use float32 there,
+which takes twice the memory.
 
 ## References
 - huggingface/transformers#36822 (Gemma 3), huggingface/transformers#4586 (T5); unsloth documentation, "Gemma 3"
@@ -101,13 +100,13 @@ def _message_on_overflowing_model(model: EvaluatedModel) -> str:
     """The finding's message: what is wrong, as far as the model is known."""
     if not model.family:
         return (
-            f"{model.where} trains in bfloat16, and the evaluation computes in float16, whose largest number is 65,504:"
-            " where activations of the model are larger, the loss is NaN"
+            f"{model.where} trains in bfloat16, but the evaluation computes in float16, whose largest number is 65,504:"
+            " if activations of the model are larger, the loss is NaN"
         )
     named = f" ({model.where})" if model.where else ""
     return (
-        f"the evaluation computes in float16, whose largest number is 65,504, and activations of {model.family}{named}"
-        " are larger: the logits and the loss are NaN, of the untouched base too"
+        f"the evaluation computes in float16, whose largest number is 65,504, but activations of {model.family}{named}"
+        " are larger: the logits and the loss are NaN, even for the untouched base"
     )
 
 
@@ -115,14 +114,14 @@ def _edit_avoiding_float16(found: Float16Evaluation) -> str:
     """The edit that avoids float16."""
     if found.setting == AUTOCAST_SETTING:
         return (
-            "set bf16=True in place of fp16=True; on a GPU without bfloat16 (T4, V100) set neither"
+            "set bf16=True instead of fp16=True; on a GPU without bfloat16 (T4, V100) set neither"
         )
     if found.setting:
         return (
-            "set bf16_full_eval=True in place of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) set"
+            "set bf16_full_eval=True instead of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) set"
             " neither"
         )
     return (
-        "load it with dtype=torch.bfloat16, and cast to nothing else; on a GPU without bfloat16 (T4, V100) with"
-        " torch.float32"
+        "load it with dtype=torch.bfloat16, and remove other casts; on a GPU without bfloat16 (T4, V100) use"
+        " dtype=torch.float32"
     )

@@ -1,14 +1,14 @@
-"""The rows of the evaluation are labelled in another way than those of the training.
+"""Training and evaluation compute the loss over different tokens: only one of them masks the prompt.
 
 ## What it does
-Follows `train_dataset` and `eval_dataset` of a trainer, and the loaders of training and validation in a loop of one's
-own, back to the functions that make their labels (`rows.map(encode_train)`, `rows.map(encode_eval)`). It speaks where
-these are two functions and only one of them writes -100 into labels.
+Follows `train_dataset` and `eval_dataset` of a trainer, and the training and validation loaders of a hand-written loop,
+back to the functions that make their labels (`rows.map(encode_train)`, `rows.map(encode_eval)`). It fires if these are
+two functions and only one of them writes -100 into the labels.
 
 ## Why it is bad
-One loss is a mean over the answers, and the other a mean over prompts and answers. The two differ by a factor from the
-first step on, whatever the model does: no overfitting can be read off them, and the best checkpoint is the one that
-tells prompts best.
+One loss is a mean over the answers, the other a mean over prompts and answers. They differ by a factor from the first
+step on, whatever the model does: overfitting can't be seen in them, and the best checkpoint is the one that predicts
+prompts best.
 
 ## Example
 ```python
@@ -42,7 +42,7 @@ trainer = Trainer(model, train_dataset=train.map(encode_train), eval_dataset=hel
 ```
 
 ## Fix safety
-The evaluation loss changes and can't be compared with that of earlier runs. The training stays as it is.
+The evaluation loss changes and can't be compared with that of earlier runs. Training is unchanged.
 
 ## References
 - huggingface/trl documentation, "SFT Trainer" (`completion_only_loss` holds for both data sets)
@@ -125,10 +125,11 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
                 continue
             judged.add(other.function)
             yield self.finding(
-                f"`{one.function.name}` labels the rows that are trained, and `{other.function.name}` those of the"
-                f" evaluation: only {(one if one.masks else other).function.name} writes -100 into labels, so that"
-                " the two losses are means over different tokens",
-                f"encode both by {one.function.name}",
+                f"`{one.function.name}` encodes the training rows and `{other.function.name}` the evaluation rows,"
+                " but only"
+                f" {(one if one.masks else other).function.name} writes -100 into labels: the two losses are means over"
+                " different tokens",
+                f"encode both with {one.function.name}",
                 cases=[case_of_node(module, other.function), case_of_node(module, one.function)],
             )
 

@@ -1,18 +1,20 @@
-"""Every process deletes, renames or makes the same file or folder.
+"""Every process deletes, renames or creates the same file or folder.
 
 ## What it does
 Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the like,
-and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command beside
-it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It speaks
-where no condition on the process is around the call, before it, or around a call of its function, the path does not
-name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock, `main_process_first`).
-`torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too. So is `open(path,
-"w")`, or `to_json`, `to_csv` and the like of a table, where each process writes what it made of its own part of the
-rows (`rows[rank::world]`): the file then holds the rows of one process.
+and `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes, one per GPU: a
+command next to it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process
+it is. It fires if there is no condition on the process around the call, before it, or around a call of its function,
+the path does not contain the rank, and nothing handles the error (`ignore_errors`, `missing_ok`, `try`, a lock,
+`main_process_first`).
+
+`torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are races too. So is `open(path, "w")`,
+or `to_json`, `to_csv` and the like of a table, if each process writes its own part of the rows (`rows[rank::world]`):
+the file then contains the rows of only one process.
 
 ## Why it is bad
-All processes delete the same folder at the same time. One finds a file that another has just deleted, and ends in
-FileNotFoundError ("Directory not empty", FileExistsError); the launcher ends the others. On one GPU it never happens.
+All processes delete the same folder at the same time. One finds that another has just deleted the file, and stops with
+FileNotFoundError ("Directory not empty", FileExistsError); the launcher ends the others. It never happens on one GPU.
 
 ## Example
 ```python
@@ -35,8 +37,8 @@ torch.distributed.barrier()
 ```
 
 ## Fix safety
-Safe where all machines share the disk. Where each machine has a disk of its own, one process of each machine
-(`local_rank == 0`) has to do it.
+Safe if all machines share the disk. If each machine has its own disk, one process per machine (`local_rank == 0`) has
+to do it.
 
 ## References
 - https://huggingface.co/docs/accelerate/concept_guides/deferring_execution (what one process does)
@@ -145,7 +147,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
                 deletions, several, "deletes or moves the same files", "error"
             )
         if makings:
-            what = "makes the same folder without exist_ok"
+            what = "creates the same folder without exist_ok"
             yield self._finding_on_simultaneous_calls(makings, several, what, "warning")
         if writes:
             yield self._finding_on_simultaneous_calls(
@@ -155,12 +157,12 @@ class EveryProcessChangesTheSameFiles(SourceRule):
     def _finding_on_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
         """The finding on a file that each process empties and fills with its part of the rows."""
         return self.finding(
-            f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}), which"
-            " each of them empties first: the file holds the rows of one process, and those of the others are lost",
-            "write one file for each process, f'preds_rank{rank}.jsonl', and join them; or gather_object the rows and"
-            " write them on rank 0",
+            f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}) and"
+            " empties it first: only the rows of one process are left",
+            "write one file per process, f'preds_rank{rank}.jsonl', and join them afterwards; or gather_object the rows"
+            " and write them on rank 0",
             severity="error" if several.is_certain else "warning",
-            evidence=[several.how, "no condition on the process surrounds it"],
+            evidence=[several.how, "there is no condition on the process around it"],
             cases=[case_of_node(self.subject, call.node)],
         )
 
@@ -175,20 +177,20 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         remedy = (
             "pass exist_ok=True"
             if is_made
-            else f"do it in one process: {guard}, and let the others wait after it"
+            else f"do it in one process, and let the others wait: {guard}"
         )
         return self.finding(
-            f"every process {what} at the same time ({names}): the one that comes second"
+            f"every process {what} at the same time ({names}): the second one"
             + (
                 " reads or leaves a broken file"
                 if what.startswith("writes")
-                else " ends in an error"
+                else " stops with an error"
             ),
             remedy,
             severity="error" if severity == "error" and several.is_certain else "warning",
             evidence=[
                 several.how,
-                "no condition on the process surrounds it or around its callers",
+                "there is no condition on the process around it or around its callers",
             ],
             cases=[case_of_node(module, call.node) for call in calls[:MAX_FINDING_CASES]],
             count=len(calls),
@@ -202,8 +204,8 @@ def _one_process_guard_in_words(module: Module) -> str:
         for part in module.self_and_files_run_together
         for _ in part.calls("accelerate.Accelerator")
     ):
-        return "if accelerator.is_main_process: ... and accelerator.wait_for_everyone()"
-    return "if torch.distributed.get_rank() == 0: ... and torch.distributed.barrier()"
+        return "if accelerator.is_main_process: ..., followed by accelerator.wait_for_everyone()"
+    return "if torch.distributed.get_rank() == 0: ..., followed by torch.distributed.barrier()"
 
 
 def _deletes_or_renames(module: Module, call: Call) -> bool:

@@ -1,12 +1,12 @@
-"""Every process writes the same checkpoint.
+"""Every process writes the same checkpoint file at the same time.
 
 ## What it does
-Looks for `torch.save` and `save_pretrained` in a script that starts `torch.distributed` itself and wraps its model in
-DistributedDataParallel, where no condition on the rank is around the call or around each call of its function, and
-the path does not name the rank.
+Looks for `torch.save` and `save_pretrained` in a script that starts `torch.distributed` itself (one process per GPU)
+and wraps its model in DistributedDataParallel. It fires if there is no condition on the rank around the call or around
+each call of its function, and the path does not contain the rank.
 
 ## Why it is bad
-All processes write the same file at the same time. On a shared disk the file of one is cut off by that of another:
+All processes write the same file at the same time. On a shared disk one overwrites part of another's file:
 "PytorchStreamReader failed", a header that can't be read, or weights of two steps in one file.
 
 ## Example
@@ -32,8 +32,8 @@ torch.distributed.barrier()
 ```
 
 ## Fix safety
-Safe under DistributedDataParallel, where all processes hold the same weights. The barrier keeps others from reading a
-file that is not complete yet.
+Safe under DistributedDataParallel, where all processes have the same weights. The barrier keeps the others from reading
+an incomplete file.
 
 ## References
 - https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html (save and load checkpoints)
@@ -84,8 +84,10 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
         ]
         if places:
             yield self.finding(
-                "every process writes the same file at the same time",
-                "write it on one process (if torch.distributed.get_rank() == 0), with a barrier after it",
+                "every process writes the same file at the same time: the file can end up broken",
+                "write it only if torch.distributed.get_rank() == 0, and call torch.distributed.barrier() on all"
+                " processes"
+                " after that",
                 cases=[case_of_node(module, call.node) for call in places],
             )
 

@@ -1,16 +1,15 @@
-"""A judge's request that fails gets a score all the same: the handler returns a constant.
+"""A failed request to a judge still gets a score: the exception handler returns a constant.
 
 ## What it does
-Inspects functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
-gives a number or `tie`, written there or as the default of a parameter. So does a loop of attempts with the constant
-after it, and a number that stands for the exceptions in what `asyncio.gather(..., return_exceptions=True)` gives.
-Silent where the handler raises, gives None, nan or a negative mark, or counts or keeps the failure. A function that
-reads the reply of a judge and gives a number above zero where it can't be parsed counts as well: a body with an error
-is no score.
+Inspects functions that ask a model for a score inside a `try`. It fires if the handler of all exceptions, or of the
+API's, returns a number or `tie`, written there or as a parameter's default. It also reports a retry loop with the
+constant after it, a number that replaces the exceptions in the result of `asyncio.gather(..., return_exceptions=True)`,
+and a function that reads a judge's reply and returns a number above zero if it can't be parsed. Not reported: a handler
+that raises, returns None, nan or a negative value, or counts or keeps the failure.
 
 ## Why it is bad
-A wrong key, a spent quota or a rate limit (429) makes the score that constant, for every model: 5.0 for all of them
-reads as a judge without an opinion.
+A wrong key, a used-up quota or a rate limit (429) gives every model that constant as its score: 5.0 for all of them
+looks like a judge without an opinion.
 
 ## Example
 ```python
@@ -43,7 +42,7 @@ def judge(prompt):
 ```
 
 ## Fix safety
-There is no automatic fix. Rows without a verdict are to be counted and printed beside the mean of the others.
+There is no automatic fix. Count the rows without a verdict, and print their number next to the mean of the others.
 
 ## References
 - openai/openai-python README, "Handling errors", "Retries" (`max_retries`)
@@ -112,17 +111,18 @@ class FailedRequestGetsAScore(SourceRule):
         module = self.subject
         for found in (*_scores_of_handlers(module), *_scores_standing_for_exceptions(module)):
             yield self.finding(
-                f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives"
-                " every model this score",
-                "let the client try again (max_retries=8), return None where it still fails, and print how many these"
-                " are beside the mean of the others",
+                f"a failed request to the judge is scored {found.value!r}: with a used-up quota or a rate limit every"
+                " model gets this score",
+                "let the client retry (OpenAI(max_retries=8)), return None if it still fails, and print the number"
+                " of failed"
+                " requests next to the mean of the others",
                 cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
             )
         for found in _scores_of_unreadable_replies(module):
             yield self.finding(
-                f"a reply that can't be read is scored {found.value!r}: a refusal, a cut reply or the body of an error"
+                f"a reply that can't be parsed is scored {found.value!r}: a refusal, a cut reply or an error message"
                 " counts as this score, for every model",
-                "return None, and print how many replies these are beside the mean of the others",
+                "return None, and print the number of such replies next to the mean of the others",
                 cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
             )
 

@@ -1,15 +1,15 @@
-"""A limit from a trial leaves few rows to a training whose model is saved.
+"""A row limit from a test run is left on in a training whose model is saved.
 
 ## What it does
-Follows the data of a trainer, or of a loop that calls `backward`, back to where they are loaded, and looks for a plain
+Follows the data of a trainer, or of a loop that calls `backward`, back to where it is loaded. It looks for a plain
 number that leaves at most 200 rows (500 of a stream): `select(range(100))`, `take(100)`, `rows[:100]`,
-`split="train[:100]"`; and for `limit_train_batches` of Lightning with at most 200 steps in all. Limits under an option
-or a test, evaluation sets, and runs that save no model are left alone. It is only information in a notebook, which may
-show how a training is done.
+`split="train[:100]"`; and for Lightning's `limit_train_batches` with at most 200 steps in total. Not reported: limits
+under an option or a condition, evaluation sets, and runs that save no model. In a notebook it is only info, since it
+may be a tutorial.
 
 ## Why it is bad
-The limit was written to try the script. The run ends early and well, its loss falls, and the model has learned a few
-rows by heart: nothing in the log says how many there were.
+The limit was written to try out the script. The run ends early and without errors, its loss falls, and the model has
+memorised a few rows. Nothing in the log says how many there were.
 
 ## Example
 ```python
@@ -34,7 +34,8 @@ trainer.save_model("out")
 ```
 
 ## Fix safety
-There is no automatic fix: the run gets longer. Who means to train few rows can ignore the line.
+There is no automatic fix: the run gets longer. If you mean to train on few rows, add `# truetune:
+ignore[few-rows-reach-the-trainer]` to the line.
 
 ## References
 - Hugging Face Datasets documentation, "Slice splits"
@@ -64,8 +65,8 @@ class FewRowsReachTheTrainer(SourceRule):
     def findings(self) -> Iterator[Finding]:
         for limit in small_row_limits_of_saved_trainings(self.subject):
             yield self.finding(
-                f"{limit.what} reach the training, and its model is saved",
-                f"remove {limit.cut}, or do it only where an option asks for it",
+                f"{limit.what} reach the training, and its model is saved: a limit from a test run seems to be left on",
+                f"remove {limit.cut}, or apply it only under an option (if args.debug:)",
                 cases=[case_of_node(self.subject, limit.node)],
                 # A tutorial is often quick on purpose.
                 severity="info" if self.subject.path.endswith(".ipynb") else None,

@@ -1,13 +1,13 @@
-"""A script reads a file of UTF-8 in another encoding.
+"""A script reads a UTF-8 file in another encoding.
 
 ## What it does
-Looks at `open`, `read_text`, and pandas' and codecs' readers with `encoding="latin-1"`, `"cp1252"` or the like, and at
-the file that they read, where its name is in the script (an option's default too) and the file is here: its bytes are
-valid UTF-8 with characters of several bytes.
+Looks at `open`, `read_text`, and the readers of pandas and codecs with `encoding="latin-1"`, `"cp1252"` or the like. It
+fires if the script names the file (an option's default counts), the file is here, and its bytes are valid UTF-8 with
+multi-byte characters.
 
 ## Why it is bad
-Nothing fails, for each byte is some character of these encodings. Every accent becomes two characters (`Ã¼` for
-`ü`), the model learns to write them so, and the search goes to tokenizer and weights.
+Nothing fails, because each byte is some character in these encodings. Every accented letter becomes two characters
+(`Ã¼` for `ü`), the model learns to write them that way, and the tokenizer or the weights get the blame.
 
 ## Example
 ```python
@@ -28,7 +28,7 @@ with open("rows.json", encoding="utf-8") as file:
 ```
 
 ## Fix safety
-Safe: bytes of Latin-1 are hardly ever valid UTF-8.
+Safe: Latin-1 text is almost never valid UTF-8. Files written from the wrongly read text have to be written again.
 
 ## References
 - Python documentation, "Unicode HOWTO"
@@ -105,9 +105,10 @@ class FileReadInAnotherEncoding(SourceRule):
             found = _misread_utf8_file(module, call)
             if found is not None:
                 yield self.finding(
-                    f"{found.name} is UTF-8, and is read as {found.encoding}: its {found.characters:,} characters"
-                    " beyond ASCII become two or more others each",
-                    'read it with encoding="utf-8", and make what was written from it again',
+                    f"{found.name} is UTF-8 but is read as {found.encoding}: each of its {found.characters:,}"
+                    " characters"
+                    " beyond ASCII becomes two or more wrong ones",
+                    'set encoding="utf-8", and write again all files that were made from it',
                     evidence=[f"the script reads {found.sample!r} there"],
                     cases=[case_of_node(module, found.node)],
                 )

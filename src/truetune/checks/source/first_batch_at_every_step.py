@@ -1,13 +1,13 @@
-"""A loop makes a new iterator over its loader at each step: it trains on the first batch alone.
+"""A loop makes a new iterator over its loader at each step, so it trains only on the first batch.
 
 ## What it does
-Finds `next(iter(loader))` in the body of a loop that also calls `backward()`. It fires where the loader is made by
-a `DataLoader` in order: `shuffle` is not set or False, and no sampler is given. One that shuffles draws its first batch
-again each time: rows are then seen more or less often by chance, and each step starts the workers again, which is a
-note. An iterator that is made before the loop is what it should be.
+Finds `next(iter(loader))` in the body of a loop that also calls `backward()`. It is an error if the `DataLoader` keeps
+the order: `shuffle` is not set or False, and it has no sampler. A loader that shuffles draws its first batch from a new
+order each time: some rows are seen more often than others, and each step starts the workers again. That is info. An
+iterator that is created before the loop is right.
 
 ## Why it is bad
-`iter(loader)` begins at the first row again. Every step sees the same few rows, and the loss falls to zero on them,
+`iter(loader)` starts at the first row again. Every step sees the same few rows, and the loss falls to zero on them,
 while the rest of the data is never read.
 
 ## Example
@@ -36,7 +36,7 @@ for batch in islice(loader, 1000):
 ```
 
 ## Fix safety
-Safe. A trial that a model can learn one batch by heart takes it before the loop, which says so.
+Safe. To test that a model can memorise one batch, take the batch before the loop, so that the code says so.
 
 ## References
 - https://docs.pytorch.org/docs/stable/data.html (`DataLoader`, `shuffle`: "reshuffled at every epoch")
@@ -86,12 +86,14 @@ class FirstBatchAtEveryStep(SourceRule):
             yield self.finding(
                 f"next(iter({name})) makes a new iterator at each step: "
                 + (
-                    "each batch is the first of a new order, so that rows are seen by chance, and the workers start"
-                    " each time"
+                    "each batch is the first of a new random order, so some rows are seen more often than others,"
+                    " and the"
+                    " workers start again each time"
                     if shuffled
                     else "each step gets the same first batch, and no other row is ever seen"
                 ),
-                f"loop over {name} itself: `for batch in islice({name}, steps):`, or make the iterator before the loop",
+                f"loop over {name} itself: `for batch in itertools.islice({name}, steps):`, or call iter({name})"
+                " before the loop",
                 severity="info" if shuffled else self.severity,
                 cases=[case_of_node(module, node)],
             )

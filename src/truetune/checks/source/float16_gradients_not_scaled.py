@@ -1,12 +1,12 @@
-"""A loop trains under float16 autocast, and no GradScaler scales its loss: small gradients become 0.
+"""A loop trains under float16 autocast without a GradScaler: small gradients become 0.
 
 ## What it does
-Looks at backward passes of losses that were computed under `autocast` with float16, in files that make no `GradScaler`
-and hand the backward pass to no engine (accelerate, Fabric, DeepSpeed, Lightning).
+Looks at backward passes of losses that were computed under `autocast` with float16, in files that create no
+`GradScaler` and leave the backward pass to no library (accelerate, Fabric, DeepSpeed, Lightning).
 
 ## Why it is bad
-Below 6e-8 float16 has no number but 0, and gradients of activations are mostly that small. Layers far from the loss get
-no gradient, the loss falls more slowly or not at all, and nothing is raised.
+The smallest number above 0 in float16 is 6e-8, and many gradients of activations are smaller. Layers far from the loss
+get no gradient, and the loss falls more slowly or not at all. No error is raised.
 
 ## Example
 ```python
@@ -39,7 +39,9 @@ for batch in loader:
 ```
 
 ## Fix safety
-bfloat16 needs a GPU of 2020 or later, and no scaler; a GradScaler runs on older ones too.
+bfloat16 needs no scaler, but an Ampere GPU or newer (2020: A100, RTX 30). On an older GPU keep float16, and create
+`scaler = torch.amp.GradScaler("cuda")` before the loop. In the loop replace `loss.backward()` and `optimizer.step()` by
+`scaler.scale(loss).backward()`, `scaler.step(optimizer)` and `scaler.update()`.
 
 ## References
 - https://docs.pytorch.org/docs/stable/notes/amp_examples.html
@@ -145,7 +147,10 @@ class Float16GradientsNotScaled(SourceRule):
         module = self.subject
         for backward, autocast in unscaled_backward_passes(module):
             yield self.finding(
-                "the loss is computed under float16 autocast and not scaled: gradients below 6e-8 are 0",
-                "use dtype=torch.bfloat16, or scale the loss: GradScaler().scale(loss).backward()",
+                "the loss is computed under float16 autocast without a gradient scaler: gradients below 6e-8 are"
+                " rounded to 0",
+                "set dtype=torch.bfloat16 in autocast; on a GPU without bfloat16 create"
+                ' scaler = torch.amp.GradScaler("cuda") before the loop, and call scaler.scale(loss).backward(),'
+                " scaler.step(optimizer) and scaler.update() in it",
                 cases=[case_of_node(module, backward.node), case_of_node(module, autocast.node)],
             )

@@ -1,14 +1,14 @@
-"""A hand-written loop updates float16 weights with Adam.
+"""A hand-written loop updates float16 weights with Adam: they become NaN after the first step.
 
 ## What it does
 Follows, in a symbolic run, the parameters of each Adam or AdamW of torch to a model that is loaded or cast as float16,
-with an `eps` that is 0 in float16, without an adapter, DeepSpeed or FSDP; also by Lightning's `precision="16-true"`. A
-Trainer that is given float16 weights is reported too: an error with `fp16=True`, else a warning.
+with an `eps` that is 0 in float16, and without an adapter, DeepSpeed or FSDP; Lightning's `precision="16-true"` counts
+as well. A Trainer with float16 weights is reported too: as an error with `fp16=True`, else as a warning.
 
 ## Why it is bad
 The smallest number of float16 is 6e-8: `eps` (1e-8) is 0, and so is the second moment of each gradient below about
-0.005. Adam divides by both: weights are NaN after the first step, and every later loss too. A `GradScaler` does not
-help; it stops with "Attempting to unscale FP16 gradients".
+0.005. Adam divides by their sum: weights are NaN after the first step, and so is every later loss. A `GradScaler` does
+not help; it stops with "Attempting to unscale FP16 gradients".
 
 ## Example
 ```python
@@ -29,8 +29,8 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
 ```
 
 ## Fix safety
-There is no automatic fix. float32 weights (with autocast for the forward pass) need twice the memory; bfloat16 weights
-need no more, and round small updates away.
+There is no automatic fix. float32 weights (with autocast for the forward pass) need twice the memory. bfloat16 weights
+need no more, but round small updates away.
 
 ## References
 - huggingface/transformers#23165, huggingface/peft#341
@@ -59,7 +59,8 @@ ROUNDED_TO_ZERO_BELOW = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
 ADAM_OPTIMIZERS = ("torch.optim.AdamW", "torch.optim.Adam")
 IN_FLOAT32 = (
-    "load the weights as float32 and run the forward pass under autocast, or load them as bfloat16"
+    "load the weights with dtype=torch.float32 and run the forward pass under"
+    ' torch.autocast("cuda", dtype=torch.float16) with a GradScaler, or load them with dtype=torch.bfloat16'
 )
 
 
@@ -77,7 +78,7 @@ class Float16WeightsUnderAdam(SourceRule):
             if _rounds_eps_to_zero_unfused(weights.optimizer):
                 yield self._finding_on_weights(
                     weights,
-                    "float16 weights are updated by Adam, whose eps is 0 in float16: NaN after the"
+                    "Adam updates float16 weights, and its eps is 0 in float16: they become NaN after the"
                     " first step",
                 )
         for weights in trainers_of_weights_in_dtype(module, "float16"):
@@ -87,14 +88,15 @@ class Float16WeightsUnderAdam(SourceRule):
                     weights,
                     'float16 weights are trained with fp16=True: the run stops at its first step with "Attempting to'
                     ' unscale FP16 gradients"',
-                    "set the dtype of the weights to float32: fp16=True alone runs the forward pass in float16",
+                    "load the weights with dtype=torch.float32: fp16=True already runs the forward pass in float16",
                 )
             elif "bf16" not in settings:
                 yield self._finding_on_weights(
                     weights,
                     "float16 weights are updated in place by the trainer: small gradients and most of Adam's second"
                     " moments are 0 in float16, and nothing scales them",
-                    "load the weights as float32 and give fp16=True or bf16=True, or load them as bfloat16",
+                    "load the weights with dtype=torch.float32 and set fp16=True or bf16=True, or load them with"
+                    " dtype=torch.bfloat16",
                     severity="warning",
                 )
 

@@ -1,11 +1,11 @@
-"""`formatting_func` is given together with rows of messages: TRL ignores it.
+"""`formatting_func` is given together with rows of messages, and TRL ignores it.
 
 ## What it does
-It finds an `SFTTrainer` with a `formatting_func` whose rows have a `messages` column: the function reads it, or the
-data set in the file has it.
+It finds an `SFTTrainer` with a `formatting_func` whose rows have a `messages` column: the function reads that column,
+or the data set in the file has it. It is info if the function renders the same template.
 
 ## Why it is bad
-The chat template of `messages` is trained on, and what the function writes is dropped without a message.
+TRL trains on `messages` as rendered by the chat template. The function's text is dropped without a message.
 
 ## Example
 ```python
@@ -35,7 +35,8 @@ SFTTrainer("some/model", train_dataset=rows.map(write, remove_columns=rows.colum
 ```
 
 ## Fix safety
-There is no fix: it is the writer who knows which of the two forms was meant.
+There is no automatic fix: only you know which of the two formats you want. The text above contains no special tokens of
+the chat template, so the model has to be prompted in the same form later.
 
 ## References
 - huggingface/trl#2915, huggingface/trl#3140, unslothai/unsloth#1802
@@ -78,10 +79,10 @@ class FormattingFuncIgnored(SourceRule):
                 continue
             same = function is not None and _only_renders_messages_by_template(module, function)
             yield self.finding(
-                "formatting_func is ignored: the rows have a messages column, and TRL renders those"
-                " by its template",
-                "map the rows to a text column yourself and remove messages, or leave"
-                " formatting_func out",
+                "formatting_func is ignored: the rows have a messages column, which TRL renders"
+                " with the chat template instead",
+                "to train on the function's text, map the rows to a text column and drop messages; to train on the chat"
+                " template, leave formatting_func out",
                 severity="info" if same else "error",
                 evidence=(
                     ["the function renders the same template: the text is the same"] if same else []

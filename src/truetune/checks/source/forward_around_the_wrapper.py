@@ -1,20 +1,21 @@
-"""A model that is trained on several GPUs is called inside its wrapper, and gradients are never averaged.
+"""Training on several GPUs calls the model without its wrapper, so gradients are never averaged.
 
 ## What it does
 Follows the loss of each `backward()` to the forward pass that made it, and looks at what is called: `model.module(...)`
 or `model.module.forward(...)` of DistributedDataParallel or FSDP, `unwrap_model(model)(...)` of a model that accelerate
-prepared, `getattr(model, "module", model)(...)`, an attribute or property that holds the module inside (`self.net`), or
-the bare model while its wrapper is beside it. Silent under `no_grad`, in evaluation and generation,
-with DeepSpeed (whose engine reduces gradients in its own `backward`), and where the script reduces gradients itself.
+prepared, `getattr(model, "module", model)(...)`, an attribute or property that contains the inner module (`self.net`),
+or the bare model although a wrapper of it exists. Not reported: calls under `no_grad`, in evaluation and generation,
+DeepSpeed (its engine reduces gradients in its own `backward`), and scripts that reduce gradients themselves.
 
-A loop in which every backward pass runs under `model.no_sync()` does the same, and so does one that joins a process
-group and divides the rows (`DistributedSampler`, or a command that starts several processes), and neither wraps its
-model nor exchanges gradients or weights.
+Two other loops have the same effect and are reported: one whose backward passes all run under `model.no_sync()`, and
+one that joins a process group and splits the rows (`DistributedSampler`, or a command that starts several processes)
+but neither wraps its model nor exchanges gradients or weights.
 
 ## Why it is bad
-The wrapper's own forward pass prepares the exchange of gradients. Without it each process updates its own copy by its
-own rows: after one step there are as many models as GPUs, and the one that rank 0 saves has seen a part of the data.
-Losses look healthy on every rank. Two processes of PyTorch 2.13 held gradients of 1.0 and 2.0, where both have 1.5.
+The wrapper's forward pass prepares the exchange of gradients. Without it each process (one per GPU) updates its own
+copy from its own rows: after one step there are as many models as GPUs, and the saved one has seen only a part of the
+data. The losses look healthy on every rank. Two processes of PyTorch 2.13 had gradients of 1.0 and 2.0 where both
+should have 1.5.
 
 ## Example
 ```python
@@ -45,8 +46,8 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: the wrapper returns the very output of the model inside. A method of the model that is no forward pass
-(`model.module.compute_loss(...)`) must be called from `forward`.
+Safe: the wrapper returns the same output as the inner model. Any other method of the model
+(`model.module.compute_loss(...)`) must be called from its `forward`.
 
 ## References
 - moojink/openvla-oft#160, rosinality/swapping-autoencoder-pytorch#22
@@ -159,7 +160,7 @@ class ForwardAroundTheWrapper(SourceRule):
         if passes and any(models_given_to_wrappers(module)) and all(around):
             yield self.finding(
                 "every backward pass runs under no_sync: gradients are never averaged between the processes",
-                "leave no_sync for the last micro-batch of each optimizer step",
+                "run the last micro-batch of each optimizer step outside of no_sync",
                 cases=[case_of_node(module, node) for node in around[:1] if node is not None],
             )
 
@@ -175,9 +176,9 @@ class ForwardAroundTheWrapper(SourceRule):
             )
             if backward is not None:
                 yield self.finding(
-                    "accelerator.prepare is given the optimizer and not the model: gradients are not averaged between"
-                    " the processes, and each trains a model of its own",
-                    "give it the model too: model, optimizer, ... = accelerator.prepare(model, optimizer, ...)",
+                    "accelerator.prepare gets the optimizer but not the model: gradients are not averaged between"
+                    " the processes, and each trains its own model",
+                    "pass it the model as well: model, optimizer, ... = accelerator.prepare(model, optimizer, ...)",
                     severity="error"
                     if next(commands_that_launch_several_processes(Path(module.path)), None)
                     else "warning",
@@ -195,10 +196,11 @@ class ForwardAroundTheWrapper(SourceRule):
         found = next(unaveraged_passes(module), None)
         if found is not None:
             yield self.finding(
-                "each process steps on the gradients of its own rows: the model is in no DistributedDataParallel, and"
-                " nothing else averages them, so that each process trains a model of its own",
-                "wrap it before the loop: model = DistributedDataParallel(model, device_ids=[local_rank]); save"
-                " model.module",
+                "each process uses only the gradients of its own rows: the model is not wrapped in"
+                " DistributedDataParallel, and"
+                " nothing else averages them, so each process trains its own model",
+                "wrap the model before the loop: model = DistributedDataParallel(model,"
+                ' device_ids=[int(os.environ["LOCAL_RANK"])]), and save model.module',
                 cases=[
                     case_of_node(module, found.backward.node),
                     *(
@@ -218,9 +220,9 @@ class ForwardAroundTheWrapper(SourceRule):
         is_given = model is not called and model is not getattr(called, "value", None)
         places = [forward, model, backward] if is_given else [forward, backward]
         return self.finding(
-            f"{module.text_of(model if is_given else called)} is called inside its wrapper: gradients are not averaged"
+            f"{module.text_of(model if is_given else called)} is called without its wrapper: gradients are not averaged"
             " between the processes",
-            f"call {wrapper}(...) itself in training, not the module inside it",
+            f"call {wrapper}(...) in training, not the module inside it",
             cases=[case_of_node(module, place) for place in places],
         )
 

@@ -1,13 +1,13 @@
-"""A 4-bit model computes in float32, for no compute dtype is set.
+"""A 4-bit model computes in float32, because no compute dtype is set.
 
 ## What it does
-Looks for 4-bit loading by bitsandbytes (`BitsAndBytesConfig`, or `load_in_4bit` in `from_pretrained`) that leaves
-`bnb_4bit_compute_dtype` out. Silent where arguments are not known, or where it is set on the settings afterwards.
+Looks for 4-bit loading with bitsandbytes (`BitsAndBytesConfig`, or `load_in_4bit` in `from_pretrained`) without
+`bnb_4bit_compute_dtype`. Not reported: calls with unknown arguments, and settings that get it afterwards.
 
 ## Why it is bad
-`bnb_4bit_compute_dtype` is float32 where it is not given, whatever the dtype of the model: each linear layer unpacks
-its weights to float32, casts its input and multiplies in float32. The GPU's bf16 units stay idle, so that generation
-and training are several times slower than they would be in bfloat16.
+`bnb_4bit_compute_dtype` defaults to float32, whatever the dtype of the model: each linear layer unpacks its weights to
+float32, casts its input and multiplies in float32. The GPU's bf16 units stay idle, and generation and training are
+several times slower than in bfloat16.
 
 ## Example
 ```python
@@ -26,7 +26,7 @@ model = AutoModelForCausalLM.from_pretrained("model", quantization_config=quanti
 ```
 
 ## Fix safety
-Unsafe: answers change by rounding. GPUs older than Ampere (T4, V100) have no bfloat16 units: `"float16"` is theirs.
+Unsafe: answers change by rounding. GPUs older than Ampere (T4, V100) have no bfloat16 units: use `"float16"` there.
 
 ## References
 - huggingface/transformers `BitsAndBytesConfig`, bitsandbytes-foundation/bitsandbytes `Linear4bit`
@@ -85,7 +85,7 @@ class FourBitComputedInFloat32(SourceRule):
                 given is None and not call.open and "quantization_config" not in call.keywords
             ):
                 yield self.finding(
-                    f"the 4-bit model computes in float32, for {DTYPE} is not set: several times"
+                    f"the 4-bit model computes in float32, because {DTYPE} is not set: this is several times"
                     " slower than bfloat16",
                     f'set {DTYPE}="bfloat16" ("float16" on a GPU without bfloat16, such as a T4)',
                     cases=[case_of_node(module, call.node)],

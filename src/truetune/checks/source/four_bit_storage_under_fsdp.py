@@ -1,14 +1,14 @@
-"""FSDP gets 4-bit weights that are stored as uint8.
+"""FSDP gets 4-bit weights stored as uint8, which it can't shard.
 
 ## What it does
-Looks for `BitsAndBytesConfig(load_in_4bit=True)` without `bnb_4bit_quant_storage` in a script that a launch command of
-its project runs under FSDP (`ACCELERATE_USE_FSDP`, an accelerate configuration with `distributed_type: FSDP`); where
-only its code speaks of FSDP (`is_fsdp_enabled`, `fsdp_plugin`), it is a warning. Where a trainer's own arguments name
-FSDP, `fsdp-quantized-weights` says so.
+Looks for `BitsAndBytesConfig(load_in_4bit=True)` without `bnb_4bit_quant_storage`. It is an error if a launch command
+of the project runs the script under FSDP (`ACCELERATE_USE_FSDP`, an accelerate configuration with `distributed_type:
+FSDP`), and a warning if only the code mentions FSDP (`is_fsdp_enabled`, `fsdp_plugin`). If a trainer's arguments name
+FSDP, `fsdp-quantized-weights` reports it.
 
 ## Why it is bad
-bitsandbytes stores 4-bit weights as uint8 unless told otherwise. FSDP flattens parameters of one dtype together, and
-stops: "Cannot flatten integer dtype tensors", or "Must flatten tensors with uniform dtype".
+bitsandbytes stores 4-bit weights as uint8 by default. FSDP flattens parameters of one dtype together, and stops with
+"Cannot flatten integer dtype tensors" or "Must flatten tensors with uniform dtype".
 
 ## Example
 ```python
@@ -35,14 +35,14 @@ quantized = BitsAndBytesConfig(
     bnb_4bit_quant_storage=torch.bfloat16,
 )
 model = AutoModelForCausalLM.from_pretrained(
-    "model", quantization_config=quantized, torch_dtype=torch.bfloat16
+    "model", quantization_config=quantized, dtype=torch.bfloat16
 )
 if trainer.is_fsdp_enabled:
     trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
 ```
 
 ## Fix safety
-The storage dtype changes how the same 4 bits are laid out, and no value. It has to be the dtype of the other weights.
+The storage dtype changes how the same 4 bits are laid out, but no value. It has to be the dtype of the other weights.
 
 ## References
 - bitsandbytes documentation, "FSDP-QLoRA"; huggingface/peft#1432, huggingface/trl#1375
@@ -99,11 +99,12 @@ class FourBitStorageUnderFsdp(SourceRule):
             return
         for call in calls:
             yield self.finding(
-                "4-bit weights are stored as uint8, and FSDP cannot shard them with the others",
-                "give bnb_4bit_quant_storage=torch.bfloat16, and the same torch_dtype to"
-                " from_pretrained",
+                "4-bit weights are stored as uint8, which FSDP cannot shard together with the other weights: it stops",
+                "set bnb_4bit_quant_storage=torch.bfloat16 in BitsAndBytesConfig, and dtype=torch.bfloat16"
+                " (torch_dtype before"
+                " transformers 4.56) in from_pretrained",
                 severity="error" if command is not None else "warning",
-                evidence=[f"FSDP: {sign}"],
+                evidence=[f"the run uses FSDP: {sign}"],
                 cases=[case_of_node(module, call.node)],
             )
 

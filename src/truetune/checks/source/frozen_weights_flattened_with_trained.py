@@ -1,14 +1,13 @@
-"""FSDP flattens an adapter and its frozen base into one parameter, and stops at the first wrap.
+"""FSDP flattens an adapter and its frozen base into one parameter, and stops with an error.
 
 ## What it does
-Looks for `FullyShardedDataParallel(model)` of a model with an adapter of PEFT, with `use_orig_params` left out or
-false, and no policy that wraps the adapter's layers by themselves (PEFT's `fsdp_auto_wrap_policy`, a lambda policy).
-Silent with `fully_shard`, which keeps the parameters, and where arguments are not known. The Trainer and TRL put PEFT's
-policy in by themselves.
+Looks for `FullyShardedDataParallel(model)` with a PEFT model, if `use_orig_params` is missing or false and no policy
+wraps the adapter's layers separately (PEFT's `fsdp_auto_wrap_policy`, a lambda policy). Not reported: `fully_shard`,
+which keeps the parameters, and calls with unknown arguments. The Trainer and TRL set PEFT's policy themselves.
 
 ## Why it is bad
-FSDP1 joins all parameters of a unit into one flat parameter, of which each part is trained or none. A layer of the base
-with its adapter has both kinds: "Must flatten tensors with uniform `requires_grad`". Full fine-tuning works.
+FSDP1 joins all parameters of a unit into one flat parameter, which is trained or frozen as a whole. A base layer with
+its adapter has both kinds, and FSDP stops: "Must flatten tensors with uniform `requires_grad`". Full fine-tuning works.
 
 ## Example
 ```python
@@ -31,7 +30,7 @@ model = FullyShardedDataParallel(model, device_id=0, use_orig_params=True)
 ```
 
 ## Fix safety
-Safe. With `use_orig_params=True` the frozen part of a unit takes memory for gradients; PEFT's policy saves it.
+Safe. With `use_orig_params=True` the frozen part of a unit also takes memory for gradients; PEFT's policy avoids that.
 
 ## References
 - docs.pytorch.org/docs/stable/fsdp.html: `use_orig_params`
@@ -76,9 +75,9 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
             ):
                 continue
             yield self.finding(
-                "FSDP joins the frozen weights of the base and the trained ones of the adapter in one flat parameter:"
-                " it stops there (Must flatten tensors with uniform `requires_grad`)",
-                "pass use_orig_params=True",
+                "FSDP joins the frozen weights of the base and the trained ones of the adapter in one flat parameter,"
+                " and stops (Must flatten tensors with uniform `requires_grad`)",
+                "add use_orig_params=True to this call",
                 cases=[case_of_node(module, call.node)],
             )
 

@@ -1,14 +1,14 @@
 """A script wraps its model in FSDP as one unit.
 
 ## What it does
-Looks for `FullyShardedDataParallel(model)` without `auto_wrap_policy`, and for `fully_shard(model)`, in scripts where
-nothing else is wrapped: no layer in a loop, no `wrap()` or `enable_wrap()`. Also for `sharding_strategy` NO_SHARD,
-which shards nothing. Silent for a strategy that keeps weights whole by intent (SHARD_GRAD_OP), for models below a
-billion parameters by their name, and where the arguments are not seen.
+Looks for `FullyShardedDataParallel(model)` without `auto_wrap_policy`, and for `fully_shard(model)`, in scripts that
+wrap nothing else: no layer in a loop, no `wrap()` or `enable_wrap()`. It also reports the `sharding_strategy` NO_SHARD,
+which shards nothing. Not reported: a strategy that keeps weights whole on purpose (SHARD_GRAD_OP), models below a
+billion parameters by their name, and calls with unknown arguments.
 
 ## Why it is bad
-FSDP gathers a unit whole for its forward and backward pass, and makes its gradient whole before it shares it out. Where
-the unit is the model, each GPU needs room for all weights and all gradients, as if nothing were sharded, and no GPU
+FSDP gathers a whole unit for its forward and backward pass, and builds its whole gradient before it is split. If the
+unit is the model, each GPU needs room for all weights and all gradients, as if nothing were sharded, and no GPU
 computes while they are gathered.
 
 ## Example
@@ -27,10 +27,10 @@ import functools
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from transformers import AutoModelForCausalLM
-from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
 
 model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
-policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Qwen2DecoderLayer})
+layer_class = type(model.model.layers[0])
+policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={layer_class})
 model = FSDP(model, device_id=local_rank, auto_wrap_policy=policy)
 ```
 
@@ -89,9 +89,9 @@ class FsdpWrapsTheModelWhole(SourceRule):
         strategy = _sharding_strategy_name(module, call)
         if strategy.endswith("NO_SHARD"):
             yield self.finding(
-                "FSDP shards nothing (NO_SHARD): each GPU holds all weights, gradients and optimizer states, as with"
+                "FSDP shards nothing (NO_SHARD): each GPU stores all weights, gradients and optimizer states, as with"
                 " DDP",
-                "take ShardingStrategy.FULL_SHARD, with an auto_wrap_policy for the layers",
+                "use ShardingStrategy.FULL_SHARD, with an auto_wrap_policy for the layers",
                 cases=[case_of_node(module, call.node)],
             )
         elif _wraps_no_part_separately(module, call) and strategy in (
@@ -100,12 +100,13 @@ class FsdpWrapsTheModelWhole(SourceRule):
             "HYBRID_SHARD",
         ):
             yield self.finding(
-                "FSDP makes one unit of the whole model: each GPU gathers all weights at once, and makes their whole"
-                " gradient, as if nothing were sharded",
-                "fully_shard each layer before the model: for layer in model.model.layers: fully_shard(layer)"
+                "FSDP wraps the whole model as one unit: each GPU needs memory for all weights and gradients at"
+                " once, as if"
+                " nothing were sharded",
+                "shard each layer before the model: for layer in model.model.layers: fully_shard(layer)"
                 if call.named(SECOND_VERSION)
-                else "give it auto_wrap_policy=functools.partial(transformer_auto_wrap_policy,"
-                " transformer_layer_cls={the class of the decoder layers})",
+                else "add auto_wrap_policy=functools.partial(transformer_auto_wrap_policy,"
+                " transformer_layer_cls={type(model.model.layers[0])})",
                 cases=[case_of_node(module, call.node)],
             )
 

@@ -1,13 +1,13 @@
-"""Predictions are gathered from several processes with the rows that only fill up the last batch.
+"""Predictions are gathered from several processes together with the repeated rows that fill up the last batch.
 
 ## What it does
-Looks for `accelerator.gather` of predictions together with labels, in a loop that does not train, in a file with
-neither `gather_for_metrics` nor a cut to the length of the data set.
+Looks for `accelerator.gather` of predictions and labels, in a loop that does not train, in a file with neither
+`gather_for_metrics` nor a cut to the length of the data set.
 
 ## Why it is bad
-Accelerate gives each process equally many rows, and repeats some from the beginning to fill up the last batch. `gather`
-returns them too: they count twice, so that the score depends on the number of GPUs, and lists of predictions are longer
-than the data.
+Accelerate gives each process (one per GPU) the same number of rows, and repeats some from the beginning to fill up the
+last batch. `gather` returns these too: they count twice, the score depends on the number of GPUs, and lists of
+predictions are longer than the data.
 
 ## Example
 ```python
@@ -34,7 +34,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: it drops the repeated rows of the last batch, and returns the same otherwise.
+Safe: it drops the repeated rows of the last batch, and otherwise returns the same.
 
 ## References
 - huggingface/accelerate documentation, `Accelerator.gather_for_metrics`; huggingface/accelerate#1409
@@ -87,8 +87,9 @@ class GatheredRowsCountTwice(SourceRule):
                 and _is_in_loop_without_training(module, call)
             ):
                 yield self.finding(
-                    "rows that fill up the last batch of each process are gathered too, and count twice",
-                    "call accelerator.gather_for_metrics(...) in place of gather",
+                    "accelerator.gather also returns the repeated rows that fill up the last batch: they count"
+                    " twice in the score",
+                    "call accelerator.gather_for_metrics(...) instead of gather",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,14 +1,14 @@
-"""Answers are gathered process by process, and set beside rows in the order of the file.
+"""Answers are gathered process by process, but compared with rows in the order of the file.
 
 ## What it does
-Looks for `all_gather_object`, `gather_object` and the like of answers to `rows[rank::world]`, every so many rows of the
-file, in a script that then sets the joined answers beside columns or lists of the file (a column of the frame, `zip`,
-`references=`). Silent where anything puts them back: a sort, an id or index that each answer carries, or a slice that
-deals them out again.
+Looks for `all_gather_object`, `gather_object` and the like with answers to `rows[rank::world]` (a round-robin split of
+the file), in a script that then puts the joined answers next to columns or lists of the file (a column of the frame,
+`zip`, `references=`). Not reported if anything restores the order: a sort, an id or index that each answer carries, or
+a slice that puts them back.
 
 ## Why it is bad
-The joined list holds the rows 0, 4, 8, ... and then 1, 5, 9, ...: each answer is compared with another row's reference.
-On one GPU the order is that of the file, so that the score drops with the number of GPUs.
+The joined list contains rows 0, 4, 8, ... and then 1, 5, 9, ...: each answer is compared with another row's reference.
+On one GPU the order is that of the file, so the score drops when GPUs are added.
 
 ## Example
 ```python
@@ -38,7 +38,7 @@ table["prediction"] = joined
 ```
 
 ## Fix safety
-Safe: the answers are the same, and each is beside its row.
+Safe: the answers are the same, and each is next to its own row.
 
 ## References
 - docs.pytorch.org/docs/stable/distributed.html: `all_gather_object`
@@ -105,10 +105,12 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
             dealt = _strided_slice_of_rows(module, given)
             if dealt is not None:
                 yield self.finding(
-                    "the answers of the processes are joined one after another, and their rows were dealt in turn"
-                    f" ({module.text_of(dealt)[:60]}): each is paired with another row of the file",
-                    "deal them back (joined[rank::world] = part of that rank), or gather the row's number with each"
-                    " answer and sort by it",
+                    f"the rows were split round-robin ({module.text_of(dealt)[:60]}), but the answers are joined"
+                    " process by"
+                    " process: they end up next to the wrong rows",
+                    "put each process's answers back: joined = [None] * number_of_rows; for r, part in"
+                    " enumerate(parts):"
+                    " joined[r::world] = part; or gather each answer with its row number and sort by it",
                     cases=[case_of_node(module, call.node), case_of_node(module, dealt)],
                 )
 

@@ -1,14 +1,14 @@
-"""A prompt with Gemma's marks is encoded without BOS, which Gemma needs.
+"""A prompt in Gemma's chat format is encoded without BOS, which Gemma needs.
 
 ## What it does
-Follows texts that begin with `<start_of_turn>`, which only Gemma's templates write, to a tokenizer that is given
-`add_special_tokens=False`. It fires where nothing in the files puts a BOS in front: no `<bos>` in the text, no
-`bos_token`, no `build_inputs_with_special_tokens`. Texts that `apply_chat_template` rendered begin with it, and models
-that are known to be of another family are left alone.
+Follows texts that begin with `<start_of_turn>`, which only Gemma's templates write, to a tokenizer call with
+`add_special_tokens=False`. It fires if nothing in the files adds a BOS: no `<bos>` in the text, no `bos_token`, no
+`build_inputs_with_special_tokens`. Texts that `apply_chat_template` rendered already begin with it. They are not
+reported, nor are models that are known to be of another family.
 
 ## Why it is bad
-Gemma was trained with BOS at the start of every text. Without it the loss of the first step is far above guessing (10
-to 15 and more), and answers are rubbish, while a Llama or Qwen with the same script is fine.
+Gemma was trained with BOS at the start of every text. Without it the loss of the first step is far above that of random
+guessing (10 to 15 and more), and answers are garbage, while a Llama or Qwen with the same script works.
 
 ## Example
 ```python
@@ -31,7 +31,8 @@ inputs = tokenizer(prompt, return_tensors="pt")
 ```
 
 ## Fix safety
-Safe where the text begins with no `<bos>` of its own: exactly one has to be there. Train and ask alike.
+Safe if the text does not already begin with `<bos>`: there has to be exactly one. Use the same in training and
+generation.
 
 ## References
 - unslothai/unsloth, "Fixing Gemma bugs"; huggingface/transformers#29250
@@ -97,10 +98,10 @@ class GemmaBosLeftOut(SourceRule):
             if written is None or _names_only_non_gemma_models(module, call):
                 continue
             yield self.finding(
-                "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
-                " <bos> in front: Gemma answers rubbish without it, and its loss begins above guessing",
-                "leave add_special_tokens=False out, so that the tokenizer puts <bos> in front; or begin the text with"
-                " tokenizer.bos_token; exactly one has to be there, in training and when the model is asked",
+                "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing adds"
+                " <bos>: without it Gemma's answers are garbage, and its loss starts above that of random guessing",
+                "remove add_special_tokens=False, so that the tokenizer adds <bos>, or begin the text with"
+                " tokenizer.bos_token; use exactly one, both in training and in generation",
                 cases=[case_of_node(module, call.node), case_of_node(module, written)],
             )
 

@@ -1,14 +1,14 @@
-"""Answers are generated at each training step, to be looked at.
+"""Sample answers are generated at every training step.
 
 ## What it does
-Follows each `generate` to the hook of a callback (`on_step_end`, `on_train_batch_end`), or to a function whose result
-nobody takes and that the loop of a training calls. It speaks where no condition is around it on the way, besides one on
-the rank. Silent every hundred steps, after an epoch or an evaluation, and where the function keeps or gives back what
-it generates: that may be what is trained on, as in reinforcement learning.
+Follows each `generate` to the hook of a callback (`on_step_end`, `on_train_batch_end`), or to a function that the
+training loop calls and whose result nobody uses. It fires if no condition is around it, apart from one on the rank. Not
+reported: generation every hundred steps, after an epoch or an evaluation, and functions that keep or return what they
+generate, since that may be trained on, as in reinforcement learning.
 
 ## Why it is bad
-Each token of an answer is a forward pass of its own: an answer of 200 tokens takes as long as dozens of training steps.
-The run takes several times as long, other processes wait at the next step, and nobody reads that many answers.
+Each token of an answer is a forward pass: an answer of 200 tokens takes as long as dozens of training steps. The run
+takes several times as long, other processes wait at the next step, and nobody reads that many answers.
 
 ## Example
 ```python
@@ -36,8 +36,8 @@ class ShowAnswers(TrainerCallback):
 ```
 
 ## Fix safety
-What is learned stays the same. Sampling draws random numbers: the order of the rows may differ from that of the slow
-run.
+The training itself does not change. Sampling uses random numbers, so the order of the rows may differ from that of the
+slow run.
 
 ## References
 - transformers documentation, "Callbacks"; truetune, docs/guides/slow-training.md
@@ -77,10 +77,12 @@ class GenerationAtEachTrainingStep(SourceRule):
             if place is None:
                 continue
             yield self.finding(
-                "answers are generated at each training step: each of their tokens is a forward pass of its own, so"
-                " that most of the time goes there",
-                "generate every few hundred steps (`if step % 200 == 0`; `state.global_step` in a callback), or once"
-                " an epoch",
+                "answers are generated at each training step: each of their tokens is a separate forward pass,"
+                " which takes"
+                " most of the run's time",
+                "generate every few hundred steps (`if step % 200 == 0:`, in a callback `if state.global_step % 200"
+                " == 0:`),"
+                " or once per epoch",
                 cases=[case_of_node(module, call.node), case_of_node(module, place)],
             )
             return

@@ -1,17 +1,17 @@
-"""Answers are generated in LLM.int8 or float32, which take several times as long for a token as bfloat16.
+"""Answers are generated in LLM.int8 or float32, which take several times as long per token as bfloat16.
 
 ## What it does
-Follows the model of `generate` to what loads it; where it can't (a server's dictionary, a class, a pipeline), the one
-load of the file counts. It gives a note where that is `load_in_8bit` of bitsandbytes (in
-`from_pretrained` or a `BitsAndBytesConfig`), or a dtype of float32 for a model of a billion parameters or more by its
-name, and nothing is trained in the file. It warns where nvidia-smi, a log or a job beside the script shows a card that
-the weights fit in 16 bits. Where the name says the size, the note has the memory that 16 bits need.
+Follows the model of `generate` to the call that loads it; if it can't (a server's dictionary, a class, a pipeline), the
+only load in the file counts. It is info if that load uses `load_in_8bit` of bitsandbytes (in `from_pretrained` or a
+`BitsAndBytesConfig`), or float32 for a model of a billion parameters or more by its name, and nothing is trained in the
+file. It is a warning if the output of nvidia-smi, a log or a job next to the script names a GPU on which the 16-bit
+weights fit. If the model's name contains its size, the help says how much memory 16 bits need.
 
 ## Why it is bad
 LLM.int8 splits each input into outliers and the rest, rounds it, and multiplies twice, at every layer and for every
-token. It saves memory, and costs time: a token takes two to five times as long as in bfloat16, most of all in small
-batches. float32 reads twice the bytes for each token, and leaves half of the memory for batches. On a card that holds
-the weights in 16 bits nothing is gained.
+token. It saves memory but costs time: a token takes two to five times as long as in bfloat16, most of all in small
+batches. float32 reads twice the bytes for each token, and leaves half of the memory for batches. On a GPU that has room
+for the 16-bit weights, both gain nothing.
 
 ## Example
 ```python
@@ -32,8 +32,7 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt").to("cuda"), max_new_
 ```
 
 ## Fix safety
-Where 16 bits do not fit, nf4 with `bnb_4bit_compute_dtype="bfloat16"` is smaller and quicker. Answers change by
-rounding.
+If 16 bits do not fit, nf4 with `bnb_4bit_compute_dtype="bfloat16"` is smaller and faster. Answers change by rounding.
 
 ## References
 - Dettmers et al. 2022, arXiv 2208.07339 (LLM.int8, table on inference time); bitsandbytes-foundation/bitsandbytes#6
@@ -121,14 +120,16 @@ class GenerationInASlowDtype(SourceRule):
         )
         fits = _fits_in_bfloat16(room, billions)
         size = f" ({BYTES_OF_BFLOAT16 * billions:.0f} GB of weights)" if billions else ""
-        where = f"it fits the {room.name}{size}" if fits and room else f"that fits the GPU{size}"
+        where = (
+            f"it fits on the {room.name}{size}" if fits and room else f"that fits on the GPU{size}"
+        )
         is_certain = fits or is_float32_by_default(module, load)
         return self.finding(
             f"the model generates in {why} as in bfloat16",
-            f"leave the quantization out and set dtype=torch.bfloat16 in from_pretrained: {where}"
+            f"remove the quantization and set dtype=torch.bfloat16 in from_pretrained: {where}"
             if fits and why == EIGHT_BITS
-            else f"set dtype=torch.bfloat16 in from_pretrained where {where}; 4 bits with"
-            " bnb_4bit_compute_dtype=torch.bfloat16 take less",
+            else f"set dtype=torch.bfloat16 in from_pretrained if {where}; 4 bits with"
+            " bnb_4bit_compute_dtype=torch.bfloat16 need less",
             severity="warning" if is_certain else "info",
             evidence=_gpu_memory_evidence_lines(room) if fits and room else [],
             cases=[case_of_node(module, load.node), case_of_node(module, asking.node)],

@@ -1,18 +1,19 @@
-"""Generation runs with the default length of 20 tokens, or of 16 in vLLM.
+"""Generation runs with the default length limit: 20 tokens in transformers, 16 in vLLM.
 
 ## What it does
-Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a
-generation config, in a file that sets no length elsewhere, and gives the model no other generation config. In a
-notebook, only inside functions and loops: what a cell generates by itself is read at once. Tests, which compare
-generations, are left alone, and so is a function that generates with its caller's options elsewhere. vLLM's
-`SamplingParams` without `max_tokens` is the same, and so are completions that a client asks of a server, and
-llama-cpp-python's `Llama(...)`: chats have no such limit, completions have 16. An evaluation of `Seq2SeqTrainer` with
-`predict_with_generate` and no `generation_max_length` is the same, unless the checkpoint's own config has a length; a
-note where the model is not known to have none.
+Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a generation
+config, in a file that sets no length elsewhere and gives the model no other generation config. In a notebook it only
+checks functions and loops. Tests, which compare generations, are not reported, nor is a function that elsewhere
+generates with its caller's options.
+
+The same default is reported for vLLM's `SamplingParams` without `max_tokens`, for completions requested from a server,
+and for llama-cpp-python's `Llama(...)`: completions stop after 16 tokens, chats have no such limit. So is an evaluation
+of `Seq2SeqTrainer` with `predict_with_generate` and no `generation_max_length`, unless the checkpoint's config has a
+length; it is info if that is not known.
 
 ## Why it is bad
-transformers stops after 20 tokens in all, prompt and answer, and vLLM after 16 of the answer: answers are cut, and an
-evaluation on them measures nothing.
+transformers stops after 20 tokens in total, prompt and answer, and vLLM after 16 tokens of the answer. Answers are cut
+off, and an evaluation of them measures nothing.
 
 ## Example
 ```python
@@ -33,7 +34,7 @@ out = model.generate(**tokenizer("Tell me a story", return_tensors="pt"), max_ne
 ```
 
 ## Fix safety
-Not mechanical: how long answers may be is the writer's choice. Where the checkpoint's own generation_config.json sets a
+There is no automatic fix: how long answers may be is your choice. If the checkpoint's generation_config.json sets a
 length, nothing is cut.
 
 ## References
@@ -125,9 +126,9 @@ class GenerationLengthNotSet(SourceRule):
                 continue
             causal = call.receiver is not None and is_causal_model(module, call.receiver)
             yield self.finding(
-                "generate is given no length: it stops after 20 tokens, unless the checkpoint's own"
-                " config says more",
-                "give max_new_tokens",
+                "generate has no length limit set: it stops after 20 tokens in total, unless the checkpoint's"
+                " generation_config.json sets more",
+                "set max_new_tokens to the longest answer that you expect, for example max_new_tokens=512",
                 severity="warning" if causal else "info",
                 cases=[case_of_node(module, call.node)],
             )
@@ -144,8 +145,8 @@ class GenerationLengthNotSet(SourceRule):
                 and not module.mentions(".max_tokens", "guided", "prompt_logprobs")
             ):
                 yield self.finding(
-                    "SamplingParams is given no max_tokens: vLLM cuts every answer after 16 tokens",
-                    "give max_tokens",
+                    "SamplingParams has no max_tokens: vLLM cuts every answer off after 16 tokens",
+                    "set max_tokens to the longest answer that you expect, for example SamplingParams(max_tokens=512)",
                     cases=[case_of_node(module, call.node)],
                 )
 
@@ -159,11 +160,11 @@ class GenerationLengthNotSet(SourceRule):
             return
         for call, is_known in evaluations_without_length_and_certainty(module):
             yield self.finding(
-                "predict_with_generate is on without generation_max_length: the evaluation generates"
-                f" {DEFAULT_LENGTH} tokens at most"
+                "predict_with_generate is on without generation_max_length: the evaluation generates at most"
+                f" {DEFAULT_LENGTH} tokens"
                 + ("" if is_known else ", unless the checkpoint's generation_config.json sets more")
                 + (f", and labels have up to {cut}" if cut else ""),
-                "set generation_max_length to the longest answer in tokens"
+                "set generation_max_length to the number of tokens of the longest answer"
                 + (f" ({cut})" if cut else ""),
                 severity="warning" if is_known else "info",
                 cases=[case_of_node(module, call.node)],
@@ -178,8 +179,8 @@ class GenerationLengthNotSet(SourceRule):
             if not _completion_ends_after_16_tokens(module, call) or "max_tokens" in module.text:
                 continue
             yield self.finding(
-                "a completion is asked for without max_tokens: it ends after 16 tokens",
-                "give max_tokens: chats run to the end of the context, completions have this default",
+                "a completion is requested without max_tokens: it is cut off after 16 tokens",
+                "set max_tokens, for example max_tokens=512 (unlike chats, completions have this low default)",
                 cases=[case_of_node(module, call.node)],
             )
 

@@ -1,15 +1,15 @@
-"""A model generates in float16, and its activations are too large for it.
+"""A model generates in float16, and its activations are too large for that format.
 
 ## What it does
-Follows the model of `generate`, and pipelines, to what loads the weights. It warns where that is float16 (`dtype`,
-`torch_dtype`, `.half()`) for a model whose name, or whose config.json on this machine, says Gemma 3, or for a folder
-that a training of the project writes of one. Of T5 and its kin `.half()` alone counts: `from_pretrained` keeps the
-layers in float32 that overflow.
+Follows the model of `generate`, and pipelines, to the call that loads the weights. It fires if that uses float16
+(`dtype`, `torch_dtype`, `.half()`) for a Gemma 3 model, by its name or its config.json on this machine, or for a folder
+into which a training of the project saves one. For T5 and its relatives only `.half()` counts: `from_pretrained` keeps
+the overflowing layers in float32.
 
 ## Why it is bad
-float16 ends at 65,504, and Gemma 3 passes it inside of its layers. The logits become NaN: the answer is nothing but
-`<pad>`, or sampling stops with "probability tensor contains either `inf`, `nan` or element < 0". Training and merge
-are fine, and on a GPU with bfloat16 so are the answers.
+float16 ends at 65,504, and Gemma 3 exceeds it inside its layers. The logits become NaN: the answer is nothing but
+`<pad>`, or sampling stops with "probability tensor contains either `inf`, `nan` or element < 0". Training and merge are
+fine, and so are the answers on a GPU with bfloat16.
 
 ## Example
 ```python
@@ -32,8 +32,8 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt").to("cuda"), max_new_
 ```
 
 ## Fix safety
-bfloat16 where the GPU has it (from Ampere on: A10, RTX 30). A T4 or V100 computes it slowly, or not at all: float32
-there, or 4 bits with `bnb_4bit_compute_dtype=torch.float32`. A GGUF in llama.cpp is not hurt.
+bfloat16 needs an Ampere GPU or newer (A10, RTX 30). A T4 or V100 computes it slowly, or not at all: use float32 there,
+or 4 bits with `bnb_4bit_compute_dtype=torch.float32`. A GGUF in llama.cpp is not affected.
 
 ## References
 - huggingface/transformers#36822; Unsloth documentation, "Gemma 3" (float16); huggingface/transformers#4586 (T5)
@@ -83,7 +83,7 @@ class GenerationOverflowsFloat16(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if trains_anything(module):
-            return  # see fp16-overflow
+            return  # see bf16-model-run-in-fp16
         seen: set[object] = set()
         for load, is_cast in _float16_loads_with_cast_flag(module):
             family = _family_overflowing_in_float16(module, load)
@@ -94,8 +94,8 @@ class GenerationOverflowsFloat16(SourceRule):
             seen.add(load.node)
             yield self.finding(
                 f"{family} generates in float16, whose largest number is 65,504: its activations overflow, the"
-                " logits are NaN, and nothing but <pad> comes out",
-                "load it with dtype=torch.bfloat16; on a GPU without bfloat16 (T4, V100) with torch.float32",
+                " logits are NaN, and the answers contain only <pad>",
+                "load it with dtype=torch.bfloat16, or on a GPU without bfloat16 (T4, V100) with dtype=torch.float32",
                 cases=[case_of_node(module, load.node)],
             )
 

@@ -1,15 +1,15 @@
-"""A model is asked by its chat template, and generation does not stop at the token that ends its turns.
+"""Generation with the chat template does not stop at the end-of-turn token.
 
 ## What it does
-Inspects scripts that render chats by `apply_chat_template` (or vLLM's `chat`) for a model in a folder beside them, and
+Inspects scripts that render chats with `apply_chat_template` (or vLLM's `chat`) for a model in a local folder, and
 reads that folder's files: the token that the chat template writes at the end of a turn, its id, and the ids at which
-generation_config.json stops (config.json where it names none). Scripts that give a stop of their own (`eos_token_id=`,
-`stop_strings=`, `stopping_criteria=`, `stop=`) are left alone, unless it is the end of a text alone
-(`eos_token_id=128001` for a chat model of Llama 3, which ends turns with 128009).
+generation_config.json stops (config.json if that has none). Scripts that set their own stop (`eos_token_id=`,
+`stop_strings=`, `stopping_criteria=`, `stop=`) are not reported, unless it is only the end-of-text token
+(`eos_token_id=128001` for a chat model of Llama 3, which ends turns with 128009); that is a warning.
 
 ## Why it is bad
-The model ends its turn, and nothing stops it: it writes the next turn of the user, and answers itself, up to the limit.
-It is usual where a base model was trained on chats: the files of the base stop at `<|endoftext|>` only.
+The model ends its turn but nothing stops it: it writes the user's next turn and answers itself, up to the limit. This
+is common if a base model was trained on chats: the base's files only stop at `<|endoftext|>`.
 
 ## Example
 ```python
@@ -36,7 +36,7 @@ out = model.generate(**inputs, max_new_tokens=400, eos_token_id=[7, 1])
 ```
 
 ## Fix safety
-Safe: `eos_token_id` takes a list. In generation_config.json it holds for every engine.
+Safe: `eos_token_id` takes a list. In generation_config.json it applies to every engine.
 
 ## References
 - vllm-project/vllm#4180, huggingface/open-r1#663
@@ -100,10 +100,11 @@ class GenerationPassesTheTurnEnd(SourceRule):
                 continue
             stops = [end.id, *end.stops]
             yield self.finding(
-                f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), and {end.file.name}"
-                f" stops at {', '.join(map(str, end.stops))} only: the model continues with a next turn of the user",
-                f'write "eos_token_id": {stops} into generation_config.json of {folder.name}, or give it to generate:'
-                f" eos_token_id={stops}",
+                f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), but {end.file.name}"
+                f" only stops at {', '.join(map(str, end.stops))}: the model goes past its turn and writes the"
+                " user's next turn",
+                f'set "eos_token_id": {stops} in {folder.name}/generation_config.json, or pass eos_token_id={stops} to'
+                " generate",
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),
                     *(case_of_node(module, call.node) for call in calls),
@@ -117,9 +118,10 @@ class GenerationPassesTheTurnEnd(SourceRule):
             family = stop.family
             ids = sorted(family.turn_ids, reverse=True)
             yield self.finding(
-                f"generation stops at {family.text} ({family.text_id}) only, and the chat template ends turns with"
-                f" {family.turn} ({ids[0]}): the model continues with a next turn of the user",
-                f"leave eos_token_id out: generation_config.json names the stops; or give {[*ids, family.text_id]}",
+                f"generation only stops at {family.text} ({family.text_id}), but the chat template ends turns with"
+                f" {family.turn} ({ids[0]}): the model goes past its turn and writes the user's next turn",
+                "remove eos_token_id, since generation_config.json has the stops; or set"
+                f" eos_token_id={[*ids, family.text_id]}",
                 # A model of one's own may have been trained to end with the text's token all the same.
                 severity="warning",
                 cases=[case_of_node(self.subject, stop.node)],

@@ -2,12 +2,14 @@
 
 ## What it does
 Looks for calls that ask a model for text (`model.generate`, a pipeline, vLLM's `LLM`, a client of a server) in a loop
-over rows, each with the text of one row: in the loop itself, in a function that it calls, in one that `apply` or `map`
-gives each row. A coroutine of AsyncOpenAI, httpx or aiohttp that the loop awaits for each row is one, with or without a
-semaphore. Silent where a loop goes over a handful of questions that are in the code, and where a chat continues.
+over rows, each with the text of one row: in the loop itself, in a function that it calls, or in a function that `apply`
+or `map` runs on each row. A coroutine of AsyncOpenAI, httpx or aiohttp that the loop awaits for each row counts, with
+or without a semaphore. It is info if the number of rows is not known. It also reports an `async` handler of a web
+server that runs `generate` itself. Not reported: a loop over a handful of questions in the code, and a chat that
+continues.
 
 ## Why it is bad
-A GPU answers 32 prompts in nearly the time of one: an evaluation that takes minutes takes hours.
+A GPU answers 32 prompts in nearly the time of one: an evaluation that could take minutes takes hours.
 
 ## Example
 ```python
@@ -43,7 +45,8 @@ answers = [ask(questions[start : start + 32]) for start in range(0, len(question
 ```
 
 ## Fix safety
-Batches need left padding and the attention mask; sorted by length they waste least.
+Batches need left padding and the attention mask. Sort the prompts by length to waste the least on padding. Answers may
+differ slightly from those of single rows, because of rounding.
 
 ## References
 - turbo-llm/turbo-alignment#47, huggingface/transformers#28056
@@ -89,7 +92,8 @@ OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
 OF_MODEL = (
     "generate runs",
-    "tokenize a list of prompts with padding on the left, and generate in batches",
+    'tokenize a list of some 32 prompts with padding=True and padding_side="left", and generate for all of them at'
+    " once",
 )
 """What a model of transformers does with one row, and how to ask it for many"""
 ASKS_SERVER = "the server is asked"
@@ -128,10 +132,10 @@ class GenerationRowByRow(SourceRule):
         module = self.subject
         for blocking in _blocking_handlers(module):
             yield self.finding(
-                "an async handler runs generate itself: the event loop is blocked until the answer is whole, so"
-                " that requests wait for one another, and none shares a batch",
-                "serve the model by vLLM (vllm serve FOLDER), which puts requests into one batch; here, write def in"
-                " place of async def, or await asyncio.to_thread(...)",
+                "an async handler runs generate itself: it blocks the event loop until the answer is complete, so"
+                " requests wait for one another, and none shares a batch",
+                "serve the model with vLLM (vllm serve FOLDER), which batches requests; or here, write def instead of"
+                " async def, or await asyncio.to_thread(model.generate, ...)",
                 severity="warning",
                 cases=[
                     case_of_node(module, blocking.call),
@@ -145,7 +149,7 @@ class GenerationRowByRow(SourceRule):
                 seen.add(question.call.node)
                 asks, instead = _asker_and_batching_advice(module, question)
                 yield self.finding(
-                    f"{asks} on one row at a time, in a loop",
+                    f"{asks} on one row at a time, in a loop: batches would take a fraction of the time",
                     instead,
                     severity="warning"
                     if asks == OF_ENGINE or _loop_goes_over_many_rows(module, repeat)
@@ -170,7 +174,7 @@ class GenerationRowByRow(SourceRule):
                 continue
             asks, instead = OF_MODEL
             yield self.finding(
-                f"{asks} on one row at a time, in a loop",
+                f"{asks} on one row at a time, in a loop: batches would take a fraction of the time",
                 instead,
                 severity="warning",
                 cases=[
@@ -336,8 +340,8 @@ def _asker_and_batching_advice(module: Module, question: ModelQuestion) -> tuple
     if made is not None and made.named(TRANSFORMERS_PIPELINE):
         return (
             "the pipeline is called",
-            "give the pipeline all rows as one list or dataset, with batch_size=16 and a tokenizer that"
-            " pads on the left",
+            "pass the pipeline all rows as one list or dataset, with batch_size=16 and a tokenizer with"
+            ' padding_side="left"',
         )
     if call.method == "generate" and "model" in module.flow.types(call.receiver or call.node):
         return OF_MODEL
@@ -345,12 +349,11 @@ def _asker_and_batching_advice(module: Module, question: ModelQuestion) -> tuple
         return (
             ASKS_SERVER,
             "start the requests together: await asyncio.gather(*(ask(row) for row in rows)), or asyncio.as_completed;"
-            " await in the loop waits for each answer before the next request, and a Semaphore limits nothing then",
+            " an await in the loop waits for each answer before it sends the next request, even with a Semaphore",
         )
     if _asks_server(call):
         return (
             ASKS_SERVER,
-            "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server puts them into"
-            " one batch",
+            "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server batches them",
         )
-    return (OF_ENGINE, "give all prompts in one call: vLLM puts them into batches by itself")
+    return (OF_ENGINE, "pass all prompts in one call: vLLM batches them itself")

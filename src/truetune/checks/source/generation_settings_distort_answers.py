@@ -1,16 +1,18 @@
-"""Answers are generated under settings that make right ones impossible.
+"""Answers are generated with settings that distort them or make correct ones impossible.
 
 ## What it does
-Judges the arguments of `generate`, `GenerationConfig`, pipelines and vLLM's `SamplingParams`: forbidden n-grams,
-penalties on repetition, temperatures, a least length, stop tokens that are not heeded. Lower penalties count where the
-file speaks of JSON, SQL or the like. Temperatures from 1.5 on, `ignore_eos` and a least length near the limit are found
-in bodies of requests, `extra_body`, `options` and dictionaries too; files that measure speed are left out. Replies
-beside that all ended at the limit are evidence.
+Checks the arguments of `generate`, `GenerationConfig`, pipelines and vLLM's `SamplingParams`: forbidden n-grams,
+repetition penalties, temperatures, a minimum length, ignored stop tokens. Penalties are reported from a lower value on
+if the file mentions JSON, SQL or the like. Temperatures from 1.5 on, `ignore_eos` and a minimum length close to the
+limit are also found in request bodies, `extra_body`, `options` and dictionaries; files that measure speed are not
+checked. It reports a stop string that the trained answers contain. Saved replies that all ended at the limit are given
+as evidence.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets, words of the prompt.
-`no_repeat_ngram_size=4` bans every four tokens that came before, in the prompt too, and `repetition_penalty=1.3`
-divides the logit of every token that came before. The model was trained well, and its answers do not parse.
+`no_repeat_ngram_size=4` bans every sequence of four tokens that occurred before, also in the prompt, and
+`repetition_penalty=1.3` divides the logit of every earlier token. The model was trained well, but its answers do not
+parse.
 
 ## Example
 ```python
@@ -33,7 +35,7 @@ out = model.generate(**inputs, max_new_tokens=512, do_sample=False, repetition_p
 ```
 
 ## Fix safety
-Where answers loop without a penalty, the cause is in training: stop tokens that were not learned, or too many epochs.
+If answers loop without a penalty, the cause is in the training: stop tokens that were not learned, or too many epochs.
 
 ## References
 - huggingface/transformers: `NoRepeatNGramLogitsProcessor`, `RepetitionPenaltyLogitsProcessor`
@@ -132,10 +134,9 @@ class GenerationSettingsDistortAnswers(SourceRule):
         for request in hot_requests(self.subject):
             if request.node not in told:
                 yield self.finding(
-                    f"temperature is {request.value:g} in a request: unlikely tokens are drawn often, and answers"
-                    f" turn into"
-                    " noise, words of other languages included",
-                    "set temperature to 0.7, or 0 where answers are to be the same each time",
+                    f"temperature is {request.value:g} in a request: unlikely tokens are sampled often, and answers"
+                    " turn into noise with words of other languages",
+                    "set temperature to 0.7, or to 0 if answers should be the same each time",
                     evidence=["published models use 0.1 to 1.0"],
                     cases=[case_of_node(self.subject, request.node)],
                 )
@@ -145,7 +146,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
             replies = list(files_with_all_replies_cut(Path(self.subject.path).parent))
             yield self.finding(
                 switch.text,
-                f"leave {switch.name} out, but for benchmarks of speed",
+                f"remove {switch.name}; it is only for speed benchmarks",
                 evidence=[one.text() for one in replies],
                 cases=[case_of_node(self.subject, switch.node)],
             )
@@ -163,9 +164,10 @@ class GenerationSettingsDistortAnswers(SourceRule):
             count, total = count_answers_cut_by_stop(chats, stop.text), len(chats.answers)
             if count >= MIN_SHARE_CUT * total:
                 yield self.finding(
-                    f"answers end at the stop string {stop.text!r}, which {count} of {total} answers contain in"
-                    f" {chats.path.name}: they are cut off there",
-                    "leave it out: the model ends by the stop token that it was trained on; or take a mark that no"
-                    " answer holds",
+                    f"answers end at the stop string {stop.text!r}, which {count} of {total} trained answers in"
+                    f" {chats.path.name} contain: such answers are cut off there",
+                    "remove the stop string, since the model ends with the stop token that it was trained on; or"
+                    " use a string"
+                    " that no answer contains",
                     cases=[case_of_node(module, stop.node)],
                 )

@@ -1,14 +1,14 @@
-"""A script generates with a model whose weights ZeRO-3 holds in parts.
+"""A script generates with a model whose weights are sharded by ZeRO-3.
 
 ## What it does
-Looks at `generate` and `predict_with_generate=True` in scripts that train under ZeRO-3, by the code or by the command
-that starts it, outside of what gathers the weights first (`GatheredParameters`, TRL's `unwrap_model_for_generation`).
-Files of settings are judged by `generation-gathers-weights`.
+Looks at `generate` and `predict_with_generate=True` in scripts that train under ZeRO-3 (by the code or by the command
+that starts it), outside of code that gathers the weights first (`GatheredParameters`, TRL's
+`unwrap_model_for_generation`). Files of settings are checked by `zero3-gathers-weights-for-each-token`.
 
 ## Why it is bad
-Each GPU holds a part of every layer. For each token, every layer is sent to all GPUs again: an evaluation of some
+Each GPU stores a part of every layer. For each token, every layer is sent to all GPUs again: an evaluation of a few
 hundred answers takes hours, and nothing in the log says why. Without `synced_gpus=True`, processes whose answers end
-earlier leave the others waiting for ever.
+earlier leave the others waiting forever.
 
 ## Example
 ```python
@@ -38,8 +38,8 @@ with deepspeed.zero.GatheredParameters(list(engine.module.parameters())):
 ```
 
 ## Fix safety
-Each GPU holds the whole weights while it generates. Where they do not fit, generate afterwards from the saved weights,
-by vLLM or in a run without DeepSpeed.
+Each GPU needs room for the whole weights while it generates. If they do not fit, generate after the training from the
+saved weights, with vLLM or in a run without DeepSpeed.
 
 ## References
 - deepspeed.ai, "Constructing Massive Models"; huggingface/trl `unwrap_model_for_generation`
@@ -93,11 +93,12 @@ class GenerationUnderZero3(SourceRule):
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
             return
         yield self.finding(
-            "answers are generated while ZeRO-3 holds the weights in parts: each token gathers all weights from the"
-            " GPUs",
-            "gather them once (with deepspeed.zero.GatheredParameters(list(model.parameters())): ...), or generate"
-            " after the training from the saved weights, by vLLM or without DeepSpeed",
-            evidence=[f"ZeRO-3 by {sharding.where}"],
+            "answers are generated while ZeRO-3 shards the weights: for each token all weights are gathered from"
+            " the GPUs"
+            " again",
+            "put generate under `with deepspeed.zero.GatheredParameters(list(model.parameters())):`, or generate"
+            " after the training from the saved weights, with vLLM or without DeepSpeed",
+            evidence=[f"ZeRO-3 is set by {sharding.where}"],
             cases=[case_of_node(module, calls[0].node)],
         )
 

@@ -1,12 +1,12 @@
-"""Ids are given to generate without their attention mask.
+"""Ids are given to generate without their attention mask, although they are padded.
 
 ## What it does
-Looks for `model.generate(ids)` where no attention mask is given, and the ids come from a tokenizer call that pads.
-Without padding, transformers takes every token as text, which it is.
+Looks for `model.generate(ids)` without an attention mask, if the ids come from a tokenizer call that pads. Without
+padding no mask is needed.
 
 ## Why it is bad
-transformers guesses the mask from the pad token, and not where pad is also EOS: then pads are attended as if they were
-text, and short rows of a batch get other answers than alone.
+transformers guesses the mask from the pad token, but not if the pad token is also EOS. Then the model attends to pads
+as if they were text, and short rows of a batch get other answers than they would get one at a time.
 
 ## Example
 ```python
@@ -73,9 +73,9 @@ class GenerationWithoutAttentionMask(SourceRule):
                 continue
             mask = module.text_of(ids).replace("input_ids", "attention_mask")
             yield self.finding(
-                "generate gets ids without their attention mask, and they are padded",
-                "give it the attention_mask that the tokenizer made, or the whole encoding"
-                " (**encoding)",
+                "generate gets padded ids without their attention mask: the model may treat pads as text",
+                'pass attention_mask=encoding["attention_mask"] as well, or the tokenizer\'s whole result:'
+                " model.generate(**encoding, ...)",
                 evidence=[f"the ids come from line {module.place(encoding.call.node)[0]}"],
                 cases=[case_of_node(module, call.node)],
                 fix=(

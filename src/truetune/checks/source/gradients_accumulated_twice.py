@@ -1,16 +1,16 @@
-"""The loop accumulates gradients by hand, and its engine accumulates them as well.
+"""The loop accumulates gradients by hand, and its library accumulates them as well.
 
 ## What it does
-Reads how many micro-batches the engine of a loop counts: `gradient_accumulation_steps` of DeepSpeed's settings, of
-`Accelerator`, or Lightning's `accumulate_grad_batches`. It fires where DeepSpeed's `engine.step()` or
-`engine.backward()` is under a remainder of the loop's own (`if micro % 8 == 0`), where a remainder lets
-Accelerate's optimizer step at batches at which `accumulate` keeps it from stepping, and where the loss is divided by
-the number by which the library divides it. Silent where the engine counts one batch, or its number is not known.
+Reads how many micro-batches the library accumulates: `gradient_accumulation_steps` of DeepSpeed's settings or of
+`Accelerator`, or Lightning's `accumulate_grad_batches`. It fires if DeepSpeed's `engine.step()` or `engine.backward()`
+is under a condition of the loop as well (`if micro % 8 == 0`), if such a condition steps Accelerate's optimizer just at
+batches at which `accumulate` keeps it from stepping, and if the loss is divided by a number by which the library
+divides it, too. Not reported: a library that accumulates one batch, or an unknown number.
 
 ## Why it is bad
 DeepSpeed counts the calls of `step`. With 8 of its own and 8 of the loop, the weights change once in 64 micro-batches:
-an eighth of the updates, an eightfold batch, and a schedule that ends in its beginning. A loss that is divided twice
-has gradients that are 8 times too small.
+an eighth of the updates, an eightfold batch, and a schedule that stops near its beginning. A loss that is divided twice
+gives gradients that are 8 times too small.
 
 ## Example
 ```python
@@ -36,8 +36,8 @@ for micro, batch in enumerate(loader, 1):
 ```
 
 ## Fix safety
-There is no automatic fix: `step` after each `backward` gives the batch and the updates that the settings say. Counts
-that the loop prints by itself continue as before.
+There is no automatic fix: `step` after each `backward` gives the batch size and the updates of the settings. The loop's
+own step counts still count micro-batches.
 
 ## References
 - DeepSpeed documentation, "Training API" (`engine.step()` after each `engine.backward()`, "Gradient Accumulation")
@@ -89,38 +89,40 @@ def _message(found: DoubleAccumulation) -> str:
     if found.kind == "loss":
         factor = found.by if number is None else number
         return (
-            f"the loss is divided by {found.by} here, and {found.library} divides it by {found.engine.text} as well:"
+            f"the loss is divided by {found.by} here, and {found.library} divides it by {found.engine.text} again:"
             f" gradients are {factor} times too small"
         )
     if found.kind == "never":
         return (
-            f"the optimizer steps where the batch's number, counted from 0, divides by {found.by}; accumulate() lets it"
-            " step one batch before each of them, so the weights never change"
+            f"optimizer.step() is called when the batch number, counted from 0, is a multiple of {found.by}, but"
+            " accumulate() only lets it step one batch earlier: the weights never change"
         )
     product = ""
     if number is not None and found.times is not None:
         product = (
-            f"; {number} x {found.times} = {number * found.times} micro-batches are one update, and there are"
+            f": {number} x {found.times} = {number * found.times} micro-batches make one update, so there are only"
             f" 1/{found.times} of the updates"
         )
     return (
-        f"engine.{found.kind}() is called at every {found.times or found.by} micro-batches only, and DeepSpeed's engine"
-        f" itself counts {found.engine.text} calls of step() before it updates the weights{product}"
+        f"engine.{found.kind}() is called only every {found.times or found.by} micro-batches, and DeepSpeed itself"
+        " waits"
+        f" for {found.engine.text} calls of step() before it updates the weights{product}"
     )
 
 
 def _remedy(found: DoubleAccumulation) -> str:
     """The remedy: the edit that leaves the counting to the library."""
     if found.kind == "loss":
-        return f"take `/ {found.by}` out: {found.library} divides"
+        return f"remove `/ {found.by}`: {found.library} already divides the loss"
     if found.kind == "never":
         return (
-            "take the condition out: inside of accumulate(), call optimizer.step(), scheduler.step() and"
+            "remove the condition: inside accumulate(), call optimizer.step(), scheduler.step() and"
             " optimizer.zero_grad() for each batch"
         )
     return (
-        f"take the condition (`if ... % {found.times or found.by}`) out, so that engine.step() comes after each"
-        " engine.backward(), and let the engine count; count updates by engine.global_steps"
+        "call engine.step() after every engine.backward(), without the condition (`if ... %"
+        f" {found.times or found.by}`);"
+        " the number of updates is engine.global_steps"
     )
 
 

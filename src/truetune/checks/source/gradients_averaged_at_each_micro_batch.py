@@ -1,14 +1,14 @@
-"""A loop that accumulates gradients averages them between the processes at each micro-batch.
+"""A loop that accumulates gradients averages them between the processes at every micro-batch.
 
 ## What it does
-Looks at loops of one's own whose model is wrapped by DistributedDataParallel, or given to `accelerator.prepare` in a
-script that a command starts as several processes. It speaks where the optimizer steps only at some batches (`if (i + 1)
-% 8 == 0`, or a counter that is compared) and nothing keeps the other backward passes from averaging: neither `no_sync`
-nor `accelerator.accumulate`.
+Checks hand-written loops whose model is wrapped in DistributedDataParallel, or given to `accelerator.prepare` in a
+script that a command starts as several processes (one per GPU). It fires if the optimizer steps only at some batches
+(`if (i + 1) % 8 == 0`, or a counter that is compared) and nothing keeps the other backward passes from averaging:
+neither `no_sync` nor `accelerator.accumulate`.
 
 ## Why it is bad
-DDP sends all gradients over the network in every backward pass. Only the sum of a step's passes is used, so that of 8
-transfers 7 are for nothing: over Ethernet, or PCIe without peer access, most of a step is waiting.
+DDP sends all gradients over the network in every backward pass. Only their sum at the step is used, so 7 of 8 transfers
+are wasted: over Ethernet, or PCIe without peer access, most of a step is waiting.
 
 ## Example
 ```python
@@ -137,9 +137,10 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
             return
         for step, branch, backward in _counted_steps_with_condition_and_backward(module):
             yield self.finding(
-                "gradients are averaged between the processes at every micro-batch, though the optimizer steps at some"
-                " of them: accumulation saves no communication, which costs most between nodes and without NVLink",
-                f"run the other backward passes under {wrapper}",
+                "gradients are averaged between the processes at every micro-batch, although the optimizer steps"
+                " only at some"
+                " of them: the other transfers are wasted time, most of all between machines or without NVLink",
+                f"run the backward passes of the other micro-batches under {wrapper}",
                 evidence=[
                     f"the condition in line {module.place(branch)[0]}: {ast.unparse(branch.test)}"
                 ],

@@ -1,13 +1,13 @@
 """Gradients are clipped after each micro-batch, while they are accumulated for one step.
 
 ## What it does
-Looks at loops that step their optimizer under a condition on the number of the batch, and clip the gradients outside of
-it. It speaks where the clipping is in the same pass as the backward pass, and no condition of its own waits for the
-last micro-batch. A loop in which another optimizer steps in each pass is left alone.
+Looks at loops that step their optimizer under a condition on the batch number, and clip the gradients outside of it. It
+fires if the clipping is in the same pass as the backward pass, and no other condition makes it wait for the last
+micro-batch. A loop in which another optimizer steps in each pass is not reported.
 
 ## Why it is bad
-The sum of the first micro-batches is cut to the limit again and again, and the next one is added to what is left. The
-last micro-batch counts most, the first ones hardly, and the step is smaller than the limit says.
+The sum of the first micro-batches is clipped again and again, and the next one is added to what is left. The last
+micro-batch counts most and the first ones hardly at all, and the step is smaller than the limit allows.
 
 ## Example
 ```python
@@ -38,7 +38,7 @@ for step, batch in enumerate(loader):
 ```
 
 ## Fix safety
-Safe: the limit is then on the gradient of the step. The step may be larger than before.
+Safe: the limit then applies to the gradient of the step. Steps may be larger than before.
 
 ## References
 - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation
@@ -146,9 +146,10 @@ class GradientsClippedAtEachMicroBatch(SourceRule):
         module = self.subject
         for early in clippings_at_each_micro_batch(module):
             yield self.finding(
-                "the gradients are clipped at each micro-batch, before those of the step are all there: the sum is cut"
+                "gradients are clipped at each micro-batch, before all those of the step are added up: the sum is"
+                " clipped"
                 " again and again",
-                "clip where optimizer.step() is, right before it",
+                "move the clipping under the condition of optimizer.step(), right before it",
                 cases=[
                     case_of_node(module, early.clip),
                     case_of_node(module, early.condition.test),

@@ -1,11 +1,11 @@
 """A hand-written loop never clears its gradients.
 
 ## What it does
-Looks for a loop with `backward()` and `optimizer.step()` in a file that calls `zero_grad` nowhere.
+Looks for a loop with `backward()` and `optimizer.step()` in a file that never calls `zero_grad`.
 
 ## Why it is bad
-Each step adds the gradients of all batches before it: the direction is that of long ago, the size grows, and the loss
-wanders or diverges.
+Each step adds the gradients of all earlier batches: the direction is outdated, the size grows, and the loss wanders or
+diverges.
 
 ## Example
 ```python
@@ -35,7 +35,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: the gradients of a step are of no use after it.
+Safe: the gradients of a step are not needed after it.
 
 ## References
 - pytorch/pytorch: `torch.optim.Optimizer.zero_grad`
@@ -89,7 +89,8 @@ class GradientsNeverCleared(SourceRule):
             ):
                 name = module.text_of(optimizer)
                 yield self.finding(
-                    f"{name} steps in a loop, and nothing clears the gradients",
+                    f"{name} steps in a loop, and nothing clears the gradients: each step adds those of all earlier"
+                    " batches",
                     f"call {name}.zero_grad() after each step",
                     cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(

@@ -1,23 +1,24 @@
-"""Gradients are computed, and no step of the optimizer uses them.
+"""Gradients are computed, but no optimizer step uses them.
 
 ## What it does
-For a loop of one's own that calls `backward()`: checks whether the optimizer over a model's parameters is stepped
-anywhere (or handed to what steps it), and whether `zero_grad()` is between `backward()` and `step()`, on every way
-to the step (in a branch, a helper, after clipping, in a method that a trainer calls there), so that each step sees
-gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
-holds the weights that this froze, and none of the adapter; one over the reference model, or over a model that is
-loaded again, holds weights that the loss does not train. The same holds where the parameters become others after the
-optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor parallelism), `to_empty`,
-`load_state_dict(assign=True)`, a module that is replaced, embeddings that are resized; and for weights that are
-unfrozen. A DeepSpeed engine
-that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. A
-`training_step` of a Trainer's subclass has to call `backward`, or that of its base. One over
-`lm_head` alone leaves the layers as they were. Where gradients are accumulated, under a condition or in an inner loop
-over micro-batches, `zero_grad()` at every batch leaves each step those of one, and a counter that is raised only under
-its own condition ends the steps.
+For a hand-written loop that calls `backward()`, it checks whether the optimizer of the model's parameters is stepped
+anywhere (or passed to code that steps it), and whether `zero_grad()` comes between `backward()` and `step()` on some
+path (in a branch, a helper, after clipping, in a method that a trainer calls there). Each step then sees gradients that
+were just cleared.
+
+It also finds optimizers with the wrong weights: made before `get_peft_model` wrapped the model (it has the frozen
+weights, and none of the adapter); over the reference model, or over a model that is loaded again; over `lm_head` only.
+The same happens if the parameters are replaced after the optimizer was made: by shards (`fully_shard`, FSDP without
+`use_orig_params`, tensor parallelism), `to_empty`, `load_state_dict(assign=True)`, a replaced module or resized
+embeddings, or if weights are unfrozen later.
+
+A DeepSpeed engine that computes gradients has to step, too, and so has a Lightning module with `automatic_optimization
+= False`. A `training_step` of a Trainer's subclass has to call `backward`, or that of its base. With accumulated
+gradients, `zero_grad()` at every batch leaves each step only those of one batch, and a counter that is raised only
+under its own condition ends the steps.
 
 ## Why it is bad
-No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
+No weight moves. The loss stays around one value for all epochs, the gradients look healthy, and nothing fails.
 
 ## Example
 ```python
@@ -46,7 +47,7 @@ for batch in batches:
 ```
 
 ## Fix safety
-Safe: the order is that of every loop of PyTorch.
+Safe: this is the order of every PyTorch loop. The model really trains now, so check its learning rate.
 
 ## References
 - https://pytorch.org/docs/stable/optim.html ("taking an optimization step")
@@ -110,39 +111,40 @@ HEAD_NAMES = ("lm_head", "embed_out", "output_head")
 HEAD_GETTER = "get_output_embeddings"
 CHANGES: dict[str, tuple[str, str, Severity]] = {
     "replaced": (
-        "the optimizer is made before {} is replaced: it holds the weights of the old module, and the new ones are"
+        "the optimizer is created before {} is replaced: it has the weights of the old module, and the new ones are"
         " never updated",
-        "replace the module first, and make the optimizer after that",
+        "replace the module first, and create the optimizer after that",
         "error",
     ),
     "resized": (
-        "the optimizer is made before resize_token_embeddings, which makes a new output head where it is not tied (and"
-        " new embeddings, in releases before transformers 4.44): the optimizer holds the old ones",
-        "call resize_token_embeddings first, and make the optimizer after it",
+        "the optimizer is created before resize_token_embeddings, which creates a new output head if it is not tied"
+        " (and"
+        " new embeddings before transformers 4.44): the optimizer has the old weights",
+        "call resize_token_embeddings first, and create the optimizer after it",
         "warning",
     ),
     "sharded": (
-        "the optimizer is made before {} puts shards in the place of the model's parameters: it holds the old ones,"
-        " which get no gradient, and none of those that train",
-        "make the optimizer after {}",
+        "the optimizer is created before {} replaces the model's parameters by shards: it has the old parameters,"
+        " which get no gradient, and the new ones are never updated",
+        "create the optimizer after {}",
         "error",
     ),
     "assigned": (
-        "the optimizer is made before load_state_dict(assign=True), which puts the loaded tensors in the place of the"
-        " parameters: it holds the old ones, and those that train are never updated",
-        "load the weights first, and make the optimizer after that (or load them without assign=True)",
+        "the optimizer is created before load_state_dict(assign=True), which replaces the parameters by the loaded"
+        " tensors: it has the old parameters, and the new ones are never updated",
+        "load the weights first and create the optimizer after that, or load them without assign=True",
         "error",
     ),
     "materialized": (
-        "the optimizer is made before to_empty(), which makes new parameters for a model on the meta device: it holds"
-        " the old ones, and those that train are never updated",
-        "call to_empty() and fill the weights first, and make the optimizer after that",
+        "the optimizer is created before to_empty(), which creates new parameters for a model on the meta device: it"
+        " has the old ones, and the new ones are never updated",
+        "call to_empty() and load the weights first, and create the optimizer after that",
         "error",
     ),
     "unfrozen": (
-        "weights are unfrozen after the optimizer is made, which was given only those that required a gradient then:"
-        " these are never updated",
-        "unfreeze the weights first, or hand them to the optimizer with add_param_group",
+        "weights are unfrozen after the optimizer is created, which only got those that required a gradient then: the"
+        " unfrozen ones are never updated",
+        "unfreeze the weights first, or add them with optimizer.add_param_group",
         "error",
     ),
 }
@@ -228,16 +230,16 @@ class GradientsNeverUsed(SourceRule):
             True for _ in _possible_optimizer_steps(module)
         ) and not _may_be_stepped_elsewhere(module, made[0]):
             yield self.finding(
-                "the loss is differentiated, and the optimizer never steps: no weight moves",
+                "gradients are computed, but the optimizer never steps: no weight changes",
                 "call optimizer.step() after loss.backward()",
                 cases=[case_of_node(module, made[0].node)],
             )
         wrapped = _adapter_after_optimizer(module, made[0])
         if wrapped is not None and not wrapped_later:
             yield self.finding(
-                f"the optimizer is made before {ast.unparse(wrapped.node.func)}: it holds the base's weights, which are"
-                " frozen then, and none of the adapter",
-                f"make the optimizer after {ast.unparse(wrapped.node.func)}",
+                f"the optimizer is created before {ast.unparse(wrapped.node.func)}: it has the base's weights, which"
+                " are then frozen, and none of the adapter",
+                f"create the optimizer after {ast.unparse(wrapped.node.func)}",
                 cases=[case_of_node(module, made[0].node), case_of_node(module, wrapped.node)],
             )
         other = difference_of_held_and_trained_weights(module, made[0])
@@ -250,8 +252,8 @@ class GradientsNeverUsed(SourceRule):
         head = _head_optimized_alone(module, made[0])
         if head is not None:
             yield self.finding(
-                f"the optimizer holds {head} alone: the layers stay those of the base, whatever the loss says",
-                "give it model.parameters(), or put an adapter on the model and give it the parameters that"
+                f"the optimizer only gets {head}: the layers stay those of the base, whatever the loss says",
+                "pass it model.parameters(), or add an adapter to the model and pass the parameters that"
                 " require gradients",
                 severity="warning",
                 cases=[case_of_node(module, made[0].node)],
@@ -266,23 +268,24 @@ class GradientsNeverUsed(SourceRule):
             cases = [case_of_node(module, found.clearing), case_of_node(module, found.step)]
             if found.keeps_last_pass:
                 yield self.finding(
-                    "zero_grad() comes at each pass of a loop that ends before step(): the step sees the gradients of"
-                    " the last pass, the others are cleared unused",
+                    "zero_grad() is called in each pass of a loop that ends before step(): the step only sees the"
+                    " gradients of"
+                    " the last pass, and the others are cleared unused",
                     "call zero_grad() once before the loop, or after step()",
                     cases=cases,
                 )
                 continue
             yield self.finding(
-                "zero_grad() is called between backward() and step(): each step sees cleared gradients, and no"
+                "zero_grad() is called between backward() and step(): each step gets cleared gradients, and no"
                 " weight changes",
                 "call zero_grad() after step(), or before backward()",
                 cases=cases,
             )
         for call in clearings_in_hooks_before_step(module):
             yield self.finding(
-                "zero_grad() is called in a method that runs between the backward pass and the step: each step sees"
+                "zero_grad() is called in a method that runs between the backward pass and the step: each step gets"
                 " cleared gradients, and no weight changes",
-                "remove it: the trainer clears the gradients after its step",
+                "remove zero_grad() here: the trainer clears the gradients after its step",
                 cases=[case_of_node(module, call)],
             )
 
@@ -295,11 +298,11 @@ class GradientsNeverUsed(SourceRule):
             wrapper = ast.unparse(getattr(found.wrapper.node, "func", found.wrapper.node))
             is_trainer = "peft_config" in found.wrapper.keywords
             yield self.finding(
-                f"the optimizer is made before {wrapper}{' puts the adapter on' if is_trainer else ''}: it holds the"
-                " base's weights, which are frozen then, and none of the adapter",
-                "put the adapter on with get_peft_model, and make the optimizer after it"
+                f"the optimizer is created before {wrapper}{' adds the adapter' if is_trainer else ''}: it has the"
+                " base's weights, which are then frozen, and none of the adapter",
+                "add the adapter with get_peft_model first, and create the optimizer after it"
                 if is_trainer
-                else f"make the optimizer after {wrapper}",
+                else f"create the optimizer after {wrapper}",
                 cases=[
                     case_of_node(module, found.optimizer.node),
                     case_of_node(found.wrapper.home, found.wrapper.node),
@@ -328,17 +331,18 @@ class GradientsNeverUsed(SourceRule):
         module = self.subject
         for clearing, step in zero_grads_at_each_batch_with_their_step(module):
             yield self.finding(
-                "zero_grad() comes at every batch and step() only at some: each step sees the gradients of one batch,"
-                " the others are cleared unused",
+                "zero_grad() is called at every batch but step() only at some: each step gets the gradients of one"
+                " batch,"
+                " and the others are cleared unused",
                 "call zero_grad() after step(), under the same condition",
                 cases=[case_of_node(module, clearing), case_of_node(module, step)],
             )
         for raised, step in counters_raised_only_when_stepping(module):
             counter = module.text_of(raised.target)
             yield self.finding(
-                f"the condition of step() counts {counter}, which is raised only where the condition holds: it holds"
-                " once at most, and no step follows",
-                f"raise {counter} outside of the condition, at every batch",
+                f"step() depends on {counter}, which only increases if that condition is true: it is true"
+                " at most once, and no step follows",
+                f"increase {counter} at every batch, outside of the condition",
                 cases=[case_of_node(module, step), case_of_node(module, raised)],
             )
 
@@ -359,10 +363,10 @@ class GradientsNeverUsed(SourceRule):
             )
             if passes and not steps:
                 yield self.finding(
-                    "the engine of DeepSpeed computes gradients and never steps: no weight moves",
-                    "call engine.step() after engine.backward(loss), in place of a step of another optimizer",
+                    "the DeepSpeed engine computes gradients but never steps: no weight changes",
+                    "call engine.step() after engine.backward(loss), instead of another optimizer's step",
                     evidence=[
-                        "engine.step() updates the weights that the engine holds, and clears the gradients"
+                        "engine.step() updates the engine's weights and clears the gradients"
                     ],
                     cases=[case_of_node(module, passes[0].node), case_of_node(module, engine.node)],
                 )
@@ -376,8 +380,9 @@ class GradientsNeverUsed(SourceRule):
         parts = module.self_and_files_run_together
         if switched and not any(part.mentions("backward(") for part in parts):
             yield self.finding(
-                "automatic_optimization is off, and nothing calls manual_backward: no weight moves",
-                "remove the line, or call self.manual_backward(loss), step() and zero_grad() in training_step",
+                "automatic_optimization is off, and nothing calls manual_backward: no weight changes",
+                "remove this line; or in training_step call self.manual_backward(loss), and step() and zero_grad() of"
+                " self.optimizers()",
                 cases=[case_of_node(module, switched[0])],
             )
         # Without its optimizer in sight, another file may step it.
@@ -387,8 +392,8 @@ class GradientsNeverUsed(SourceRule):
             and not any(_possible_lightning_steps(module))
         ):
             yield self.finding(
-                "automatic_optimization is off, gradients are computed, and no optimizer steps: no weight moves",
-                "call step() of self.optimizers() after self.manual_backward(loss)",
+                "automatic_optimization is off, gradients are computed, but no optimizer steps: no weight changes",
+                "call self.optimizers().step() after self.manual_backward(loss)",
                 cases=[case_of_node(module, switched[0])],
             )
 
@@ -402,8 +407,8 @@ class GradientsNeverUsed(SourceRule):
         for step in _own_training_steps_dropping_loss(module):
             yield self.finding(
                 "training_step of the Trainer's subclass never calls backward: no gradient is computed, and no weight"
-                " moves",
-                "call self.accelerator.backward(loss) before the loss is returned, or return"
+                " changes",
+                "call self.accelerator.backward(loss) before training_step returns the loss, or return"
                 " super().training_step(...)",
                 cases=[case_of_node(module, step)],
             )

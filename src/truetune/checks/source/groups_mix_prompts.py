@@ -1,14 +1,14 @@
-"""Completions of a prompt are laid out as blocks, and taken as runs: each group holds completions of several prompts.
+"""Completions are ordered in blocks but grouped as neighbours: each group mixes completions of several prompts.
 
 ## What it does
-Follows rewards in a script's own policy training. `prompts * k`, `ids.repeat(k, 1)` and `extend` in a loop over k
-give all prompts once, and then all again: the completions of one prompt are far apart. It fires where rewards that
-come from such a list are viewed as `(-1, k)`, which takes k neighbours for the completions of one prompt. One prompt
-that is repeated, and completions that are put into another order, are left alone.
+Follows rewards in a hand-written policy training (GRPO and the like). `prompts * k`, `ids.repeat(k, 1)` and `extend` in
+a loop over k give all prompts once, and then all again, so the completions of one prompt are far apart. It fires if
+rewards of such a list are viewed as `(-1, k)`, which takes k neighbours as the completions of one prompt. A single
+prompt that is repeated, and completions that are reordered, are not reported.
 
 ## Why it is bad
-Each completion gets the mean of other prompts' rewards as its baseline. Answers to easy prompts become likelier and
-those to hard ones unlikelier, whatever they say; the mean reward hardly moves.
+Each completion gets the mean of other prompts' rewards as its baseline. Answers to easy prompts become more likely and
+those to hard ones less likely, whatever they say. The mean reward hardly changes.
 
 ## Example
 ```python
@@ -39,8 +39,8 @@ for rows in batches:
 ```
 
 ## Fix safety
-There is no automatic fix: prompts may be repeated as runs, or rewards viewed as (k, -1). The training has to be
-repeated.
+There is no automatic fix: either repeat each prompt k times in a row, or view the rewards as (k, -1). The training has
+to be repeated.
 
 ## References
 - radixark/miles#1573
@@ -116,10 +116,12 @@ class GroupsMixPrompts(SourceRule):
                     continue
                 seen.add(found.view)
                 yield self.finding(
-                    "the prompts are repeated as blocks, all of them k times, and the rewards are grouped as runs of k:"
-                    " each group holds completions of several prompts",
-                    "repeat each prompt k times in a row ([p for p in prompts for _ in range(k)], repeat_interleave),"
-                    " or group by view(k, -1) and its first axis",
+                    "the whole list of prompts is repeated k times, but the rewards are grouped as k neighbours:"
+                    " each group"
+                    " mixes completions of several prompts",
+                    "repeat each prompt k times in a row ([p for p in prompts for _ in range(k)], or"
+                    " repeat_interleave(k)"
+                    " of a tensor); or group with view(k, -1), and take means over dimension 0",
                     cases=[
                         case_of_node(module, found.view),
                         case_of_node(module, found.repetition),

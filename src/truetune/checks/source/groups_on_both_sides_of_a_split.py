@@ -1,15 +1,15 @@
-"""Rows of one document, conversation or patient are split one by one, and are in training and test.
+"""Rows of one document, conversation or patient are split one by one, so they are in both training and test.
 
 ## What it does
 Finds random splits of rows (`train_test_split` of scikit-learn and datasets, `random.shuffle` with slices, torch's
-`random_split`) beside rows that say what belongs together (`doc_id`, `conversation_id`, `patient`, `session`): in the
-file that the script reads, or in the train and test files that it writes, where the shared values are counted. Rows of
-the file that have one long answer under several prompts belong together too. Silent where the script names the column,
-splits by groups, or splits the groups themselves.
+`random_split`) if the rows have a column that says what belongs together (`doc_id`, `conversation_id`, `patient`,
+`session`). It looks in the file that the script reads, and in the train and test files that it writes, where it counts
+the shared values. Rows with the same long answer to several prompts belong together, too. Not reported: a script that
+names the column, splits by groups, or splits the groups themselves.
 
 ## Why it is bad
-Neighbours of a test row were trained on: the test measures how well they are recalled. The score is high, and falls on
-documents or customers that are new.
+Neighbours of a test row were trained on, so the test measures how well they are recalled. The score is high, and drops
+on new documents or customers.
 
 ## Example
 ```python
@@ -91,7 +91,7 @@ train, test = next(split.split(rows, groups=[row["doc_id"] for row in rows]))
 ```
 
 ## Fix safety
-There is no automatic fix: the test rows become others, and the score goes down to what new documents will give.
+There is no automatic fix: the test gets other rows, and the score drops to what new documents will give.
 
 ## References
 - scikit-learn, "Cross-validation iterators for grouped data" (`GroupShuffleSplit`, `GroupKFold`)
@@ -199,7 +199,7 @@ class GroupsOnBothSidesOfASplit(SourceRule):
             if groups is None:
                 return
             yield self.finding(
-                f"rows are split one by one, and `{groups.column}` says which belong together: {groups.evidence}",
+                f"rows are split one by one, although `{groups.column}` says which belong together: {groups.evidence}",
                 f"split by `{groups.column}`: GroupShuffleSplit(test_size=0.2, random_state=0).split(rows,"
                 f' groups=[row["{groups.column}"] for row in rows])',
                 cases=[case_of_node(module, node)],
@@ -230,8 +230,8 @@ def _groups_of_shared_or_single_file(module: Module) -> RowGroups | None:
     for column, counts in _group_columns(rows):
         if column not in named:
             evidence = (
-                f"{len(rows):,} rows of {name} are of {len(counts):,} values, which are on both"
-                " sides"
+                f"{len(rows):,} rows of {name} have only {len(counts):,} values, which end up in both"
+                " training and test"
             )
             return RowGroups(column, evidence)
     return _groups_by_long_answer(name, rows, named)
@@ -253,8 +253,8 @@ def _groups_by_long_answer(
     ):
         return None
     evidence = (
-        f"{groups.row_count_with_sibling:,} of {groups.rows:,} rows of {name} have the same answer as others, to other"
-        f" questions ({len(groups.sizes):,} groups)"
+        f"{groups.row_count_with_sibling:,} of {groups.rows:,} rows of {name} have the same answer as other rows with"
+        f" another question ({len(groups.sizes):,} groups)"
     )
     return RowGroups(groups.column or ANSWERS, evidence)
 
@@ -282,7 +282,8 @@ def _shared_groups(
         shared = sum(row.get(column) in known for row in tested)
         if shared >= MIN_SHARED * len(tested) and len(counts) >= MIN_GROUPS:
             return RowGroups(
-                column, f"{shared:,} of {len(tested):,} rows of {name} have one that was trained on"
+                column,
+                f"{shared:,} of {len(tested):,} rows of {name} have a value that was trained on",
             )
     return None
 

@@ -1,18 +1,20 @@
-"""An evaluation takes the first rows of a file that is sorted: some labels, or kinds of rows, are never tested.
+"""An evaluation uses the first rows of a sorted file: some labels, or kinds of rows, are never tested.
 
 ## What it does
-In a script that asks a model, finds what takes the first rows of a file beside it (`select(range(n))`, `rows[:n]`,
-`islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by the default of an option), and counts
-the column of labels that the script reads. It names the labels that the whole file has and the head has not, where as
-many rows drawn at random would have them. In a script that trains, it reads the heads that go to `eval_dataset`,
-`evaluate` or `predict`, and those of a file that is named as a validation. There the column of a task, a source or a
-language counts too, and so do system prompts, and answers that are three times as short or long as those of the other
-rows. Silent where anything filters, sorts or shuffles the rows before.
+In a script that asks a model, it finds what takes the first rows of a file next to it (`select(range(n))`, `rows[:n]`,
+`islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by an option's default), and counts the
+label column that the script reads. It names the labels that occur in the whole file but not in its first rows, if a
+random sample of the same size would contain them.
+
+In a script that trains, it checks the first rows that go to `eval_dataset`, `evaluate` or `predict`, and those of a
+file that is named as validation. There a column of a task, source or language counts too, and so do system prompts, and
+answers that are three times as short or long as those of the other rows. Not reported: rows that are filtered, sorted
+or shuffled before.
 
 ## Why it is bad
-A model that always gives the one label of the head is right every time. The score is near 1, or the evaluation loss
-far below that of the training, and says nothing about the rows that were never asked for. The best checkpoint is then
-the best one for the kind that comes first.
+A model that always gives the one label of the first rows is always right. The score is near 1, or the evaluation loss
+far below the training loss, and says nothing about the rows that were never tested. The best checkpoint is then the one
+that is best on the kind that comes first.
 
 ## Example
 ```python
@@ -59,7 +61,7 @@ answers = pipeline("text-generation", model="out/merged")(data["text"])
 ```
 
 ## Fix safety
-There is no automatic fix: other rows give another score, so that earlier figures can't be compared.
+There is no automatic fix: other rows give another score, so earlier scores can't be compared with it.
 
 ## References
 - huggingface/datasets, `Dataset.shuffle` and `Dataset.select`
@@ -121,10 +123,10 @@ class HeadOfASortedFileEvaluated(SourceRule):
             return
         for head in heads_lacking_labels(module):
             yield self.finding(
-                f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and"
+                f"only the first {head.rows:,} of {head.whole:,} rows are evaluated ({head.source}), and"
                 f" {describe_head_difference(head)}",
-                "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each"
-                f" {'kind' if head.lengths else 'label' if is_label_column(head.column) else head.column} apart",
+                "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report a score for each"
+                f" {'kind' if head.lengths else 'label' if is_label_column(head.column) else head.column}",
                 cases=[case_of_node(module, head.node)],
             )
             return

@@ -1,13 +1,14 @@
-"""A method of a callback, a trainer or a Lightning module has a name that the library does not call.
+"""A method of a callback, a trainer or a Lightning module has a name that the library never calls.
 
 ## What it does
 Looks at classes that extend `TrainerCallback`, a trainer of transformers or TRL, or a `LightningModule`. In a callback
-it names events of other libraries (`on_batch_end`, `on_evaluation_end`); in all of them, methods whose name is a letter
-off one that the library calls (`training_steps`, `compute_losses`). A method that the files call is left alone.
+it reports events of other libraries (`on_batch_end`, `on_evaluation_end`). In all of them it reports methods whose name
+is a letter away from one that the library calls (`training_steps`, `compute_losses`). A method that the files call is
+not reported.
 
 ## Why it is bad
-Python takes any name. A callback that is to stop the training, to log or to save is never asked; a loss of one's own is
-never computed, and the trainer uses its own.
+Python accepts any name. A callback that should stop the training, log or save is never called; a custom loss is never
+computed, and the trainer uses its own.
 
 ## Example
 ```python
@@ -34,7 +35,7 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: two events may be meant.
+There is no automatic fix: several events may be meant.
 
 ## References
 - https://huggingface.co/docs/transformers/main_classes/callback (transformers 5.23: the events of `TrainerCallback`)
@@ -201,6 +202,6 @@ class HookNeverCalled(SourceRule):
         for hook in hooks_never_called(module):
             yield self.finding(
                 f"{hook.owner.name}.{hook.method.name} is never called: {hook.kind} has no method of this name",
-                f"name it {hook.meant}, or as the event that is meant",
+                f"rename it to {hook.meant}, or to the event that you mean",
                 cases=[case_of_node(module, hook.method, f"def {hook.method.name}(...)")],
             )

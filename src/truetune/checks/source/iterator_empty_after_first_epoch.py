@@ -1,13 +1,13 @@
-"""An iterator is made before the epochs and read in each of them: from the second one on it is empty.
+"""An iterator is created before the epochs and read in each of them: from the second one on it is empty.
 
 ## What it does
-Looks at loops inside of loops that read a generator, `iter(...)`, `zip(...)`, `map(...)` or `enumerate(...)` which was
-made once, outside of both. A `DataLoader`, a list or a function that is called in each pass is left alone, and so is a
-loop that stops before the end.
+Looks at nested loops in which the inner one reads a generator, `iter(...)`, `zip(...)`, `map(...)` or `enumerate(...)`
+that was created once, outside of both. A `DataLoader`, a list, a function that is called in each pass, and a loop that
+stops before the end are not reported.
 
 ## Why it is bad
-Python gives each item of an iterator once. The second epoch runs no batch, takes no time and reports nothing: the
-model is trained for one epoch of three, and a schedule over three never reaches its end. An evaluation over such an
+Python returns each item of an iterator once. The second epoch runs no batch, takes no time and reports nothing: the
+model trains for one epoch of three, and a schedule over three never reaches its end. An evaluation over such an
 iterator has no rows from the second time on.
 
 ## Example
@@ -41,8 +41,8 @@ for epoch in range(3):
 ```
 
 ## Fix safety
-There is no automatic fix. A list of all batches takes their memory; a function that makes the iterator, called in each
-epoch, does not.
+There is no automatic fix. A list needs memory for all batches. If they do not fit, create the iterator in a function
+and call that in each epoch. The run then really trains all epochs.
 
 ## References
 - pytorch/pytorch#59213, pytorch/text#1282, hushell/pmf_cvpr22#41
@@ -70,9 +70,10 @@ class IteratorEmptyAfterFirstEpoch(SourceRule):
         module = self.subject
         for found in iterators_used_up(module):
             yield self.finding(
-                f"{found.name} is made once, and the first pass of the loop around reads it to its end: each later pass"
-                " finds it empty",
-                f"make {found.name} in each pass, or make a list of it",
+                f"{found.name} is created once, and the first pass of the outer loop reads it to its end: all later"
+                " passes"
+                " have no batches",
+                f"create {found.name} inside the outer loop, or make it a list: list({found.name})",
                 cases=[
                     case_of_node(module, found.made),
                     case_of_node(module, found.read),

@@ -1,15 +1,16 @@
-"""An LLM judge sees each pair of answers in one order only: ours first.
+"""An LLM judge sees each pair of answers in one order only, so its position bias counts as a result.
 
 ## What it does
 Looks for a prompt that asks a model to compare two answers (a text with `judge`, `compare`, `better` and two places for
 answers: `{a}` and `{b}`, `[Answer A]` and `[Answer B]`, `Response 1` and `Response 2`), in a script that sends it to a
-model. The prompt, or the rubric before the answers, may be in a file that the script reads (`judge.txt`, a template
-of Jinja). It fires where nothing in the script changes the order: no second call with the answers exchanged, no
-shuffle, no random choice, no name like `swap`, `flip` or `order`.
+model. The prompt, or the rubric before the answers, may be in a file that the script reads (`judge.txt`, a Jinja
+template). It fires if nothing in the script changes the order: no second call with the answers swapped, no shuffle, no
+random choice, no name like `swap`, `flip` or `order`.
 
 ## Why it is bad
-Judges prefer a place, most of them the first, in up to one of four pairs of like quality. Where one model always has
-that place, the preference counts as its wins: the tuned model beats the base, and so does the base the tuned model.
+Judges prefer one position, most of them the first, in up to one of four pairs of equal quality. If one model always has
+that position, this preference counts as its wins: the tuned model beats the base, and the base would beat the tuned
+model as well.
 
 ## Example
 ```python
@@ -44,8 +45,8 @@ for ours, theirs in pairs:
 ```
 
 ## Fix safety
-There is no automatic fix. Two verdicts a pair cost twice as much; an order that is drawn at random for each pair makes
-the mean right with one.
+There is no automatic fix. Two verdicts per pair cost twice as much. If you randomise the order of each pair instead,
+one verdict gives the right mean.
 
 ## References
 - Zheng et al. 2023, Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena, arXiv 2306.05685
@@ -156,9 +157,9 @@ class JudgeSeesOneOrder(SourceRule):
         if not prompts or any(_changes_order(part) for part in module.self_and_files_run_together):
             return
         yield self.finding(
-            "the judge sees each pair of answers in one order only: what it prefers by place counts as a win",
-            "ask twice with the answers exchanged, and count a win only where both verdicts name the same answer; or"
-            " draw the order of each pair at random",
+            "the judge sees each pair of answers in one order only: its preference for a position counts as a win",
+            "ask twice with the answers swapped, and count a win only if both verdicts name the same answer; or"
+            " randomise the order of each pair",
             evidence=["nothing in the script changes which answer is first"],
             cases=[case_of_node(module, prompts[0])],
         )

@@ -1,12 +1,12 @@
-"""Weights that are not quantized are prepared for k-bit training, which makes them float32.
+"""Weights that are not quantized are prepared for k-bit training, which casts them to float32.
 
 ## What it does
-Looks for `prepare_model_for_kbit_training(model)` where the model is loaded by a plain name without a quantization
-config. Silent where the name, or an argument, may bring a quantization.
+Looks for `prepare_model_for_kbit_training(model)` if the model is loaded by a plain name without a quantization config.
+Not reported if the name, or an argument, may bring a quantization.
 
 ## Why it is bad
-The function casts every weight of 16 bits that is not quantized to float32, for the norms of a 4-bit model to be exact.
-Without a quantization these are all weights: a 7B model takes 29 GB instead of 14.5, and is out of memory before the
+The function casts every 16-bit weight that is not quantized to float32, to keep the norms of a 4-bit model exact.
+Without quantization that is all weights: a 7B model takes 29 GB instead of 14.5, and may run out of memory before the
 first step.
 
 ## Example
@@ -33,8 +33,8 @@ model = get_peft_model(model, LoraConfig(r=8))
 ```
 
 ## Fix safety
-Quantize, or leave the call out: `model.gradient_checkpointing_enable()` and `model.enable_input_require_grads()` are
-what else it does.
+With 4-bit weights training needs less memory but loses a little precision. If you want 16-bit weights, delete the call
+instead: `model.gradient_checkpointing_enable()` and `model.enable_input_require_grads()` are all else that it does.
 
 ## References
 - peft/utils/other.py: `prepare_model_for_kbit_training`
@@ -73,9 +73,10 @@ class KbitPreparationOfPlainWeights(SourceRule):
         module = self.subject
         for call, loaded in kbit_preparations_and_loads(module):
             yield self.finding(
-                "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
-                " quantization",
-                "load it with quantization_config, or leave prepare_model_for_kbit_training out",
+                "prepare_model_for_kbit_training casts all weights to float32, because the model is loaded without"
+                " quantization: twice the memory of 16 bits",
+                "load the model with quantization_config=BitsAndBytesConfig(load_in_4bit=True), or delete the call of"
+                " prepare_model_for_kbit_training",
                 cases=[case_of_node(module, call.node), case_of_node(module, loaded.node)],
             )
 

@@ -1,19 +1,19 @@
-"""Generation runs without the key-value cache.
+"""Generation runs without the key-value cache, so each token recomputes the whole text.
 
 ## What it does
-Looks for `generation_config.use_cache = False` in a file that generates later: a switch of the training that is still
-off, for `GenerationConfig(use_cache=False)`, and for the generation_config.json of a folder that the file loads and
-generates with. A model that is loaded with `from_pretrained(..., use_cache=False)`, as for a training, generates
-without its cache too, until `use_cache` is switched on. `use_cache=False` in a call of `generate` counts in a loop,
-without a `streamer`; to show one answer, it is what its author wants, because the model has no cache that works. And
-looks for a model that generates after its training with gradient checkpointing switched on and no `eval()` between,
-between the steps of a loop of one's own, or in a hook of a trainer (`on_step_end`, Lightning's `on_train_batch_end`),
-with checkpointing switched on in any file of the project: in training mode, checkpointed layers leave the cache out
-("Caching is incompatible with gradient checkpointing"). A decoding loop of one's own counts where a model of
-transformers is called on ids that the loop makes longer by `torch.cat`, and is given no `past_key_values`.
+Looks for `generation_config.use_cache = False` in a file that generates later (a training setting that is still on),
+for `GenerationConfig(use_cache=False)`, and for the generation_config.json of a folder that the file loads and
+generates with. A model that is loaded with `from_pretrained(..., use_cache=False)` generates without its cache as well,
+until `use_cache` is switched on. `use_cache=False` in a call of `generate` counts in a loop without a `streamer`.
+
+It also finds a model that generates while gradient checkpointing is on and the model is in training mode: after its
+training without `eval()`, between the steps of a hand-written loop, or in a hook of a trainer (`on_step_end`,
+Lightning's `on_train_batch_end`). Checkpointed layers in training mode drop the cache ("Caching is incompatible with
+gradient checkpointing"). A hand-written decoding loop is reported if it calls a model of transformers on ids that it
+extends with `torch.cat`, without `past_key_values`.
 
 ## Why it is bad
-Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
+Each new token processes the whole text again: time grows with the square of the length, and an evaluation takes hours.
 
 ## Example
 ```python
@@ -36,8 +36,8 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=512)
 ```
 
 ## Fix safety
-Safe for models that keep a cache; the text stays the same up to rounding. `eval()` also switches dropout off; before
-training continues, call `train()` again.
+Safe for models that keep a cache; the text stays the same up to rounding. `eval()` also switches dropout off: call
+`train()` again before training continues.
 
 ## References
 - turbo-llm/turbo-alignment#47, huggingface/transformers#28056, huggingface/trl#3891
@@ -107,7 +107,7 @@ class GenerationInTrainingMode(NamedTuple):
     call: ast.AST
     switch: ast.AST
     in_loop: bool = False
-    """It runs between two steps of a loop of one's own"""
+    """It runs between two steps of a hand-written loop"""
 
 
 def _generations_and_decoding_loops(module: Module) -> Iterator[object]:
@@ -132,9 +132,10 @@ class KvCacheLeftOff(SourceRule):
             yield self._finding_on_switch(value)
         for generate, load in generations_with_cache_off_at_load(module):
             yield self.finding(
-                "generation runs without the key-value cache: the model was loaded with use_cache=False, which generate"
-                " obeys, and each token runs the whole text again",
-                "leave use_cache out of the load, or set model.generation_config.use_cache = True before generate",
+                "generation runs without the key-value cache, because the model was loaded with use_cache=False:"
+                " each token"
+                " recomputes the whole text",
+                "remove use_cache=False from the load, or set model.generation_config.use_cache = True before generate",
                 cases=[
                     case_of_node(generate.home, generate.node),
                     case_of_node(load.home, load.node),
@@ -144,7 +145,8 @@ class KvCacheLeftOff(SourceRule):
             yield self.finding(
                 "a decoding loop runs the whole text through the model again for each token: it keeps no"
                 " past_key_values",
-                "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
+                "call model.generate; or keep out.past_key_values, and pass it to the next call with only the new"
+                " token",
                 cases=[case_of_node(module, called), case_of_node(module, grown)],
             )
         yield from self._findings_on_callbacks()
@@ -154,7 +156,7 @@ class KvCacheLeftOff(SourceRule):
             when = "between the steps of" if trained.in_loop else "after"
             yield self.finding(
                 f"the model generates {when} its training with gradient checkpointing on and no eval(): layers in"
-                " training mode leave the key-value cache out, and each token runs the whole text again",
+                " training mode do not use the key-value cache, and each token recomputes the whole text",
                 "call model.eval() before generate, and model.train() before the next step"
                 if trained.in_loop
                 else "call model.eval() and model.gradient_checkpointing_disable() before generate",
@@ -170,8 +172,8 @@ class KvCacheLeftOff(SourceRule):
         if isinstance(value, ast.Constant):
             fix = fix_of_changes(module, replace_expression(module, value, "True"))
         return self.finding(
-            "generation runs without the key-value cache",
-            "set use_cache = True for generation; training alone does without it",
+            "generation runs without the key-value cache: each token recomputes the whole text",
+            "set use_cache = True before generating; only training needs it off",
             cases=[case_of_node(module, where or value)],
             fix=fix,
         )
@@ -182,9 +184,9 @@ class KvCacheLeftOff(SourceRule):
         """
         for load, path in _configs_without_cache(self.subject):
             yield self.finding(
-                f"generation runs without the key-value cache: {path.name} of the folder that is loaded has"
-                " use_cache: false",
-                'set "use_cache": true there, or generate(..., use_cache=True)',
+                f"generation runs without the key-value cache: {path.name} of the loaded folder has"
+                " use_cache: false, so each token recomputes the whole text",
+                f'set "use_cache": true in {path.name}, or call generate(..., use_cache=True)',
                 cases=[
                     case_of_node(self.subject, load),
                     Case('"use_cache": false', file=str(path)),
@@ -196,10 +198,12 @@ class KvCacheLeftOff(SourceRule):
         module = self.subject
         for one in _callbacks_in_training_mode(module):
             yield self.finding(
-                "a callback generates while the model trains with gradient checkpointing: layers in training mode leave"
-                " the key-value cache out, and each token runs the whole text again",
-                "call model.eval() before generate and model.train() after it, or generate where the model is in eval"
-                " mode: on_evaluate of transformers, the validation hooks of Lightning",
+                "a callback generates while the model trains with gradient checkpointing: layers in training mode"
+                " do not"
+                " use the key-value cache, and each token recomputes the whole text",
+                "call model.eval() before generate and model.train() after it, or generate in a hook where the"
+                " model is in eval"
+                " mode: on_evaluate in transformers, the validation hooks in Lightning",
                 cases=[
                     case_of_node(module, one.call),
                     case_of_node(module.home(one.switch), one.switch),
@@ -315,7 +319,7 @@ def _generation_after_or_amid_training_steps(
 ) -> GenerationInTrainingMode | None:
     """The first generation after a training, or between the steps of a loop that switched the model to training."""
     early = [route for place in places for route in call_routes_to(module, place)]
-    # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
+    # A model is loaded in eval mode: in a hand-written loop, `train()` ends it.
     is_switched = any(
         call.receiver is not None and _may_be_model(module, call.receiver)
         for call in module.methods("train")

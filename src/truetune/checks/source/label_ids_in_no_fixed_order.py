@@ -1,16 +1,16 @@
-"""Label ids come from the order of a set, of a folder's listing, or of appearance: another process has other ids.
+"""Label ids depend on the order of a set, a folder listing or first appearance: another process gets other ids.
 
 ## What it does
-Finds where a script numbers labels (`enumerate(set(...))`, `list(set(...)).index(name)`, `{name: i for i, name in
-enumerate(os.listdir(...))}`) in an order that is not fixed, and where these numbers outlive the process: a classifier
-is saved and the names are not, or a trained one is loaded. Two numberings by appearance (`unique()`, `factorize()`,
-`dict.fromkeys`) are compared on their files. `sorted(...)` fixes the order, and so do names that are kept in the
-model's config, in a file, or under a PYTHONHASHSEED of the project's jobs.
+Finds code that numbers labels in an order that is not fixed (`enumerate(set(...))`, `list(set(...)).index(name)`,
+`{name: i for i, name in enumerate(os.listdir(...))}`), if these ids outlive the process: a classifier is saved without
+the names, or a trained one is loaded. Two scripts that number by first appearance (`unique()`, `factorize()`,
+`dict.fromkeys`) are compared on their files. Not reported: `sorted(...)`, names that are kept in the model's config or
+in a file, and a PYTHONHASHSEED in the project's jobs. A folder listing is a warning, a set an error.
 
 ## Why it is bad
-The order of a set of texts differs in each process of Python. The model's class 3 is then another label in the
-evaluation: accuracy is near chance, another number in each run, and a confusion matrix has one full cell in each row
-that is off the diagonal. Several processes of one training each teach other ids.
+The order of a set of strings differs in each Python process. The model's class 3 is then another label in the
+evaluation: accuracy is near chance and different in each run. In the confusion matrix each row has one full cell, but
+off the diagonal. Several processes of one training even train with different ids.
 
 ## Example
 ```python
@@ -35,8 +35,8 @@ model = AutoModelForSequenceClassification.from_pretrained("out/intent/best", nu
 ```
 
 ## Fix safety
-There is no automatic fix: a model that was trained by such ids keeps them. Which id is which label shows in a confusion
-matrix on training rows; else train again with sorted names, and keep `id2label` in the config.
+There is no automatic fix: a trained model keeps its ids. A confusion matrix on training rows shows which id is which
+label. Otherwise train again with sorted names, and keep `id2label` in the config.
 
 ## References
 - Python documentation, `PYTHONHASHSEED`: the hashes of texts are salted with a random value in each process
@@ -86,7 +86,7 @@ ORDERS = {
 }
 OF_FILES = {
     APPEARANCE: "in the order in which they appear in a file",
-    SORTED: "by the sorted names of each file, and one of them lacks some",
+    SORTED: "by the sorted names in each file, and one file lacks some",
 }
 
 
@@ -129,7 +129,7 @@ class LabelIdsInNoFixedOrder(SourceRule):
         return self.finding(
             f"label ids come from {ORDERS[first.kind]}: {effect}",
             "number sorted(...) names in each script, and keep them in the model's config (id2label=, label2id=); train"
-            " again, for the ids of a model that was trained so are not known",
+            " again, because the ids of the trained model are not known",
             # A folder on one machine is mostly listed in one order.
             severity="error" if first.kind == SET else "warning",
             evidence=[_other_script_in_words(one) for one in others[:2]],
@@ -152,8 +152,8 @@ class LabelIdsInNoFixedOrder(SourceRule):
         module = self.subject
         (name, other_name), (file, other_file) = found.names, found.files
         return self.finding(
-            f"labels are numbered {OF_FILES[found.here.kind]}: {found.number} is {name!r} by {file}, and"
-            f" {other_name!r} by {other_file}",
+            f"labels are numbered {OF_FILES[found.here.kind]}: {found.number} is {name!r} in {file}, but"
+            f" {other_name!r} in {other_file}",
             "number the sorted names of the training rows once, and use them in both places",
             cases=[
                 case_of_node(module, found.here.node),
@@ -174,9 +174,9 @@ def _effect_of_ids_outliving_process(module: Module) -> str:
         return ""
     if len(trainings) < len(parts) - is_helper or not trainings:
         is_read = any(READS_NAMES.search(part.text) for part in parts)
-        return "" if is_read else "they are not those of the run that trained the model"
+        return "" if is_read else "they are not the ids that the model was trained with"
     if any(map(_saves_model, trainings)):
-        return "the names are not saved, and who loads the model numbers them otherwise"
+        return "the names are not saved, and code that loads the model will number them differently"
     return ""
 
 
@@ -203,4 +203,4 @@ def _training_keeps_label_names(module: Module) -> bool:
 def _other_script_in_words(other: LabelNumbering) -> str:
     """Another script with such ids."""
     line = other.module.place(other.node)[0]
-    return f"{Path(other.module.path).name}, line {line}, numbers labels in such an order too"
+    return f"{Path(other.module.path).name}, line {line}, also numbers labels in such an order"

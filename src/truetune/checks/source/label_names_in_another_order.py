@@ -1,14 +1,13 @@
 """Two lists number the same labels in different orders.
 
 ## What it does
-Collects the lists and dictionaries by which a file that generates, or asks a classifier, turns numbers into label names
-(`LABELS[i]`, `{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. Where
-two have the same names and another order, it warns. Lists that are only drawn from or joined into a prompt are not
-looked at.
+Collects the lists and dictionaries by which a file that generates, or runs a classifier, turns numbers into label names
+(`LABELS[i]`, `{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. It fires
+if two have the same names in another order. Lists that are only sampled from or joined into a prompt are not checked.
 
 ## Why it is bad
-Class 0 is `negative` where the training rows are made and `positive` where the references are: the model is right, and
-its accuracy is one minus what it should be. With more classes, those that changed places are wrong each time.
+Class 0 is `negative` in the training rows and `positive` in the references: the model is right, and its accuracy is one
+minus the true value. With more classes, those that changed places are always wrong.
 
 ## Example
 ```python
@@ -35,7 +34,7 @@ right = [one["generated_text"] == LABELS[row[1]] for one, row in zip(answers, te
 ```
 
 ## Fix safety
-There is no automatic fix: the data say which order is right. Keep one list, and import it in both scripts.
+There is no automatic fix: the data says which order is right. Keep one list, and import it in both scripts.
 
 ## References
 - huggingface/transformers#10086 (`label2id` of another order than the data's)
@@ -94,7 +93,8 @@ class LabelNamesInAnotherOrder(SourceRule):
                 number = order.names.index(first[0])
                 yield self.finding(
                     f"label {number} is {first[0]!r} here and {first[1]!r} in"
-                    f" {_other_place_in_words(module, other)}: the names are in another order",
+                    f" {_other_place_in_words(module, other)}: the names are in another order, so correct answers"
+                    " count as wrong",
                     "keep one list of the names, in the order of the data, and use it in both places",
                     cases=[
                         case_of_node(module, order.node),

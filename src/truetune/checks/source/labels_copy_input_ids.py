@@ -1,13 +1,13 @@
-"""Labels are a plain copy of padded `input_ids`: pads are learned.
+"""Labels are a plain copy of padded `input_ids`, so pads count in the loss.
 
 ## What it does
-It finds `labels = input_ids` (copied, cloned or as it is) where the tokenizer call pads, no -100 can be on a pad, and
-no collator masks pads later. A -100 on the first tokens (`labels[:prompt_length] = -100`, `[-100] * n + ids[n:]`) masks
-the prompt, and no pad. A file that trains nothing may leave the labels to a collator elsewhere: a note there. In one
-that evaluates alone, it is the loss that a perplexity is computed from.
+It finds `labels = input_ids` (copied, cloned or as it is) if the tokenizer call pads, no -100 can be on a pad, and no
+collator masks pads later. A -100 on the first tokens (`labels[:prompt_length] = -100`, `[-100] * n + ids[n:]`) masks
+the prompt, not the pads. In a file that trains nothing it is info, since a collator elsewhere may make the labels. In a
+file that only evaluates it is a warning: a perplexity is computed from that loss.
 
 ## Why it is bad
-Pads after the answer count in the loss, which falls with more padding, and the model learns to write pads.
+Pads after the answer count in the loss, which falls as padding grows, and the model learns to write pads.
 
 ## Example
 ```python
@@ -47,7 +47,7 @@ data = load_dataset("some/rows", split="train").map(encode, batched=True)
 ```
 
 ## Fix safety
-Safe: it masks by the attention mask, so that an EOS which is also the pad is still learned.
+Safe: it masks by the attention mask, so an EOS token that is also the pad token is still learned.
 
 ## References
 - wangshy31/OneRec-Think#8, JulesBelveze/bert-squeeze#80, Blaizzy/mlx-vlm#1392
@@ -155,9 +155,9 @@ class LabelsCopyInputIds(SourceRule):
             pads = hand_padding_of_labels(module, value)
             if pads is not None and _makes_trainer_or_optimizer(module):
                 yield self.finding(
-                    "labels are a copy of padded input_ids: pads are learned",
-                    "fill labels up with -100 where input_ids get pads",
-                    evidence=[f"line {module.place(pads)[0]} pads"],
+                    "labels are a copy of padded input_ids: pads count in the loss",
+                    "pad the labels with -100 instead of the pad token's id",
+                    evidence=[f"the padding is added in line {module.place(pads)[0]}"],
                     cases=[case_of_node(module, node), case_of_node(module, pads)],
                 )
 
@@ -178,20 +178,20 @@ class LabelsCopyInputIds(SourceRule):
     ) -> Finding:
         """The finding on one place that sets labels; `around` is its function or the module."""
         module = self.subject
-        message = "labels are a copy of padded input_ids: pads are learned"
+        message = "labels are a copy of padded input_ids: pads count in the loss"
         trained = _makes_trainer_or_optimizer(module)
         if not trained:
-            message += ", unless the collator of the training makes labels again"
-        evidence = [f"line {module.place(copied.call.node)[0]} pads"]
+            message += ", unless the training's collator makes new labels"
+        evidence = [f"the padding is added in line {module.place(copied.call.node)[0]}"]
         by_position = around is not module.tree and holds_ignored_label(module, around)
         if by_position:
-            evidence.append("the -100 here is on the first tokens, and on no pad")
+            evidence.append("the -100 here covers the first tokens, but no pads")
         fix = None
         if copied.plain and not by_position:
             fix = fix_of_changes(module, _edits_that_mask_pads(module, value, copied, around))
         return self.finding(
             message,
-            "set labels to -100 where attention_mask is 0",
+            "set labels to -100 wherever attention_mask is 0",
             severity=self.severity if trained else "info",
             evidence=evidence,
             cases=[case_of_node(module, node), case_of_node(module, copied.call.node)],
@@ -217,10 +217,10 @@ class LabelsCopyInputIds(SourceRule):
             padding = _padding_call_of_labels(module, labels)
             if padding is not None:
                 yield self.finding(
-                    "labels are a copy of padded input_ids: the loss, and a perplexity of it, count padding",
-                    "set labels to -100 where attention_mask is 0",
+                    "labels are a copy of padded input_ids: the loss, and a perplexity computed from it, include pads",
+                    "set labels to -100 wherever attention_mask is 0",
                     severity="warning",
-                    evidence=[f"line {module.place(padding.node)[0]} pads"],
+                    evidence=[f"the padding is added in line {module.place(padding.node)[0]}"],
                     cases=[case_of_node(module, labels), case_of_node(module, padding.node)],
                 )
         yield from self._findings_on_batch_labels_and_loss_targets()
@@ -251,10 +251,10 @@ class LabelsCopyInputIds(SourceRule):
             if copied is None or _may_mask_pads(module, around, copied):
                 continue
             yield self.finding(
-                "labels are a copy of padded input_ids: the loss, and a perplexity of it, count padding",
-                "set labels to -100 where attention_mask is 0, and divide by the labels that are left",
+                "labels are a copy of padded input_ids: the loss, and a perplexity computed from it, include pads",
+                "set labels to -100 wherever attention_mask is 0, and divide by the number of labels that are left",
                 severity="warning",
-                evidence=[f"line {module.place(copied.call.node)[0]} pads"],
+                evidence=[f"the padding is added in line {module.place(copied.call.node)[0]}"],
                 cases=[case_of_node(module, node), case_of_node(module, copied.call.node)],
             )
 

@@ -1,12 +1,12 @@
-"""Labels are padded with the pad token's id.
+"""Labels are padded with the pad token's id, so pads count in the loss.
 
 ## What it does
-Looks for `pad_sequence(labels, padding_value=tokenizer.pad_token_id)` and the like: labels padded with something else
-than -100. `pad_sequence` without a value pads with 0, which is a token or a class of its own: what it pads is followed
-to the `labels=` of a model. Scripts that write -100 or `ignore_index` anywhere are left alone.
+Looks for `pad_sequence(labels, padding_value=tokenizer.pad_token_id)` and the like: labels padded with something other
+than -100. `pad_sequence` without a value pads with 0, which is a token or a class as well: its result is followed to
+the `labels=` of a model. Scripts that write -100 or `ignore_index` anywhere are not reported.
 
 ## Why it is bad
-Pads are then supervised: the loss falls with every pad, and the model learns to write pads.
+Pads then count in the loss: it falls with every pad, and the model learns to write pads.
 
 ## Example
 ```python
@@ -35,7 +35,7 @@ def collate(rows):
 ```
 
 ## Fix safety
-Safe: -100 is what the loss leaves out.
+Safe: the loss ignores -100. The loss rises, because it no longer includes easy pads.
 
 ## References
 - JulesBelveze/bert-squeeze#80, Blaizzy/mlx-vlm#1392
@@ -99,8 +99,8 @@ class LabelsPaddedWithPadToken(SourceRule):
             return
         for padding in labels_padded_with_zero(module):
             yield self.finding(
-                "labels are padded with 0, which is a token or a class of its own: pads are supervised",
-                "pad labels with -100 (padding_value=-100)",
+                "labels are padded with 0, which is also a token or a class: pads count in the loss",
+                "pad labels with -100: pad_sequence(..., padding_value=-100)",
                 cases=[case_of_node(module, padding)],
             )
 
@@ -109,8 +109,8 @@ class LabelsPaddedWithPadToken(SourceRule):
         module = self.subject
         if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASK_SIGNS):
             yield self.finding(
-                "labels are padded with the pad token's id: pads are supervised",
-                "pad labels with -100",
+                "labels are padded with the pad token's id: pads count in the loss",
+                "pad labels with -100, which the loss ignores",
                 cases=[case_of_node(module, node)],
                 fix=fix_of_changes(module, replace_expression(module, filler, "-100")),
             )

@@ -1,14 +1,14 @@
 """Labels are shifted by hand for a model that shifts them itself.
 
 ## What it does
-Looks for labels that are the ids from position 1 on (`ids[1:] + [-100]`, `ids[:, 1:]`, `torch.roll(ids, -1)`) beside
-the ids themselves, given to a transformers model or in a row for a trainer, or in a batch of a loop that takes the
-model's own loss, or to `model.loss_function`, which shifts them too. Labels that are a field of the batch
-(`batch["y"]`, `x, y = batch`) are looked up where the data set or the collate function makes them, also in another
-file.
+Looks for labels that are the ids from position 1 on (`ids[1:] + [-100]`, `ids[:, 1:]`, `torch.roll(ids, -1)`) next to
+the ids themselves: given to a transformers model, in a row for a trainer, in a batch of a loop that uses the model's
+own loss, or given to `model.loss_function`, which shifts them too. Labels that are a field of the batch (`batch["y"]`,
+`x, y = batch`) are followed to the data set or the collate function that makes them, also in another file.
 
 ## Why it is bad
-The model shifts once more: each position learns the token after the next. The loss is perfect, the output is nonsense.
+The model shifts once more: each position learns the token after the next. The loss looks perfect, the output is
+nonsense.
 
 ## Example
 ```python
@@ -41,7 +41,8 @@ trainer = Trainer(model="model", train_dataset=[encode({"text": "Hi"})])
 ```
 
 ## Fix safety
-Models of transformers, and the trainers on them, want labels that are at the position of their own token.
+Models of transformers, and their trainers, expect each label at the position of its own token. A trained model has to
+be trained again.
 
 ## References
 - huggingface/transformers#47394, huggingface/transformers#37830, InternLM/InternLM#318, allenai/open-instruct#1549
@@ -135,8 +136,8 @@ class LabelsShiftedByHand(SourceRule):
         return self.finding(
             "labels are shifted by hand, and the model shifts them again: each position"
             " learns the token after the next",
-            "give labels at the positions of their tokens (a copy of the ids, -100 where"
-            " nothing is learned)",
+            "do not shift labels by hand: use a copy of the ids (with -100 at positions that should not count in the"
+            " loss)",
             cases=[case_of_node(self.subject, place) for place in places],
         )
 

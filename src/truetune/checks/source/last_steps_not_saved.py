@@ -1,13 +1,13 @@
-"""A loop saves at every so many steps and never at its end: what it learned after the last save is lost.
+"""A loop saves every N steps but not at its end: what it learned after the last save is lost.
 
 ## What it does
-Looks at loops of one's own that save the model only under a condition on a multiple (`step % 500 == 0`). It speaks
-where no other place saves: none after the loop, none at the best metric, none in a function that the files do not show.
-A loop without an end, and one whose last step is known to be a multiple, are left alone.
+Checks hand-written loops that save the model only under a condition on a multiple (`step % 500 == 0`). It fires if
+nothing else saves: not after the loop, not at the best metric, not in a function that the files do not show. An endless
+loop, and one whose last step is known to be a multiple, are not reported.
 
 ## Why it is bad
 A run of 1,400 steps that saves every 500 leaves the model of step 1,000. A run that is shorter than one interval saves
-nothing at all. The log shows the loss of the last step, and the folder holds another model.
+nothing at all. The log shows the loss of the last step, but the folder contains another model.
 
 ## Example
 ```python
@@ -41,7 +41,7 @@ model.save_pretrained("out")
 ```
 
 ## Fix safety
-Safe: a save more.
+Safe: one more save.
 
 ## References
 - ByteDance-Seed/VeOmni#798 (steps after the last save that a resume trains again)
@@ -224,9 +224,10 @@ class LastStepsNotSaved(SourceRule):
         found = saved_at_multiples_alone(module)
         if found is not None:
             yield self.finding(
-                "the model is saved at multiples of a number of steps alone, and not at the end: what it learned after"
-                " the last save is lost",
-                "call save_pretrained after the loop as well",
+                "the model is only saved every so many steps, and not at the end: what it learned after the last"
+                " save is"
+                " lost",
+                f"repeat {module.text_of(found.save.node)[:80]} after the loop",
                 cases=[
                     case_of_node(module, found.save.node),
                     case_of_node(module, found.condition.test),

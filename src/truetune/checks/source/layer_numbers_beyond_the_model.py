@@ -1,15 +1,15 @@
 """Layers are chosen by numbers that the model does not have.
 
 ## What it does
-Compares the numbers of layers in a script with the number that the model has, by its config.json or, for a published
-model, by its name. It reads tests of the names of weights (`startswith`, `in`, `re.search`), also of lists and of
-`f"layers.{i}." for i in range(28, 32)`; slices (`model.model.layers[28:]`); a number taken out of a name
-(`int(name.split(".")[2]) >= 28`); and `layers_to_transform` and `target_modules` of PEFT. It fires where none of the
-numbers exists, and, of numbers in a row, where some do not.
+Compares the layer numbers in a script with the number of layers of the model, by its config.json or, for a published
+model, by its name. It reads tests of weight names (`startswith`, `in`, `re.search`), also of lists and of
+`f"layers.{i}." for i in range(28, 32)`; slices (`model.model.layers[28:]`); a number taken from a name
+(`int(name.split(".")[2]) >= 28`); and `layers_to_transform` and `target_modules` of PEFT. It is an error if none of the
+layers exists, and a warning if some of a range do not.
 
 ## Why it is bad
-Nothing stops: a test of names is false, and a slice is empty. What was to be trained stays frozen, at most a norm or
-the head learns, and the loss is flat at any learning rate.
+Nothing stops: a test of names is false, and a slice is empty. The selected layers stay frozen, at most a norm or the
+head learns, and the loss is flat at any learning rate.
 
 ## Example
 ```python
@@ -32,7 +32,7 @@ for name, weight in model.named_parameters():
 ```
 
 ## Fix safety
-More weights take part: gradients and the optimizer need memory for them. Count the weights that are trained before the
+More weights are trained now: gradients and the optimizer need memory for them. Count the trained weights before the
 run.
 
 ## References
@@ -159,14 +159,10 @@ class LayerNumbersBeyondTheModel(SourceRule):
             for text in choice.texts
             if not LAYER_IN_NAME.search(text.replace("\\.", ".")) and not OTHER_STACK.search(text)
         ]
-        rest = (
-            f"; of what is named beside them, only {', '.join(others[:4])} can match"
-            if others
-            else ""
-        )
+        rest = f"; of the other names, only {', '.join(others[:4])} can match" if others else ""
         return self.finding(
-            f"{chosen.model} has layers 0 to {chosen.layer_count - 1}, and {choice.how}"
-            f" {describe_numbers(chosen.beyond)}: no layer of the model is chosen{rest}",
+            f"{chosen.model} has layers 0 to {chosen.layer_count - 1}, but {choice.how}"
+            f" {describe_numbers(chosen.beyond)}: no layer of the model is selected{rest}",
             _remedy(chosen.layer_count, len(chosen.beyond)),
             cases=_cases_of_choice(self.subject, choice),
         )
@@ -174,7 +170,7 @@ class LayerNumbersBeyondTheModel(SourceRule):
     def _finding_on_missing_layers(self, choice: _LayerChoice, chosen: _ChosenLayers) -> Finding:
         """The finding that some of the numbers are beyond the model."""
         return self.finding(
-            f"{chosen.model} has layers 0 to {chosen.layer_count - 1}, and {choice.how}"
+            f"{chosen.model} has layers 0 to {chosen.layer_count - 1}, but {choice.how}"
             f" {describe_numbers([*chosen.inside, *chosen.beyond])}: only {describe_numbers(chosen.inside)} exist",
             _remedy(chosen.layer_count, len(chosen.beyond) + len(chosen.inside)),
             severity="warning",
@@ -207,9 +203,8 @@ def _remedy(layers: int, count: int) -> str:
         else f"the last {len(last)} are {describe_numbers(last)}"
     )
     return (
-        f"name layers that exist ({named}), or"
-        " take them from model.config.num_hidden_layers; then count the weights with requires_grad before the run, and"
-        " stop where no layer is among them"
+        f"use layers that exist ({named}), or compute them from model.config.num_hidden_layers; then check before the"
+        " run: sum(p.numel() for p in model.parameters() if p.requires_grad)"
     )
 
 

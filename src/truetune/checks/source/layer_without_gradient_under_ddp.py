@@ -1,16 +1,16 @@
-"""A model that DDP wraps has a layer that no forward pass reads: the second step stops.
+"""A model wrapped in DDP has a layer that no forward pass uses: the second step stops with an error.
 
 ## What it does
-Looks at classes derived from `nn.Module` or `LightningModule` of which an object is wrapped by DistributedDataParallel,
-given to `accelerator.prepare`, or trained by Lightning with `strategy="ddp"`. It speaks where the constructor makes a
-layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project reads, or that is read in training only
-where the batch has something (`if mask.any():`), which is a warning. Silent with `find_unused_parameters`,
-where weights are frozen or layers are reached by their names or all together.
+Looks at classes derived from `nn.Module` or `LightningModule` whose object is wrapped in DistributedDataParallel, given
+to `accelerator.prepare`, or trained by Lightning with `strategy="ddp"`. It is an error if the constructor creates a
+layer with weights (`self.aspect = nn.Linear(...)`) that no code of the project uses, and a warning if training uses it
+only for some batches (`if mask.any():`). Not reported: `find_unused_parameters`, frozen weights, and layers that are
+accessed by name or all together.
 
 ## Why it is bad
-DDP waits in each backward pass for the gradient of every weight. The unused layer never gets one, so that the averaging
-of the first step does not end, and the second step stops with "Expected to have finished reduction in the prior
-iteration". On one GPU the script runs through.
+In each backward pass DDP waits for the gradient of every weight. The unused layer never gets one, so the averaging of
+the first step never ends, and the second step stops with "Expected to have finished reduction in the prior iteration".
+On one GPU the script works.
 
 ## Example
 ```python
@@ -56,7 +56,7 @@ model = DistributedDataParallel(Scorer())
 ```
 
 ## Fix safety
-Removing the layer changes no output. Weights that are saved with it no longer fit a model without it.
+Removing the layer changes no output. Saved weights that contain it no longer fit a model without it.
 
 ## References
 - docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html: `find_unused_parameters`
@@ -169,14 +169,14 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         module = self.subject
         name = ast.unparse(layer.targets[0])
         flag = (
-            'Trainer(strategy="ddp_find_unused_parameters_true")'
+            'set Trainer(strategy="ddp_find_unused_parameters_true")'
             if module.mentions("ightning")
-            else "find_unused_parameters=True of the wrapper"
+            else "pass find_unused_parameters=True to DistributedDataParallel"
         )
         return self.finding(
-            f"{name} of {class_node.name} is used only where `{ast.unparse(branch.test)}`: a batch where it is"
-            " false gives it no gradient, DDP waits for it, and the next step stops",
-            f"{flag}, or add 0.0 x the sum of its weights to the loss of each batch",
+            f"{name} of {class_node.name} is used only if `{ast.unparse(branch.test)}`: in a batch where that is"
+            " false it gets no gradient, DDP waits for it, and the next step stops",
+            f"{flag}; or add 0.0 * sum(p.sum() for p in {name}.parameters()) to the loss of each batch",
             severity="warning",
             cases=[
                 case_of_node(module, branch.test),
@@ -192,9 +192,9 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         module = self.subject
         name = ast.unparse(layer.targets[0])
         return self.finding(
-            f"{name} of {class_node.name} has weights, and no forward pass reads it: DDP waits for their gradients, and"
+            f"{name} of {class_node.name} has weights that no forward pass uses: DDP waits for their gradients, and"
             " the second step stops (Expected to have finished reduction in the prior iteration)",
-            f"remove {name}, use it in forward, or pass find_unused_parameters=True to the wrapper",
+            f"remove {name}, use it in forward, or pass find_unused_parameters=True to DistributedDataParallel",
             cases=[case_of_node(module.home(layer), layer), case_of_node(module, place)],
         )
 

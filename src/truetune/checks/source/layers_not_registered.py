@@ -1,15 +1,15 @@
-"""Layers that a module keeps in a plain list, or makes in its forward pass, are no part of it: nothing trains them.
+"""Layers that a module keeps in a plain list, or creates in its forward pass, are not registered: nothing trains them.
 
 ## What it does
-Looks at the modules that a script defines. It fires where layers with weights are kept in a list, tuple or dictionary
-(`self.heads = [nn.Linear(...), ...]`) instead of `nn.ModuleList` or `nn.ModuleDict`, and where one is made and called
-in the forward pass. Lists whose layers are registered by another way (`add_module`, `nn.Sequential(*layers)`, their
-own `parameters()` in the optimizer), a list of one teacher that is used without gradients, and norms without weights
-are left alone.
+Looks at the modules that a script defines. It fires if layers with weights are kept in a list, tuple or dictionary
+(`self.heads = [nn.Linear(...), ...]`) instead of `nn.ModuleList` or `nn.ModuleDict`, and if a layer is created and
+called in the forward pass. Not reported: lists whose layers are registered in another way (`add_module`,
+`nn.Sequential(*layers)`, their `parameters()` in the optimizer), a list with one teacher that is used without
+gradients, and norms without weights.
 
 ## Why it is bad
 `parameters()` does not list them: the optimizer never changes them, `to("cuda")` does not move them, and `state_dict`
-does not save them. The model learns around random weights, and gets other ones when it is loaded.
+does not save them. The model learns around random weights, and gets different ones when it is loaded.
 
 ## Example
 ```python
@@ -40,7 +40,7 @@ class Scorer(nn.Module):
 ```
 
 ## Fix safety
-There is no automatic fix. Weights that were saved so lack the layers: the training has to be repeated.
+There is no automatic fix. Saved weights lack the layers: the training has to be repeated.
 
 ## References
 - pytorch/pytorch#59925
@@ -112,16 +112,19 @@ class LayersNotRegistered(SourceRule):
             for assignment, name in _plain_containers_of_layers(module, owner):
                 if not _is_registered_otherwise(module, owner, name):
                     yield self.finding(
-                        f"the layers of self.{name} are kept in a plain container, which torch does not look into: they"
+                        f"the layers of self.{name} are in a plain list or dictionary, which torch does not search:"
+                        " they"
                         " are not trained, moved or saved with the module",
-                        "keep them in nn.ModuleList; a dictionary of them is nn.ModuleDict",
+                        f"keep them in nn.ModuleList: self.{name} = nn.ModuleList([...]); a dictionary of layers in"
+                        " nn.ModuleDict",
                         cases=[case_of_node(module, assignment)],
                     )
             for call in _layers_made_in_forward(module, owner):
                 yield self.finding(
-                    "a layer is made in the forward pass: it has new random weights at each call, which nothing trains"
-                    " and nothing saves",
-                    "make the layer in __init__ and keep it as an attribute",
+                    "a layer is created in the forward pass: it has new random weights at each call, which are"
+                    " never trained"
+                    " or saved",
+                    "create the layer in __init__ as an attribute (self.layer = ...), and call self.layer(x) here",
                     cases=[case_of_node(module, call)],
                 )
 

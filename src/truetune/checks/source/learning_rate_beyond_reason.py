@@ -1,17 +1,17 @@
-"""An optimizer gets a learning rate at which a pretrained model falls apart, or does not move.
+"""An optimizer gets a learning rate at which a pretrained model falls apart, or does not change.
 
 ## What it does
 Looks for an optimizer of PyTorch, bitsandbytes or transformers that divides by the size of the gradient (Adam, AdamW,
-NAdam, RAdam, Lion, ...) over the parameters of a pretrained language model, at 0.1 or more, or at 1e-8 or less; and for
-plain SGD below 1e-4, whose step is the rate times the gradient. The default of an option counts as its value. Prompt
-tuning uses high rates: there it fires below 1e-4, unless a network makes the prefix. Optimizers of other models are
-left alone.
+NAdam, RAdam, Lion, ...) over the parameters of a pretrained language model, with a learning rate of 0.1 or more, or of
+1e-8 or less. Plain SGD without momentum is reported below 1e-4, because its step is the learning rate times the
+gradient. The default of an option counts as its value. Prompt tuning needs high learning rates: there it is a warning
+below 1e-4, unless a network computes the prefix. Optimizers of other models are not reported.
 
 ## Why it is bad
-Adam moves each weight by about the learning rate at each step. Weights of language models are about 0.02: one step of
-0.1 replaces them by noise, and the loss rises to where it stays; a thousand steps of 1e-8 move them by less than
-bfloat16 can hold. SGD has no such measure: a gradient of norm 1 moves all weights together by the rate, so that a rate
-meant for AdamW leaves the loss where it is.
+Adam moves each weight by about the learning rate at each step. Weights of language models are about 0.02. One step of
+0.1 replaces them by noise: the loss jumps up and stays there. A thousand steps of 1e-8 move them by less than bfloat16
+can represent. SGD does not normalise: a gradient of norm 1 moves all weights together by the learning rate, so a value
+meant for AdamW leaves the loss unchanged.
 
 ## Example
 ```python
@@ -32,7 +32,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
 ```
 
 ## Fix safety
-There is no automatic fix. Usual are 1e-6 to 5e-5 for all weights, 1e-5 to 1e-3 for LoRA.
+There is no automatic fix. Usual values are 1e-6 to 5e-5 for all weights, and 1e-5 to 1e-3 for LoRA.
 
 ## References
 - https://arxiv.org/abs/1412.6980 (the step is bounded by the learning rate)
@@ -128,8 +128,8 @@ class LearningRateBeyondReason(SourceRule):
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
-                    "give lr=2e-5, or ten times as much for an adapter"
-                    + (", to AdamW" if call.named(*SGD_OPTIMIZERS) else ""),
+                    "set lr=2e-5 for all weights, or lr=2e-4 for an adapter"
+                    + (", with AdamW instead of SGD" if call.named(*SGD_OPTIMIZERS) else ""),
                     cases=cases,
                 )
 
@@ -145,12 +145,12 @@ class LearningRateBeyondReason(SourceRule):
             rates = possible_numbers(module, rate)
             if len(rates) == 1 and 0 < rates[0] < MIN_PROMPT_RATE:
                 yield self.finding(
-                    f"the learning rate is {rates[0]:g}, one for weights, and a soft prompt is trained: its vectors"
-                    " hardly move, and the loss stays",
+                    f"the learning rate is {rates[0]:g}, which suits weights, but a soft prompt is trained: its vectors"
+                    " hardly change, and neither does the loss",
                     "set learning_rate=3e-2 for prompt tuning (1e-2 for a prefix), and train for more steps",
                     severity="warning",
                     evidence=(
-                        "published are 0.3 (Lester et al., with Adafactor), PEFT's examples take 3e-2 and 1e-2",
+                        "published values are 0.3 (Lester et al., with Adafactor); PEFT's examples use 3e-2 and 1e-2",
                     ),
                     cases=[case_of_node(module, call.node), case_of_node(module, made.node)],
                 )
@@ -192,12 +192,12 @@ def _effect_of_rate_in_words(call: Call, rate: float) -> str | None:
     """What such a rate does; None where it is one that is in use."""
     if call.named(*SGD_OPTIMIZERS):
         if 0 < rate < MIN_SGD_RATE and "momentum" not in call.keywords:
-            return "SGD moves all weights together by that times the norm of the gradient, and the loss stays"
+            return "SGD moves all weights together by that times the gradient's norm, and the loss hardly changes"
         return None
     if rate >= MAX_RATE:
-        return "each step moves every weight by about so much"
+        return "each step moves every weight by about that much, and weights of a language model are about 0.02"
     if 0 < rate <= MIN_ADAM_RATE:
-        return "no weight moves by more than that in a step, so nothing is learned"
+        return "no weight moves by more than about that in a step, so nothing is learned"
     return None
 
 

@@ -1,11 +1,11 @@
-"""Labels are made with care, and a collator throws them away.
+"""Labels are masked by hand, and a collator overwrites them.
 
 ## What it does
-It finds labels with -100 in them (in a function given to `map`, a dataset's `__getitem__`, or rows in the file) beside
-transformers' `DataCollatorForLanguageModeling(mlm=False)`.
+It finds labels with -100 in them (in a function given to `map`, a dataset's `__getitem__`, or rows in the file)
+together with transformers' `DataCollatorForLanguageModeling(mlm=False)`.
 
 ## Why it is bad
-That collator always rebuilds `labels` from `input_ids`: prompts are learned, whatever was masked.
+That collator always rebuilds `labels` from `input_ids`: the loss covers the prompts, whatever was masked.
 
 ## Example
 ```python
@@ -42,7 +42,7 @@ collator = DataCollatorForSeq2Seq(tok)
 ```
 
 ## Fix safety
-Not safe: `DataCollatorForSeq2Seq` keeps the labels and pads them with -100, but every row must have them.
+Unsafe: `DataCollatorForSeq2Seq` keeps the labels and pads them with -100, but every row must have labels.
 
 ## References
 - huggingface/transformers#26357, oobabooga/text-generation-webui#4031
@@ -102,9 +102,9 @@ class LmCollatorOverwritesLabels(SourceRule):
             if not made:
                 continue
             yield self.finding(
-                "labels are masked by hand, and this collator replaces them with a copy of"
-                " input_ids",
-                "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
+                "labels are masked by hand, but this collator replaces them with a copy of"
+                " input_ids: the loss covers the prompts",
+                "use DataCollatorForSeq2Seq(tokenizer) instead, which keeps labels and pads them with -100",
                 evidence=[_masking_evidence(module, made[0])],
                 cases=[case_of_node(module, call.node), case_of_node(module, made[0])],
                 fix=fix_of_changes(module, _edits_for_other_collator(module, call), safe=False),

@@ -1,15 +1,15 @@
-"""A DataLoader pads rows of very uneven length to the longest of each batch.
+"""A DataLoader pads rows of very uneven length to the longest row of each batch.
 
 ## What it does
-Inspects scripts that train by a loop of their own (`backward`, Accelerate, Fabric, Lightning's `fit`) over a shuffled
-DataLoader whose collator pads. Where the rows lie beside the script, their lengths tell how long the longest row of a
-random batch is on average, and which share of the batch is padding. It gives a note above 60 %, and warns from 75 % on,
-where a batch has 8,192 tokens or more. Lengths are estimated by characters, and cut where the script cuts them.
-Silent where rows are packed, sorted or grouped by length, or sampled by a sampler of one's own.
+Inspects scripts that train with a hand-written loop (`backward`, Accelerate, Fabric, Lightning's `fit`) over a shuffled
+DataLoader whose collator pads. If the rows lie next to the script, it computes from their lengths how long the longest
+row of a random batch is on average, and how much of the batch is padding. It is info above 60 % and a warning from 75 %
+on, if a batch has 8,192 tokens or more. Lengths are estimated from characters, and limited where the script truncates
+them. Not reported: rows that are packed, sorted or grouped by length, and loaders with a custom sampler.
 
 ## Why it is bad
-Where one row of ten is fifty times as long as the others, nearly every batch of sixteen holds such a row, and all
-others are computed at its length. Time and memory of a step follow the padded tokens, and nothing is learned of them.
+If one row of ten is fifty times as long as the others, nearly every batch of sixteen contains such a row, and all
+others are padded to its length. Time and memory of a step follow the padded tokens, from which nothing is learned.
 
 ## Example
 ```python
@@ -62,8 +62,8 @@ for batch in DataLoader(rows, batch_size=16, sampler=sampler, collate_fn=collate
 ```
 
 ## Fix safety
-Batches that are grouped by length are less random; loss curves show waves. With one GPU the step of an even batch of
-short rows is many times shorter, so the speed that is logged varies.
+Batches grouped by length are less random, and loss curves show waves. The logged speed varies, since a batch of short
+rows takes much less time.
 
 ## References
 - transformers, `trainer_pt_utils.LengthGroupedSampler`
@@ -160,12 +160,14 @@ class LoaderPadsUnevenRows(SourceRule):
             return
         yield self.finding(
             describe_padding(padded),
-            f"put rows of like length into a batch: sampler=LengthGroupedSampler({loader.batch}, lengths=[...]) of"
-            " transformers.trainer_pt_utils in place of shuffle=True; or join rows (DataCollatorWithFlattening)"
+            "put rows of similar length into a batch: replace shuffle=True by"
+            f" sampler=LengthGroupedSampler({loader.batch}, lengths=[len(row) for row in rows]) from"
+            " transformers.trainer_pt_utils; or pack rows (DataCollatorWithFlattening)"
             + advise_on_few_long_rows(padded),
             severity="warning" if padded.share >= LARGE_SHARE else "info",
             evidence=[
-                f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; the"
+                f"estimated from the lengths of {padded.rows:,} rows with {CHARACTERS_PER_TOKEN} characters per"
+                " token; the"
                 " collator pads each batch to its longest row"
             ],
             cases=[case_of_node(module, loader.call.node)],

@@ -2,16 +2,16 @@
 
 ## What it does
 Looks for a `DataLoader` that a training loop of DistributedDataParallel, FSDP or a DeepSpeed engine reads, with neither
-a sampler nor a batch sampler of its own (`RandomSampler` divides nothing, and counts as none), and rows that are not
-divided by rank; and, in a loop of Accelerate, for one that is not given to `prepare`. Silent where a Trainer,
-accelerate, Lightning or Ray may put a sampler in, where the loader is made under a condition, or where arguments are
-not known. It reads loaders that are made in another file too, and loops that cut their batches out of all rows
-(`range(0, len(rows), batch)`).
+a sampler nor a batch sampler (`RandomSampler` does not split the rows, and counts as none), and with rows that are not
+split by rank. In a loop of Accelerate it looks for a loader that is not given to `prepare`. It also reads loaders that
+are made in another file, and loops that cut their batches out of all rows (`range(0, len(rows), batch)`). It is an
+error if the script is known to run as several processes, else a warning. Not reported: a Trainer, accelerate, Lightning
+or Ray that may add a sampler, a loader made under a condition, and calls with unknown arguments.
 
 ## Why it is bad
-Gradients are averaged over processes that train on the same rows: N GPUs give no more progress than one, and an epoch
-has as many steps as on one GPU. With one seed in all processes, or without shuffling, all take the same batch at each
-step.
+Gradients are averaged over processes (one per GPU) that train on the same rows: N GPUs make no more progress than one,
+and an epoch has as many steps as on one GPU. With the same seed in all processes, or without shuffling, all take the
+same batch at each step.
 
 ## Example
 ```python
@@ -40,8 +40,8 @@ for batch in loader:
 ```
 
 ## Fix safety
-There is no automatic fix. Call `sampler.set_epoch(epoch)` in each epoch, else all epochs have one order. The number of
-steps shrinks by the number of processes: warm-up and schedule must be counted again from `len(loader)`.
+There is no automatic fix. Call `sampler.set_epoch(epoch)` in each epoch, or all epochs have the same order. The number
+of steps shrinks by the number of processes: compute warm-up and schedule from the new `len(loader)`.
 
 ## References
 - pytorch/pytorch `torch.utils.data.distributed.DistributedSampler`
@@ -138,8 +138,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 continue
             if _is_read_by_training_loop(module, call):
                 yield self.finding(
-                    "every process trains on all rows: the loader has no DistributedSampler",
-                    "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle;"
+                    "every process trains on all rows, so more GPUs bring nothing: the loader has no"
+                    " DistributedSampler",
+                    "replace shuffle by sampler=DistributedSampler(rows, shuffle=True);"
                     " call sampler.set_epoch(epoch) in each epoch",
                     severity="error" if _runs_as_several_processes(module) else "warning",
                     cases=[case_of_node(module, call.node)],
@@ -158,8 +159,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
             return
         for loop in _training_loops_stepping_through_rows(module):
             yield self.finding(
-                "every process trains on all rows: the loop cuts its batches out of all of them",
-                "give each process its part before the batches are made (rows[rank::world_size]), or use a DataLoader"
+                "every process trains on all rows, so more GPUs bring nothing: the loop takes its batches from all"
+                " of them",
+                "split the rows first (rows = rows[rank::world_size]), or use a DataLoader"
                 " with a DistributedSampler",
                 severity="error" if _runs_as_several_processes(module) else "warning",
                 cases=[case_of_node(module, loop.iter)],
@@ -181,9 +183,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 module, call
             ):
                 yield self.finding(
-                    "every process trains on all rows: the loader is not given to accelerator.prepare, which"
-                    " divides it",
-                    "give it to accelerator.prepare beside the model and the optimizer",
+                    "every process trains on all rows, so more GPUs bring nothing: the loader is not given to"
+                    " accelerator.prepare, which splits it",
+                    "pass the loader to accelerator.prepare together with the model and the optimizer",
                     severity="error" if is_several else "warning",
                     cases=[case_of_node(module, call.node), case_of_node(module, prepared[0].node)],
                 )

@@ -1,13 +1,13 @@
 """The training loss is logged after it was divided by the accumulation steps.
 
 ## What it does
-Looks at loops that divide the loss of each batch by the number of batches that a step accumulates (`loss = loss / n`,
-with a step at every nth batch), and at what is logged or printed: the divided loss itself. Silent where the figure is
-multiplied again, or where the parts of a step are added up.
+Looks at loops that divide the loss of each batch by the number of accumulated batches (`loss = loss / n`, with a step
+at every nth batch) and log or print the divided loss. Not reported if the value is multiplied again, or if the parts of
+a step are added up.
 
 ## Why it is bad
-The curve lies n times below the loss of the model. Beside a validation loss, which nothing divides, it looks like
-overfitting from the first step on, and two runs with another accumulation can't be compared.
+The curve is n times below the model's loss. Next to a validation loss, which nothing divides, it looks like overfitting
+from the first step on, and runs with different accumulation can't be compared.
 
 ## Example
 ```python
@@ -40,7 +40,7 @@ for number, batch in enumerate(loader):
 ```
 
 ## Fix safety
-There is no automatic fix. Only the logged figure changes, not the training.
+There is no automatic fix. Only the logged value changes, not the training.
 
 ## References
 - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation
@@ -87,8 +87,8 @@ class LoggedLossDivided(SourceRule):
         by = f"{count:,}" if isinstance(count, int) else f"`{module.text_of(divided.divisor)}`"
         return self.finding(
             f"the training loss is logged after it was divided by the accumulation steps: it is {by} times too small"
-            " beside the loss of an evaluation",
-            f"log the loss before it is divided, or {divided.name}.item() * {module.text_of(divided.divisor)}",
-            evidence=["the gradients are right: only the figure is not"],
+            " compared with an evaluation loss",
+            f"log {divided.name}.item() * {module.text_of(divided.divisor)}, or log the loss before it is divided",
+            evidence=["the gradients are right: only the logged value is wrong"],
             cases=[case_of_node(module, read), case_of_node(module, divided.statement)],
         )

@@ -1,10 +1,10 @@
 """A comma is missing in `target_modules`: two names became one that matches nothing.
 
 ## What it does
-It finds string literals side by side in the lists of names that a `LoraConfig` is given.
+It finds adjacent string literals in the lists of names of a `LoraConfig`.
 
 ## Why it is bad
-Python joins them (`"k_proj" "v_proj"` is `"k_projv_proj"`). peft stops only when no name matches at all, so neither of
+Python joins them (`"k_proj" "v_proj"` is `"k_projv_proj"`). peft only stops if no name matches at all, so neither of
 the two modules gets an adapter, without a message.
 
 ## Example
@@ -22,7 +22,7 @@ config = LoraConfig(r=8, target_modules=["q_proj", "k_proj", "v_proj"])
 ```
 
 ## Fix safety
-Safe: the comma is put in.
+Safe: the comma is added. More modules get an adapter, which needs a little more memory.
 
 ## References
 - vvvvvjdy/D-OPSD#5
@@ -66,7 +66,8 @@ class LoraTargetNamesJoined(SourceRule):
                     changes = _insert_missing_commas(module, node)
                     if changes:
                         yield self.finding(
-                            f"a comma is missing in {name}: {node.value!r} is one name",
+                            f"a comma is missing in {name}: Python joins two names into {node.value!r}, which"
+                            " matches no module",
                             "put a comma between the names",
                             cases=[case_of_node(module, node), case_of_node(module, call.node)],
                             fix=fix_of_changes(module, changes),

@@ -1,17 +1,17 @@
-"""A loss is set to require a gradient: where it has no graph, backward() runs and nothing is trained.
+"""A loss is set to require a gradient: if it has no graph, backward() runs but nothing is trained.
 
 ## What it does
-Looks for a loss on which `backward()` is called, and which is given `requires_grad` by hand in the same function:
-`loss.requires_grad_(True)`, `loss.requires_grad = True`. A leaf that is made of it, `torch.tensor(loss,
-requires_grad=True)` or `Variable(loss, requires_grad=True)`, has no graph in any case: an error. So is a loss, also one
-that `compute_loss` returns or a helper makes, which is computed from nothing but such a leaf, or from an output of the
-model that was detached and then told to require a gradient.
+Looks for a loss that gets `requires_grad` by hand and on which `backward()` is called in the same function:
+`loss.requires_grad_(True)`, `loss.requires_grad = True`. That is a warning. It is an error if the graph is certainly
+lost: `torch.tensor(loss, requires_grad=True)` or `Variable(loss, requires_grad=True)`, or a loss (also one that
+`compute_loss` returns or a helper makes) that is computed only from such a tensor, or from an output of the model that
+was detached and then set to require a gradient.
 
 ## Why it is bad
-A loss that comes from trained weights requires a gradient by itself. Where torch says "element 0 of tensors does not
-require grad", no weight is trained, or the graph was cut (`detach`, `item`, `no_grad`, frozen weights, an adapter that
-was loaded frozen). Forced by hand the error is gone: the gradient ends at the loss, every step changes nothing, and the
-loss stays flat.
+A loss that comes from trained weights requires a gradient by itself. If torch says "element 0 of tensors does not
+require grad", no weight is trained or the graph was cut (`detach`, `item`, `no_grad`, frozen weights, an adapter that
+was loaded frozen). Setting it by hand only hides that error: the gradient ends at the loss, no step changes anything,
+and the loss stays flat.
 
 ## Example
 ```python
@@ -35,9 +35,9 @@ for batch in batches:
 ```
 
 ## Fix safety
-There is no automatic fix: without the line torch raises until what cuts the graph is found. Print
-`[n for n, p in model.named_parameters() if p.requires_grad]` first; with gradient checkpointing and frozen embeddings,
-call `model.enable_input_require_grads()`.
+There is no automatic fix: without the line torch raises an error until you find what cuts the graph. Print `[n for n, p
+in model.named_parameters() if p.requires_grad]` first. With gradient checkpointing and frozen embeddings, call
+`model.enable_input_require_grads()`.
 
 ## References
 - https://docs.pytorch.org/docs/stable/notes/autograd.html#setting-requires-grad
@@ -101,8 +101,9 @@ class LossForcedToRequireGrad(SourceRule):
                 is_cut = forced.is_leaf or _is_made_without_gradients(module, forced.target)
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
-                    "remove the line that gives the loss requires_grad; then find what cuts the"
-                    " graph: frozen weights, no_grad, detach(), item()",
+                    "remove the line that sets requires_grad on the loss; if torch then raises an error, find what"
+                    " cuts the"
+                    " graph: frozen weights, no_grad, detach() or item()",
                     severity="error" if is_cut else "warning",
                     cases=[case_of_node(module, forced.node)],
                 )
@@ -131,7 +132,7 @@ class LossForcedToRequireGrad(SourceRule):
             if leaf is not None and leaf not in told:
                 told.add(leaf)
                 yield self.finding(
-                    f"the loss is computed from `{module.text_of(leaf)}` alone, which has no graph: no weight is"
+                    f"the loss is computed only from `{module.text_of(leaf)}`, which has no graph: no weight is"
                     " trained",
                     "compute the loss from the model's output itself, without item(), detach() or torch.tensor()",
                     severity="error",
@@ -153,8 +154,8 @@ class ForcedGradient(NamedTuple):
     def effect(self) -> str:
         """What that does to the training, in words: a loss without a graph, or a hidden error of torch."""
         if self.is_leaf:
-            return "makes a loss without a graph: no weight is trained"
-        return "hides torch's error where the loss has no graph: no weight is trained then"
+            return "creates a loss without a graph: no weight is trained"
+        return "hides torch's error if the loss has no graph: then no weight is trained"
 
 
 def _forced_gradients(module: Module) -> Iterator[ForcedGradient]:

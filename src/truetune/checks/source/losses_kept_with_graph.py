@@ -1,16 +1,17 @@
-"""Losses are collected over the steps as tensors, each with the graph that it was computed by.
+"""Losses are collected over the steps as tensors, each with its autograd graph.
 
 ## What it does
-Looks in loops for a loss that is appended to a list, or added to a sum, as the tensor that `backward()` is called on or
-that the model returned; also by an object of the files (`meter.update(loss)`), and in the method that a Trainer or
-Lightning calls for each step (`compute_loss`, `training_step`), where nothing in the class empties it. Silent where it
-is detached (`.item()`, `.detach()`, `float()`), where no graph is recorded (`no_grad`), where the list or sum is
-renewed in the loop, and where it is what `backward()` is called on.
+Looks in loops for a loss that is appended to a list, or added to a sum, as the tensor on which `backward()` is called
+or that the model returned; also through an object of the files (`meter.update(loss)`), and in the method that a Trainer
+or Lightning calls for each step (`compute_loss`, `training_step`), if nothing in the class empties it. It is an error
+if the whole graph is kept (no `backward()`, or `retain_graph=True`), else a warning. Not reported: a detached loss
+(`.item()`, `.detach()`, `float()`), code under `no_grad`, a list or sum that is reset in the loop, and a sum on which
+`backward()` is called.
 
 ## Why it is bad
-A tensor holds on to its graph, and the graph to activations. Without `backward()`, or with `retain_graph=True`, the
-activations of every step stay in memory; after a plain `backward()` a part of them does. The run dies of a lack of
-memory after some hundred steps, each time at another one.
+A tensor keeps its graph, and the graph keeps activations. Without `backward()`, or with `retain_graph=True`, the
+activations of every step stay in memory; after a plain `backward()` part of them does. The run is out of memory after a
+few hundred steps, each time at another one.
 
 ## Example
 ```python
@@ -45,7 +46,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: the value stays as it is, only its graph is let go. `.item()` gives a number of Python, and waits for the GPU.
+Safe: the value stays the same, only its graph is freed. `.item()` returns a Python number, but waits for the GPU.
 
 ## References
 - PyTorch documentation, FAQ: "My model reports cuda runtime error(2): out of memory"
@@ -89,8 +90,8 @@ class LossesKeptWithGraph(SourceRule):
             also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(
                 f"`{ast.unparse(kept.holder)}` keeps the loss of every step with its graph"
-                f"{': the activations of all steps stay in memory' if whole else ', which holds a part of its step'}",
-                f"keep {detached}{also}",
+                f"{': the activations of all steps stay in memory' if whole else ', which keeps part of each step'}",
+                f"keep {detached} instead{also}",
                 severity="error" if whole else "warning",
                 cases=[
                     case_of_node(module, node)

@@ -1,14 +1,14 @@
-"""The margin of an own preference loss is reversed: the loss falls where the rejected answer becomes likelier.
+"""The margin of a preference loss in the script is reversed: the model learns to prefer the rejected answers.
 
 ## What it does
-Inspects `-logsigmoid(...)` and `softplus(-...)` and writes what they get as a sum, through the names that it is made
-of. It fires where each term of a chosen answer has a minus and each of a rejected one a plus, the reference's terms the
-other way round. What is chosen and rejected is read from names and keys (`chosen_logps`, `batch["rejected"]`). A script
-that uses both directions (label smoothing) is left alone.
+Inspects `-logsigmoid(...)` and `softplus(-...)`, and expands their argument into a sum, following variable assignments.
+It fires if each chosen term has a minus and each rejected term a plus, and the reference model's terms the opposite
+signs. Chosen and rejected are recognised by names and keys (`chosen_logps`, `batch["rejected"]`). A script that uses
+both directions (label smoothing) is not reported.
 
 ## Why it is bad
-The loss falls, the gradients are of the usual size, and the model learns to prefer what was rejected. The printed
-margin is the reversed one, too, and rises.
+The loss falls and the gradients have their usual size, but the model learns to prefer what was rejected. A printed
+margin is reversed as well, and rises.
 
 ## Example
 ```python
@@ -29,8 +29,8 @@ def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta=0.1):
 ```
 
 ## Fix safety
-There is no automatic fix: where the names are what is exchanged, the loss is right. Print the log-probabilities of one
-pair to see which is which.
+There is no automatic fix: if the variable names are what is swapped, the loss is right. Print the log-probabilities of
+one pair to see which is which. A model trained with this loss has to be trained again.
 
 ## References
 - Rafailov et al., DPO (arXiv:2305.18290), equation 7
@@ -109,9 +109,8 @@ class MarginPrefersTheRejected(SourceRule):
         for call, direction in directions:
             if direction < 0:
                 yield self.finding(
-                    "the margin is that of the rejected answer over the chosen one: the loss falls where the model"
-                    " prefers what was rejected",
-                    "subtract the other way round: chosen minus rejected, of policy and reference alike",
+                    "the margin is rejected minus chosen: the model learns to prefer the rejected answers",
+                    "reverse it: margin = (chosen - ref_chosen) - (rejected - ref_rejected)",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,18 +1,19 @@
-"""A mask of one's own lets the tokens of a decoder see later ones.
+"""An attention mask that a script builds lets the tokens of a decoder see later ones.
 
 ## What it does
-Follows, in a script that trains a decoder, each mask over pairs of positions that it makes itself: documents compared
+Follows, in a script that trains a decoder, each mask over pairs of positions that the script builds: documents compared
 with one another (`seg[:, :, None] == seg[:, None, :]`), an outer product of the padding mask, blocks along the
-diagonal, a `mask_mod` of FlexAttention. It speaks where such a mask reaches the model, a collator's `attention_mask`
-or PyTorch's attention, and no condition on the order of positions is part of it (`tril`, `triu`, `q >= kv`,
-`is_causal`). Encoders and models that are trained to look both ways are left alone. A mask of own attention that tells
-later positions from earlier ones (`tril`, `triu`, comparisons of positions) is computed for some pairs, in the sense
-that the place has which takes it: it has to hide the later ones.
+diagonal, a FlexAttention `mask_mod`. It fires if such a mask reaches the model, a collator's `attention_mask` or
+PyTorch's attention, and contains no condition on the order of positions (`tril`, `triu`, `q >= kv`, `is_causal`).
+Encoders and models that are trained in both directions are not reported.
+
+A mask for a hand-written attention that separates later positions from earlier ones (`tril`, `triu`, comparisons of
+positions) is evaluated for a few pairs, by the convention of the function that gets it: it has to hide the later ones.
 
 ## Why it is bad
-transformers takes a mask of four dimensions as it is, and adds no causal part. Each token sees the one that it is to
-predict: the loss falls to nearly nothing, and the model learns to copy. Where it generates there is nothing to copy,
-and it writes word salad.
+transformers uses a four-dimensional mask as it is, and adds no causal part. Each token sees the one that it has to
+predict: the loss falls to nearly nothing, and the model learns to copy. In generation there is nothing to copy, and it
+writes word salad.
 
 ## Example
 ```python
@@ -42,7 +43,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-There is no automatic fix. The training has to be repeated from the base: nothing of use was learned.
+There is no automatic fix. The training has to be repeated from the base: nothing useful was learned.
 
 ## References
 - https://huggingface.co/blog/poedator/4d-masks
@@ -79,12 +80,13 @@ def _attention_mask_places(module: Module) -> Iterator[ast.AST]:
 
 
 LEAKS = {
-    "later": "the mask leaves later positions visible: each token sees what it is to predict",
-    "reversed": "the mask has the sense of another function: True is visible for scaled_dot_product_attention, and"
-    " hidden for nn.MultiheadAttention and masked_fill; here each token sees the later ones alone",
-    "added": "the mask holds numbers that are added to the scores, and 0 and 1 hide nothing: each token sees what it"
-    " is to predict",
-    "none": "the layers are called without a mask and learn the next token: each token sees what it is to predict",
+    "later": "the mask leaves later positions visible: each token sees the one that it has to predict",
+    "reversed": "the mask is inverted: True means visible in scaled_dot_product_attention, but"
+    " hidden in nn.MultiheadAttention and masked_fill; here each token sees only the later ones",
+    "added": "the mask's numbers are added to the attention scores, and 0 and 1 hide nothing: each token sees the one"
+    " that it has to predict",
+    "none": "the layers are called without a mask but predict the next token: each token sees the one that it has to"
+    " predict",
 }
 """What is wrong with a mask of own attention"""
 
@@ -98,16 +100,18 @@ class MaskWithoutCausality(SourceRule):
     def findings(self) -> Iterator[Finding]:
         for mask in masks_without_causality(self.subject):
             yield self.finding(
-                f"the attention mask allows {mask.what}, also those that come later: each token sees what it is to"
+                f"the attention mask allows {mask.what}, also later ones: each token sees the one that it has to"
                 " predict",
-                "combine it with & torch.ones_like(mask).tril() (FlexAttention: q_idx >= kv_idx in the mask_mod), and"
+                "add mask = mask & torch.ones_like(mask).tril() (FlexAttention: q_idx >= kv_idx in the"
+                " mask_mod), and"
                 " train again from the base",
                 cases=[case_of_node(self.subject, mask.node)],
             )
         for leak in leaky_masks(self.subject):
             yield self.finding(
                 LEAKS[leak.how],
-                "hide the later positions: is_causal=True, or a mask of torch.ones(t, t).tril() in the sense that this"
-                " place takes, and train again",
+                "hide the later positions: pass is_causal=True, or a causal mask from torch.ones(t, t).tril()"
+                " (inverted for"
+                " nn.MultiheadAttention and masked_fill), and train again",
                 cases=[case_of_node(self.subject, leak.node)],
             )

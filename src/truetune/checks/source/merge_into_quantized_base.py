@@ -1,14 +1,14 @@
 """An adapter is merged into a base that was loaded in 4 or 8 bits.
 
 ## What it does
-Follows a base loaded with `load_in_4bit`, `load_in_8bit` or a `quantization_config`, or by the name of a repository
-that holds such weights (`...-bnb-4bit`), into an adapter whose `merge_and_unload` is called: through wrappers, helper
-functions, and a trainer (`trainer.model.merge_and_unload()`). Silent where one way to the model is another, and where
-`dequantize()` was called on it.
+Follows a base loaded with `load_in_4bit`, `load_in_8bit` or a `quantization_config`, or from a repository with such
+weights by its name (`...-bnb-4bit`), into an adapter whose `merge_and_unload` is called: through wrappers, helper
+functions, and a trainer (`trainer.model.merge_and_unload()`). Not reported if the model may also come from another
+load, or if `dequantize()` was called on it.
 
 ## Why it is bad
 The merge dequantizes, adds and quantizes again: most of a small adapter is rounded away, and the merged model is closer
-to the base than what was trained.
+to the base than to the trained model.
 
 ## Example
 ```python
@@ -32,7 +32,7 @@ model = model.merge_and_unload()
 ```
 
 ## Fix safety
-Needs memory for the unquantized base, on a CPU if need be.
+It needs memory for the unquantized base; a CPU will do (`device_map="cpu"`).
 
 ## References
 - huggingface/peft#1043, huggingface/peft#2105, huggingface/peft#2321, artidoro/qlora#28, artidoro/qlora#254
@@ -66,8 +66,8 @@ class MergeIntoQuantizedBase(SourceRule):
             )
             if loaded is not None:
                 yield self.finding(
-                    "an adapter is merged into a quantized base: most of it is rounded away",
-                    "save the adapter, load the base without a quantization (from a repository of plain weights)"
-                    " in float32 or bfloat16, on a CPU if need be, and merge there",
+                    "an adapter is merged into a quantized base: most of the adapter is rounded away",
+                    "save the adapter, load the base without quantization (a repository with unquantized weights,"
+                    ' dtype=torch.bfloat16, device_map="cpu" if the GPU is too small), and merge into that',
                     cases=[case_of_node(module, call.node), case_of_node(module, loaded)],
                 )

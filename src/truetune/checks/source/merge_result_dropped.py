@@ -1,12 +1,12 @@
 """The model that merge_and_unload returns is thrown away.
 
 ## What it does
-Looks for `model.merge_and_unload()` as a statement of its own, where the wrapper is used again after it; and for the
-call of a helper that loads, merges and returns a model, where nothing takes what it returns.
+Looks for `model.merge_and_unload()` as a statement, if the wrapper is used again after it; and for a call of a helper
+that loads, merges and returns a model, if its result is not used.
 
 ## Why it is bad
-It returns the merged model; the name still holds the wrapper around it. What is saved or served afterwards is not what
-was meant: an adapter's folder, or names that no engine knows.
+The method returns the merged model, but the name still refers to the wrapper around it. What is saved or served
+afterwards is not what was meant: an adapter's folder, or weight names that no engine knows.
 
 ## Example
 ```python
@@ -27,7 +27,7 @@ model.save_pretrained("merged")
 ```
 
 ## Fix safety
-Safe: the name then holds the merged model.
+Safe: the name then refers to the merged model.
 
 ## References
 - huggingface/peft#1035, huggingface/peft#868
@@ -68,8 +68,8 @@ class MergeResultDropped(SourceRule):
             # A call's result has no name that could hold the merged model: nothing is rewritten there.
             simple = isinstance(call.receiver, (ast.Name, ast.Attribute))
             yield self.finding(
-                f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the"
-                " wrapper",
+                f"the merged model that {name}.merge_and_unload() returns is dropped: {name} is still the"
+                " unmerged wrapper",
                 f"write {kept}",
                 cases=[case_of_node(module, call.node)],
                 fix=fix_of_changes(module, replace_expression(module, call.node, kept))
@@ -80,7 +80,8 @@ class MergeResultDropped(SourceRule):
             merge = _merge_of_own_load_returned(module, node.value)
             if merge is not None:
                 yield self.finding(
-                    f"the merged model that {module.text_of(node.value)} returns is dropped: what is used afterwards is"
+                    f"the merged model that {module.text_of(node.value)} returns is dropped: the model used"
+                    " afterwards is"
                     " not merged",
                     f"keep it: model = {module.text_of(node.value)}",
                     cases=[case_of_node(module, node.value), case_of_node(module, merge)],

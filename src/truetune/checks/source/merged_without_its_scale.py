@@ -1,13 +1,13 @@
-"""A script merges an adapter by hand and leaves its scale out: `B @ A` is added without `lora_alpha / r`.
+"""A script merges an adapter by hand without its scale: `B @ A` is added without `lora_alpha / r`.
 
 ## What it does
 Looks at scripts that read the matrices of an adapter by their names (`lora_A`, `lora_B`), multiply them and add the
-product to weights. It fires where nothing multiplies the product, nothing in the script speaks of the scale (`alpha`,
-`scaling`), and no adapter_config.json beside the adapter says that it is 1.
+product to weights. It fires if nothing multiplies the product, nothing in the script mentions the scale (`alpha`,
+`scaling`), and no adapter_config.json next to the adapter says that it is 1.
 
 ## Why it is bad
-The adapter computes `lora_alpha / r` times the product. With alpha 32 and rank 8 a quarter of what was trained is in
-the merged weights: the tuned behaviour is faint, and the adapter itself looks fine.
+The adapter computes `lora_alpha / r` times the product. With alpha 32 and rank 8 the merged weights contain a quarter
+of the trained update: the tuned behaviour is faint, although the adapter itself works.
 
 ## Example
 ```python
@@ -24,11 +24,14 @@ save_file(base, "merged/model.safetensors")
 
 ## Use instead
 ```python
+import json
+
 from safetensors.torch import load_file, save_file
 
+config = json.load(open("adapter/adapter_config.json"))
+scale = config["lora_alpha"] / config["r"]
 base = load_file("base/model.safetensors")
 lora = load_file("adapter/adapter_model.safetensors")
-scale = lora_alpha / r
 for name in base:
     key = "base_model.model." + name.removesuffix(".weight")
     if key + ".lora_A.weight" in lora:
@@ -37,8 +40,8 @@ save_file(base, "merged/model.safetensors")
 ```
 
 ## Fix safety
-There is no automatic fix: the scale is in adapter_config.json, and `lora_alpha / sqrt(r)` with `use_rslora`.
-`merge_and_unload` of PEFT takes it by itself.
+There is no automatic fix: the scale is in adapter_config.json. It is `lora_alpha / sqrt(r)` if that has `use_rslora`.
+PEFT's `merge_and_unload` applies it automatically.
 
 ## References
 - rasbt/LLMs-from-scratch#821 (the scale is alpha / rank)
@@ -113,8 +116,10 @@ class MergedWithoutItsScale(SourceRule):
             if not _is_added_without_scale(module, node):
                 continue
             yield self.finding(
-                "the product of the adapter's matrices is added without its scale, lora_alpha / r",
-                "multiply it by the scale (lora_alpha / r of the adapter)",
+                "the product of the adapter's matrices is added without its scale lora_alpha / r: the merged model"
+                " gets the"
+                " wrong share of the trained update",
+                "multiply the product by lora_alpha / r from adapter_config.json (lora_alpha / r**0.5 with use_rslora)",
                 cases=[case_of_node(module, node)],
             )
 

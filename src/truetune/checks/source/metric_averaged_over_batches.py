@@ -1,14 +1,14 @@
-"""A metric that is no mean over rows is computed for each batch, and the batches' figures are averaged.
+"""A metric that is not a mean over rows is computed for each batch, and the batches' values are averaged.
 
 ## What it does
 Finds, in loops over a loader or over batches, metrics that don't average over rows: F1, precision, recall,
-correlations, areas under a curve, BLEU of a corpus. It fires where the figures of the batches are collected or added up
-and a mean is taken of them, and where `validation_step` logs such a figure, of which Lightning takes the mean. Loaders
-of single rows, and those of episodes, tasks, queries or documents, which have a figure each, are left alone.
+correlations, areas under a curve, corpus BLEU. It fires if the values of the batches are collected or added up and
+averaged, and if `validation_step` logs such a value, which Lightning averages. Loaders of single rows, and those of
+episodes, tasks, queries or documents, each of which has its own value, are not reported.
 
 ## Why it is bad
-The F1 of a batch of 16 has few positives, or none of a class, and is 0 or 1. The mean of such figures is another
-number than the F1 of all rows, mostly a lower one, and changes with the batch size and the order of the rows.
+A batch of 16 has few positives, or none of a class, and its F1 is often 0 or 1. The mean of such values differs from
+the F1 of all rows. It is mostly lower, and changes with the batch size and the order of the rows.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ print(f1_score(labels, predicted, average="macro"))
 ```
 
 ## Fix safety
-There is no automatic fix. The figure changes, and can't be compared with earlier ones of the same script.
+There is no automatic fix. The score changes, and can't be compared with earlier ones of the same script.
 
 ## References
 - thunlp/Few-NERD#2
@@ -128,9 +128,9 @@ class MetricAveragedOverBatches(SourceRule):
     def _finding(self, name: str, places: list[ast.AST]) -> Finding:
         """The finding on one metric."""
         return self.finding(
-            f"{name} is computed for each batch, and a mean is taken over the batches: that is another figure than"
+            f"{name} is computed for each batch and averaged over the batches, which differs from"
             f" the {name} of all rows",
-            "collect predictions and labels of all batches, and compute the metric once",
+            f"collect the predictions and labels of all batches, and compute {name} once after the loop",
             cases=[case_of_node(self.subject, one) for one in places],
         )
 

@@ -1,17 +1,18 @@
-"""A figure is summed over rows and divided by the number of batches, or the other way round.
+"""A score is summed over rows but divided by the number of batches, or the other way round.
 
 ## What it does
-Looks at figures that a loop over a `DataLoader` of several rows a batch adds up, and at what they are divided by. Right
-answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(loader)` they give too much. The loss of a
-batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
-where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts again, so
-that the last batch alone is left after the loop, and rows without a readable answer that are skipped before they are
-counted. So are sums that no epoch begins again, and last rows that a loader drops or a loop of whole batches never
-reaches.
+Looks at values that a loop over a `DataLoader` with several rows per batch adds up, and at their divisor. Right answers
+of a batch (`(guess == gold).sum()`) are counted in rows: divided by `len(loader)` they give too much. The loss of a
+batch is already a mean: divided by `len(dataset)` it gives too little. Not reported: a loss that is weighted by its
+rows, and batches of one row.
+
+It reports other wrong counts as well: right answers that each batch overwrites, so that only the last batch is left
+after the loop; rows without a readable answer that are skipped before they are counted (a warning); sums that are not
+reset at each epoch (a warning); and last rows that a loader drops or a loop over whole batches never reaches.
 
 ## Why it is bad
-The figure is wrong by the rows of a batch: an accuracy of 11.9, or a validation loss eight times below the training
-loss, which looks like an excellent model. It changes with the batch size and not with the model.
+The value is wrong by the batch size: an accuracy of 11.9, or a validation loss eight times below the training loss,
+which looks like an excellent model. It changes with the batch size, not with the model.
 
 ## Example
 ```python
@@ -46,7 +47,7 @@ print(correct / len(rows))
 ```
 
 ## Fix safety
-There is no automatic fix. The figure changes, and can't be compared with earlier ones of the same script.
+There is no automatic fix. The score changes, and can't be compared with earlier ones of the same script.
 
 ## References
 - deepspeedai/DeepSpeedExamples#425; pytorch/examples `mnist/main.py` (`test_loss /= len(test_loader.dataset)`, of a
@@ -126,9 +127,9 @@ class MetricDividedByAnotherCount(SourceRule):
             loader = _loader_that_drops_rows(module, mean)
             if loader is not None and counted[0] == "rows":
                 yield self.finding(
-                    f"the loader leaves its last rows out, and the figure is divided by {module.text_of(mean.counted)},"
-                    " the number of all: what was left out counts as wrong",
-                    "make the loader of an evaluation without drop_last=True",
+                    f"the loader drops its last rows, but the score is divided by {module.text_of(mean.counted)},"
+                    " the number of all rows: the dropped ones count as wrong",
+                    "remove drop_last=True from this evaluation loader",
                     cases=[case_of_node(module, loader.node), case_of_node(module, mean.node)],
                 )
 
@@ -137,9 +138,9 @@ class MetricDividedByAnotherCount(SourceRule):
         module = self.subject
         for counted_alone in equality_counts_of_last_batch(module):
             yield self.finding(
-                f"each batch counts `{counted_alone.name}` again, and it is read after the loop: the figure is that of"
+                f"each batch overwrites `{counted_alone.name}`, and it is used after the loop: the score is that of"
                 " the last batch only",
-                f"add it up: {counted_alone.name} = 0 before the loop, and += in it",
+                f"add it up: {counted_alone.name} = 0 before the loop, and {counted_alone.name} += ... in it",
                 cases=[
                     case_of_node(module, counted_alone.assigned),
                     case_of_node(module, counted_alone.read),
@@ -151,8 +152,8 @@ class MetricDividedByAnotherCount(SourceRule):
         module = self.subject
         for total in sums_of_all_epochs_over_batches_of_one(module):
             yield self.finding(
-                f"`{total.name}` is never set back and divided by the batches of one epoch: the figure of the third"
-                " epoch is that of three together",
+                f"`{total.name}` is never reset, but divided by the batches of one epoch: the value of the third"
+                " epoch is the sum of three",
                 f"set {total.name} = 0.0 at the beginning of each epoch",
                 severity="warning",
                 cases=[case_of_node(module, total.quotient), case_of_node(module, total.added)],
@@ -163,8 +164,8 @@ class MetricDividedByAnotherCount(SourceRule):
         module = self.subject
         for missed in loops_over_whole_batches_only(module):
             yield self.finding(
-                f"the loop takes whole batches of {missed.rows} alone, and the figure is divided by all of them: the"
-                " last rows are never asked and count as wrong",
+                f"the loop only takes whole batches of {missed.rows}, but the score is divided by all of them: the"
+                " last rows are never evaluated and count as wrong",
                 f"step through the rows: for start in range(0, len({missed.rows}), size)",
                 cases=[
                     case_of_node(module, missed.loop.iter),
@@ -179,15 +180,16 @@ class MetricDividedByAnotherCount(SourceRule):
             is_list = not isinstance(skipped.counting, ast.AugAssign)
             where = "reach" if is_list else "are counted in"
             yield self.finding(
-                f"rows whose answer can't be read are left out before they {where} `{skipped.counter}`: the score is"
-                " that of the readable answers alone",
-                "count every row, so that an answer which can't be read is a wrong one: "
+                f"rows whose answer can't be parsed are skipped before they {where} `{skipped.counter}`: the score"
+                " covers"
+                " only the readable answers",
+                "count every row, so that an unreadable answer counts as wrong: "
                 + (
-                    f"add a wrong one to `{skipped.counter}` where it is left out now"
+                    f"append a wrong answer to `{skipped.counter}` where the row is skipped now"
                     if is_list
-                    else f"move `{skipped.counter} += 1` above the place where the row is left"
+                    else f"move `{skipped.counter} += 1` above the line that skips the row"
                 )
-                + "; and print how many these are",
+                + "; and print how many there are",
                 severity="warning",
                 cases=[case_of_node(module, skipped.skip), case_of_node(module, skipped.counting)],
             )
@@ -200,8 +202,8 @@ class MetricDividedByAnotherCount(SourceRule):
         for term in terms_of_mean(module, _without_factor_100(mean.values)):
             if unit == "batches" and _counts_equal_rows(module, term):
                 yield self.finding(
-                    f"right answers are counted one by one and divided by {divisor}, the number of"
-                    f" batches: with {size} rows a batch the figure goes far beyond 1",
+                    f"right answers are counted by rows but divided by {divisor}, the number of"
+                    f" batches: with {size} rows per batch the score goes far beyond 1",
                     "divide by the number of rows: len(loader.dataset)",
                     cases=[case_of_node(module, mean.node), case_of_node(module, term)],
                 )
@@ -212,9 +214,9 @@ class MetricDividedByAnotherCount(SourceRule):
                 and not may_record_gradients(module, term)
             ):
                 yield self.finding(
-                    f"the mean losses of batches are added up and divided by {divisor}, the number of"
-                    f" rows: the figure is about {size} times too small",
-                    "divide by the number of batches, or add up loss * rows of the batch",
+                    f"the mean losses of the batches are added up but divided by {divisor}, the number of"
+                    f" rows: the value is about {size} times too small",
+                    "divide by the number of batches, len(loader); or add up loss.item() * (rows in the batch)",
                     cases=[case_of_node(module, mean.node), case_of_node(module, term)],
                 )
 

@@ -1,14 +1,14 @@
-"""Predictions and references of a metric are given in each other's place.
+"""A metric gets the predictions as references and the references as predictions.
 
 ## What it does
 Looks at the first two arguments of scikit-learn's precision, recall, F-beta, reports and confusion matrices, which are
-the true labels and then the predictions, and at `predictions=` and `references=` of evaluate. It fires where the names
-(or the fields that the values are read from) say that they are the other way round. Silent for accuracy and for F1
-without weights, which are the same both ways, and where a name says neither.
+the true labels and then the predictions, and at `predictions=` and `references=` of evaluate. It fires if the names (or
+the fields that the values are read from) say that they are swapped. It does not report accuracy or unweighted F1, which
+are the same both ways, or names that say neither.
 
 ## Why it is bad
-Precision and recall change places, a weighted F1 is weighted by what the model says, and a report counts predictions as
-support. Nothing fails, and the figures look plausible.
+Precision and recall are swapped, a weighted F1 is weighted by what the model predicts, and a report counts predictions
+as support. Nothing fails, and the numbers look plausible.
 
 ## Example
 ```python
@@ -29,7 +29,8 @@ print(precision_score(labels, preds, pos_label="spam"))
 ```
 
 ## Fix safety
-There is no automatic fix: the names may be what is wrong. Figures of earlier runs change with it.
+There is no automatic fix, since the names may be the wrong part. Swapping the arguments changes the scores; compute
+those of earlier runs again before you compare.
 
 ## References
 - scikit-learn documentation, `precision_score(y_true, y_pred)`
@@ -126,8 +127,8 @@ class MetricSidesExchanged(SourceRule):
                 continue
             yield self.finding(
                 f"{module.text_of(sides.call.node.func)} gets `{module.text_of(sides.true)}` as the true labels and"
-                f" `{module.text_of(sides.predicted)}` as the predictions: precision and recall change places",
-                "exchange the two arguments (scikit-learn: true labels first)",
+                f" `{module.text_of(sides.predicted)}` as the predictions: precision and recall are swapped",
+                "swap the two arguments (scikit-learn takes the true labels first)",
                 cases=[case_of_node(module, sides.call.node)],
             )
 

@@ -1,20 +1,19 @@
 """compute_metrics counts positions whose label is -100 as if they were answers.
 
 ## What it does
-Looks at the function given as `compute_metrics` to a trainer of a causal model, and at evaluation loops of one's own:
-are tokens that `argmax` picks compared with labels, and does nothing in it (nor in the functions that it calls) leave
-out labels of -100? It speaks where the labels hold -100: by a collator that writes it on padding (that of `SFTTrainer`
-among them), or by code that writes it on prompts, here or in a file that is imported. What comments, docstrings and
-names of functions say is not taken for a mask.
+Looks at the function that a trainer of a causal model gets as `compute_metrics`, and into hand-written evaluation
+loops. It fires if tokens picked by `argmax` are compared with labels and nothing (in the function or those that it
+calls) leaves out labels of -100. The labels must be known to contain -100: a collator writes it on padding (that of
+`SFTTrainer`, for example), or code writes it on prompts, here or in an imported file. Comments, docstrings and names of
+functions do not count as a mask.
 
-Labels that `DataCollatorForSeq2Seq` pads with -100 and that a tokenizer decodes as they are count as well: no id has
-that number.
+It also fires if labels that `DataCollatorForSeq2Seq` pads with -100 are decoded as they are: no token has that id.
 
 ## Why it is bad
-Prompts and padding have the label -100, which no prediction equals: a model that is right on all of its answers scores
-the share that answers have of all positions, often 0.1 to 0.3. The figure moves with the length of the prompts and with
-the padding of the batch, and hardly with the model. `eval_loss` leaves these positions out, and falls all the same.
-Between batches the trainer pads predictions and labels alike with -100: these positions count as right.
+Prompts and padding have the label -100, which no prediction equals. A model that gets all of its answers right scores
+only the answers' share of all positions, often 0.1 to 0.3. The score then depends on prompt lengths and on the padding
+of the batch, and hardly on the model. `eval_loss` leaves these positions out and still falls. Between batches
+the trainer pads predictions and labels alike with -100, and these positions count as right.
 
 ## Example
 ```python
@@ -47,7 +46,7 @@ trainer = Trainer(model=model, data_collator=DataCollatorForSeq2Seq(tok), comput
 ```
 
 ## Fix safety
-The mask changes the figure, and nothing else.
+The mask changes only the score. Scores of earlier runs can't be compared with it.
 
 ## References
 - huggingface/transformers examples/pytorch/language-modeling/run_clm.py (rows of one length, without -100)
@@ -194,8 +193,8 @@ class MetricsCountIgnoredLabels(SourceRule):
             if where is None or compared is None:
                 continue
             yield self.finding(
-                "compute_metrics counts positions whose label is -100 (prompts, padding) as wrong: labels of"
-                " -100 are not left out",
+                "compute_metrics does not leave out labels of -100 (prompts, padding), and counts these positions"
+                " as wrong",
                 "compare predictions[labels != -100] with labels[labels != -100]",
                 evidence=[where],
                 cases=[case_of_node(module, compared)],
@@ -213,16 +212,16 @@ class MetricsCountIgnoredLabels(SourceRule):
             return
         for call in decoded_labels(module):
             yield self.finding(
-                "labels are decoded with the -100 that the collator pads them with: OverflowError, or texts that"
-                " are no references",
-                "replace it first: labels = labels.masked_fill(labels == -100, tokenizer.pad_token_id), or"
-                " np.where(labels != -100, labels, tokenizer.pad_token_id)",
+                "labels are decoded together with the -100 that the collator pads them with: this raises an"
+                " OverflowError, or gives texts that are not the references",
+                "replace -100 before decoding: labels = np.where(labels != -100, labels, tokenizer.pad_token_id),"
+                " or for a tensor labels = labels.masked_fill(labels == -100, tokenizer.pad_token_id)",
                 cases=[case_of_node(module, call.node), case_of_node(module, kept[0].node)],
             )
             return
 
     def _findings_in_own_loops(self) -> Iterator[Finding]:
-        """Findings in a loop of one's own, where the labels of a batch, -100 among them, are
+        """Findings in a hand-written loop, where the labels of a batch, -100 among them, are
         compared with its logits.
         """
         module = self.subject
@@ -239,7 +238,7 @@ class MetricsCountIgnoredLabels(SourceRule):
             ):
                 yield self.finding(
                     "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
-                    "count the positions where labels != -100 alone, above and below the line",
+                    "count only positions where labels != -100, in the numerator and in the denominator",
                     evidence=[where],
                     cases=[case_of_node(module, compared)],
                 )

@@ -1,18 +1,19 @@
 """Metrics compare a causal model's predictions with labels of the same position.
 
 ## What it does
-Looks at the function given as `compute_metrics` to a trainer of a causal model: are tokens picked by `argmax`, in it or
-in `preprocess_logits_for_metrics`, and compared with the label of their own place, without a shift by one? Predictions
-and labels are known by what the trainer gives, not by their names. Where one of the functions is not in the files,
-or nothing is seen to be compared, this is not judged.
+Looks at the function that a trainer of a causal model gets as `compute_metrics`. It fires if tokens picked by `argmax`,
+in it or in `preprocess_logits_for_metrics`, are compared with the label of the same position, without a shift by one.
+Predictions and labels are recognised by what the trainer passes, not by their names. It does not judge if one of the
+functions is not in the files, or no comparison is found.
 
-In any other function, such as a `validation_step` or a loop of evaluation: are tokens picked by `argmax` from the
-logits of a model that is given the labels, and compared with those labels without a shift? Such a model shifts them for
-its own loss, so they are at the places of their ids. Programs that compute a cross-entropy of their own, which may
-shift labels elsewhere, are judged where a symbolic run follows both sides back to one source of ids.
+In any other function, such as a `validation_step` or an evaluation loop, it fires if tokens are picked by `argmax` from
+the logits of a model that gets the labels, and are compared with those labels without a shift. Such a model shifts the
+labels for its own loss, so they are at the positions of their ids. Programs with a hand-written cross-entropy, which
+may shift labels elsewhere, are judged only if a symbolic run traces both sides back to the same ids.
 
 ## Why it is bad
-The logits at a position predict the next token. Unshifted, a model that knows a text by heart scores 0.17 and not 1.0.
+The logits at a position predict the next token. Without the shift, a model that reproduces a text perfectly scores
+about 0.17 instead of 1.0.
 
 ## Example
 ```python
@@ -45,7 +46,7 @@ trainer = Trainer(model=model, compute_metrics=compute_metrics)
 ```
 
 ## Fix safety
-The shift changes the figure, and nothing else.
+The shift changes only the score. Scores of earlier runs can't be compared with it.
 
 ## References
 - huggingface/transformers#26474, huggingface/trl#862, unslothai/unsloth#2257, hiyouga/LLaMA-Factory#2040
@@ -131,7 +132,8 @@ class MetricsUnshifted(SourceRule):
     def _finding_on_comparison_in_step(self, node: ast.AST) -> Finding:
         """The finding on a comparison in a step or a loop."""
         return self.finding(
-            "predictions are compared with the labels of their own position, not of the next",
+            "predictions are compared with the labels of the same position, but logits predict the next token: the"
+            " score is far too low",
             "compare predictions[:, :-1] with labels[:, 1:]",
             cases=[case_of_node(self.subject, node)],
         )
@@ -147,8 +149,8 @@ class MetricsUnshifted(SourceRule):
             compared = _argmax_label_comparison(module, functions)
             if compared is not None:
                 yield self.finding(
-                    "compute_metrics compares predictions with the labels of their own position,"
-                    " not of the next",
+                    "compute_metrics compares predictions with the labels of the same position, but logits predict"
+                    " the next token: the score is far too low",
                     "compare predictions[:, :-1] with labels[:, 1:]",
                     cases=[case_of_node(module, compared)],
                 )

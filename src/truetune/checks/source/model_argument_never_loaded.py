@@ -1,15 +1,15 @@
-"""A script takes the model to evaluate as an argument and loads a path that is written in it.
+"""A script has an option for the model to evaluate, but loads a fixed path instead.
 
 ## What it does
-Finds an option of the command line that names a model (`--ckpt`, `--model_path`, `--adapter`) in a script where all
-models are loaded from constant paths, and where the option is read nowhere or in messages alone. An option that names
-an adapter counts also where the base is an option of its own and nothing in the script loads an adapter. So does the
-parameter of a function that loads a constant path in its place. Silent where the option is handed on, to a function or
-a variable, and where its options are used as a whole.
+Finds a command line option that names a model (`--ckpt`, `--model_path`, `--adapter`) in a script that loads all models
+from constant paths and never reads the option, or only prints it. An option that names an adapter also counts if the
+base has its own option and nothing in the script loads an adapter. So does a function's parameter if the function loads
+a constant path instead. It does not report options that are passed on to a function or a variable, or options that are
+used as a whole (`vars(args)`).
 
 ## Why it is bad
-Each run measures the same weights, whatever the option says: all checkpoints have one score, and the training seems to
-do nothing.
+Each run measures the same weights, whatever the option says: all checkpoints get the same score, and the training seems
+to have no effect.
 
 ## Example
 ```python
@@ -38,7 +38,8 @@ print(args.ckpt, evaluate(model))
 ```
 
 ## Fix safety
-There is no automatic fix: which of several loads is meant is the writer's. Scores become those of the named weights.
+There is no automatic fix: if there are several loads, only you know which one is meant. The scores become those of the
+weights that the option names; earlier ones were all of the fixed path.
 
 ## References
 - docs.python.org/3/library/argparse.html
@@ -134,9 +135,9 @@ class ModelArgumentNeverLoaded(SourceRule):
             elif NAMES_AN_ADAPTER.search(option.name) and not is_adapter_loaded:
                 base = ast.unparse(loads[0][1])
                 yield self.finding(
-                    f"`{option.name}` {use}, and nothing loads an adapter: the script measures `{base}` as it is,"
-                    " with the option and without it",
-                    f"if {option.name}: model = PeftModel.from_pretrained(model, {option.name})",
+                    f"`{option.name}` {use}, and nothing loads an adapter: the script measures the plain `{base}`"
+                    " with or without the option",
+                    f"load the adapter after the base model: model = PeftModel.from_pretrained(model, {option.name})",
                     cases=[case_of_node(module, loads[0][1]), case_of_node(module, option.node)],
                 )
         yield from self._findings_on_unused_model_parameters(loads)
@@ -157,8 +158,8 @@ class ModelArgumentNeverLoaded(SourceRule):
                 continue
             path = constant_path(module, given[0])
             yield self.finding(
-                f"`{function.name}` is given `{parameter.arg}` and loads {path!r}: every call measures these weights",
-                f"load `{parameter.arg}` in place of it",
+                f"`{function.name}` takes `{parameter.arg}` but loads {path!r}: every call measures these weights",
+                f"load `{parameter.arg}` instead of {path!r}",
                 cases=[case_of_node(module, given[0]), case_of_node(module, parameter)],
             )
 

@@ -1,12 +1,12 @@
-"""What is saved is the model inside of the adapter's wrapper: its files have names of PEFT for the adapted layers.
+"""The model inside the adapter's wrapper is saved: its adapted layers have names that only PEFT knows.
 
 ## What it does
-Looks at `save_pretrained` and `push_to_hub` of `model.base_model.model` and `model.get_base_model()` where a file
-makes, loads or trains an adapter. It says nothing where the adapter was merged or unloaded before.
+Looks at `save_pretrained` and `push_to_hub` of `model.base_model.model` and `model.get_base_model()` in a file that
+makes, loads or trains an adapter. It does not fire if the adapter was merged or unloaded before.
 
 ## Why it is bad
-PEFT puts its layers into the model itself. The file then has `q_proj.base_layer.weight` and `q_proj.lora_A...`, and no
-`q_proj.weight`. `from_pretrained` makes random weights for every adapted layer, and only warns: the loaded model is
+PEFT puts its layers into the model itself. The saved file then has `q_proj.base_layer.weight` and `q_proj.lora_A...`,
+but no `q_proj.weight`. `from_pretrained` initialises every adapted layer at random, and only warns: the loaded model is
 worse than the base.
 
 ## Example
@@ -34,7 +34,8 @@ model.save_pretrained("out")
 ```
 
 ## Fix safety
-`model.save_pretrained` writes the adapter alone; `model.merge_and_unload().save_pretrained` writes a whole model.
+`model.save_pretrained` writes only the adapter. `model.merge_and_unload().save_pretrained("out")` writes a whole model
+that loads without PEFT.
 
 ## References
 - https://huggingface.co/docs/peft/developer_guides/checkpoint (tried with peft 0.21.2 and transformers 5.23)
@@ -111,8 +112,9 @@ class ModelInsideTheAdapterSaved(SourceRule):
             if _is_adapter_removed_before_save(module, save):
                 continue
             yield self.finding(
-                "the model inside of the adapter's wrapper is saved: its adapted layers have names that no loader"
-                " knows, and are random after the next load",
-                "call model.save_pretrained of the wrapper, or of what model.merge_and_unload() returns",
+                "the model inside the adapter's wrapper is saved: from_pretrained does not know the names of its"
+                " adapted layers, and initialises them at random",
+                "save the wrapper (model.save_pretrained) to write only the adapter, or save what"
+                " model.merge_and_unload() returns to write a whole model",
                 cases=[case_of_node(module, save.node)],
             )

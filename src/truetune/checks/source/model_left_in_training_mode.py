@@ -1,11 +1,11 @@
-"""A model is evaluated or generated from while it is in training mode.
+"""A model is evaluated, or generates, while it is in training mode.
 
 ## What it does
-Follows, in a symbolic run, the model of each generation and each forward pass without gradients (`torch.no_grad()` as a
-block or decorator), and the last call before it that switched the model's mode: `train()`, `eval()`, Unsloth's
-switches, a Trainer's training or evaluation, an adapter loaded with `is_trainable=True`. A module of the project with
-dropout begins in training mode. Callbacks in `on_step_end` or `on_epoch_end`, and Lightning's hooks, meet a model in
-training mode. Silent where the model is of a family without dropout, and nothing gives it any.
+Traces, in a symbolic run, the model of each generation and of each forward pass without gradients (`torch.no_grad()` as
+a block or decorator), and the last call before it that set the model's mode: `train()`, `eval()`, Unsloth's switches, a
+Trainer's training or evaluation, an adapter loaded with `is_trainable=True`. A module of the project with dropout
+starts in training mode. Callbacks in `on_step_end` or `on_epoch_end`, and Lightning's hooks, get the model in training
+mode. It does not report families of models without dropout if nothing adds any.
 
 ## Why it is bad
 Dropout stays on: answers and evaluation losses are noisy and too bad, and a reference model's log-probabilities differ
@@ -33,7 +33,7 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=20)
 ```
 
 ## Fix safety
-Safe, with `model.train()` before training continues.
+Safe, if `model.train()` follows before training continues. Evaluation losses get lower and repeatable.
 
 ## References
 - huggingface/trl#744, huggingface/trl#2042, eric-mitchell/direct-preference-optimization#34
@@ -123,8 +123,8 @@ class ModelLeftInTrainingMode(SourceRule):
                 case_of_node(one.switch.home, one.switch.node),
             ]
             yield self.finding(
-                f"the model is used for evaluation in training mode: {_effects_of_training_mode(module)}",
-                "call model.eval() before, and model.train() after",
+                f"the model is evaluated in training mode: {_effects_of_training_mode(module)}",
+                "call model.eval() before this line, and model.train() after it if training continues",
                 cases=places,
             )
             return
@@ -139,7 +139,7 @@ class ModelLeftInTrainingMode(SourceRule):
         for call in _generations_in_trainer_callbacks(module):
             yield self.finding(
                 f"the callback generates while the model is in training mode: {_effects_of_training_mode(module)}",
-                "call model.eval() before, and model.train() after",
+                "call model.eval() before it generates, and model.train() after",
                 cases=[case_of_node(module, call.node)],
             )
 
@@ -154,7 +154,7 @@ def _effects_of_training_mode(module: Module) -> str:
     rates = [rate for rate in map(module.flow.value, given) if isinstance(rate, float) and rate > 0]
     if rates:
         return f"lora_dropout={rates[0]:g} is on, so losses and answers are worse, and differ each time"
-    return "dropout is on, if the model has any"
+    return "dropout is on (if the model has any), so results are worse and differ each time"
 
 
 def _is_train_call_on_model_without_mode(module: Module, call: Call) -> bool:

@@ -1,19 +1,21 @@
-"""A model is loaded, never moved to the GPU, and asked for text or trained.
+"""A model is loaded, never moved to the GPU, and then generates or is trained.
 
 ## What it does
-Follows, in a symbolic run of the script, the model of each `generate`, of each training loop and of each pipeline to
-its load, through adapters, helpers and every call that moves it. It warns where nothing puts it on a device
-(`device_map`, `.to(...)`, `.cuda()`, a Trainer, Accelerate, a quantization, a default device), and it is a model for a
-GPU: in 16 bits, of a billion parameters by its name, or in a job that has a GPU; for a training loop, a file that
-speaks of CUDA is enough. Where the script names the CPU (`.to("cpu")`, `device="cpu"`, `use_cpu=True`,
-`Accelerator(cpu=True)`, `CUDA_VISIBLE_DEVICES=""`, the default of an option that no job gives), it warns only where
-the job beside it has a GPU, an earlier line put the model on one, or a model of a billion parameters is trained.
-llama-cpp-python's `Llama` without `n_gpu_layers` counts too. Silent after functions that are not known here, and with
-libraries that place models themselves.
+Traces, in a symbolic run of the script, the model of each `generate`, training loop and pipeline back to its load,
+through adapters, helpers and every call that moves it. It warns if nothing puts the model on a device (`device_map`,
+`.to(...)`, `.cuda()`, a Trainer, Accelerate, a quantization, a default device) and the model is meant for a GPU: it is
+in 16 bits, has a billion parameters by its name, or runs in a job that has a GPU. For a training loop, a file that
+mentions CUDA is enough.
+
+If the script names the CPU (`.to("cpu")`, `device="cpu"`, `use_cpu=True`, `Accelerator(cpu=True)`,
+`CUDA_VISIBLE_DEVICES=""`, the default of an option that no job sets), it warns only if the job next to it has a GPU, an
+earlier line put the model on one, or a model of a billion parameters is trained. llama-cpp-python's `Llama` without
+`n_gpu_layers` counts too. It does not report models that pass through unknown functions, or libraries that place models
+themselves.
 
 ## Why it is bad
-transformers loads onto the CPU unless it is set otherwise, and says nothing of it: the answers are right, the GPU is
-idle, and each token takes ten to a hundred times as long. In 16 bits a CPU is slower still.
+transformers loads onto the CPU by default, without a message. The answers are right, but the GPU is idle, and each
+token takes ten to a hundred times as long. In 16 bits a CPU is slower still.
 
 ## Example
 ```python
@@ -38,8 +40,8 @@ out = model.generate(**inputs, max_new_tokens=200)
 ```
 
 ## Fix safety
-Move the inputs as well: `inputs.to(model.device)`. Where the model does not fit, `device_map="auto"` leaves layers on
-the CPU and says so in a warning.
+Results stay the same up to rounding. Move the inputs as well: `inputs.to(model.device)`. If the model does not fit,
+`device_map="auto"` leaves layers on the CPU and prints a warning.
 
 ## References
 - huggingface/transformers `PreTrainedModel.from_pretrained`: `device_map`
@@ -111,9 +113,9 @@ class ModelLeftOnTheCpu(SourceRule):
         for call in module.calls(*LLAMA_CPP):
             if call.lacks(LAYERS, 1):
                 yield self.finding(
-                    f"{LAYERS} is not set: llama.cpp keeps all layers on the CPU, and every answer is generated"
-                    " there",
-                    f"give {LAYERS}=-1, with a build that has CUDA (CMAKE_ARGS=-DGGML_CUDA=on)",
+                    f"{LAYERS} is not set: llama.cpp keeps all layers on the CPU, and generates every answer there",
+                    f"set {LAYERS}=-1, and install llama-cpp-python with CUDA (CMAKE_ARGS=-DGGML_CUDA=on pip install"
+                    " --force-reinstall --no-cache-dir llama-cpp-python)",
                     cases=[case_of_node(module, call.node)],
                 )
 
@@ -124,14 +126,15 @@ def _message_and_advice(use: CpuUse) -> tuple[str, str]:
     if use.named:
         return (
             f"{use.named} keeps the model on the CPU, and {use.what} there, although a GPU is meant{because}",
-            "take the CPU out of the script, and name the GPU in its place: a GPU is ten to a hundred times as fast",
+            'set the device to "cuda" instead of "cpu" (or delete the setting that forces the CPU): a GPU is ten to a'
+            " hundred times as fast",
         )
     if use.what.startswith("every"):
         remedy = (
-            'give device_map="auto" to from_pretrained, and move the inputs with .to(model.device)'
+            'set device_map="auto" in from_pretrained, and move the inputs with .to(model.device)'
         )
     else:
-        remedy = 'move the model after its load, model.to("cuda"), and each batch to model.device'
+        remedy = 'call model.to("cuda") after the load, and move each batch to model.device'
     return (
         f"the model is never moved to the GPU{because}: it stays on the CPU, and {use.what} there",
         remedy,

@@ -1,17 +1,17 @@
-"""A second model is loaded onto the GPU while the first one, which nothing uses again, is still held there.
+"""A second model is loaded onto the GPU while the first one, which is no longer used, still occupies it.
 
 ## What it does
-Follows which names hold a language model that lies on the GPU: the model itself, its wrappers, a trainer, an optimizer.
-It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
-next pass of a loop) before these names are deleted, bound to something else or moved to the CPU, and where a method of
-a callback (`on_evaluate`) loads one while the trainer holds its own. A model that is used
-again after the load (a teacher, a reference, a comparison) is needed there, and nothing is reported. It is a note in
-a notebook and where the size of the second model is not known, and nothing is reported of a small one.
+Tracks which names refer to a language model on the GPU: the model itself, its wrappers, a trainer, an optimizer. It
+fires if another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the next
+pass of a loop) before these names are deleted, reassigned or moved to the CPU. It also fires if a method of a callback
+(`on_evaluate`) loads a model while the trainer holds its own. A model that is used again after the load (a teacher, a
+reference, a comparison) is needed there and not reported. In a notebook, or if the size of the second model is unknown,
+the finding is info; a small second model is not reported.
 
 ## Why it is bad
-Python frees a model only when no name holds it any more. A trainer holds its model, the gradients and the optimizer's
-states. The second model must fit into what they leave, and the run that trained well ends with CUDA out of memory, or
-with `device_map="auto"` a part of the second model is put into the machine's memory.
+Python frees a model only when no name refers to it any more. A trainer holds its model, the gradients and the
+optimizer's states. The second model must fit into what is left. Otherwise a run that trained well ends with CUDA out of
+memory, or with `device_map="auto"` a part of the second model is put into CPU memory.
 
 ## Example
 ```python
@@ -49,7 +49,7 @@ PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("m
 ```
 
 ## Fix safety
-There is no automatic fix: what is deleted must not be needed below. A merge on the CPU needs the machine's memory for
+There is no automatic fix: make sure that what you delete is not needed below. A merge on the CPU needs CPU memory for
 one model.
 
 ## References
@@ -124,10 +124,10 @@ class ModelLoadedBesideAnother(SourceRule):
             if size is not None and size < MIN_GB:
                 continue
             yield self.finding(
-                "a callback loads a model onto the GPU, where the trainer holds the one that is trained, with its"
+                "a callback loads a second model onto the GPU, where the trainer already holds the trained model, its"
                 " gradients and optimizer states: both must fit",
-                'generate with the model that the callback is given (kwargs["model"]), in eval() mode and under'
-                " torch.no_grad(), and call train() after it",
+                'generate with the model that the callback gets (kwargs["model"]): call its eval(), generate under'
+                " torch.no_grad(), then call its train()",
                 severity=_severity_by_gb(module, size),
                 cases=[case_of_node(module, call.node)],
             )

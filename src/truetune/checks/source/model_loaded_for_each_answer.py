@@ -1,15 +1,16 @@
 """A model is loaded again for each request, or for each row.
 
 ## What it does
-Looks for what loads a model (`from_pretrained`, an adapter, a pipeline, vLLM) inside the handler of a request
-(`@app.post`, `@app.route`, a function of Gradio), in a script of Streamlit, which runs again at every input, or inside
-a loop over rows that generates; also in functions and classes that these call. Silent where the result is kept
-(`lru_cache`, `st.cache_resource`, `st.session_state`, `if model is None`), where the loop goes over models or
-checkpoints, and where the file trains.
+Looks for calls that load a model (`from_pretrained`, an adapter, a pipeline, vLLM) inside the handler of a request
+(`@app.post`, `@app.route`, a function of Gradio), in a Streamlit script, which runs again at every input, or inside a
+loop over rows that generates; also in functions and classes that these call. It does not report loads whose result is
+kept (`lru_cache`, `st.cache_resource`, `st.session_state`, `if model is None`), loops over models or checkpoints, and
+files that train. Requests to Ollama with `keep_alive` 0 or a changing `num_ctx` have the same effect and count too.
 
 ## Why it is bad
-The weights are read from the disk, copied to the GPU and, with `merge_and_unload`, merged before the first token of
-each answer: seconds to minutes, in which the GPU is idle. The answer itself takes a fraction of it.
+Before the first token of each answer, the weights are read from the disk, copied to the GPU and, with
+`merge_and_unload`, merged. This takes seconds to minutes, and the GPU is idle. The answer itself takes a fraction of
+it.
 
 ## Example
 ```python
@@ -40,8 +41,8 @@ def ask(question: str):
 ```
 
 ## Fix safety
-Safe where one process serves one model. Load it where the process starts: at the top of the file or in its start-up;
-in Streamlit, in a function under `@st.cache_resource`.
+Safe if one process serves one model; the answers stay the same. Load the model when the process starts: at the top of
+the file or in a start-up hook; in Streamlit, in a function under `@st.cache_resource`.
 
 ## References
 - fastapi documentation, "Lifespan events": a model that is loaded once and shared by requests
@@ -80,19 +81,19 @@ LOADS = (
 )
 IN_THE_HANDLER = (
     "for each request",
-    "load it once, where the process starts, and use that object in the handler",
+    "load it once, when the process starts (at the top of the file), and use that object in the handler",
 )
 IN_THE_LOOP = (
     "for each row",
-    "load it once, where the process starts, and use that object in the loop",
+    "load it once, before the loop, and use that object in the loop",
 )
 ADVICE = {
     "request": IN_THE_HANDLER,
     "loop": IN_THE_LOOP,
     "map": IN_THE_LOOP,
     "rerun": (
-        "at every input, for streamlit runs the script again",
-        "load it in a function with @st.cache_resource above it",
+        "at every input, since Streamlit runs the script again",
+        "load it in a function that is decorated with @st.cache_resource",
     ),
 }
 """When a model is loaded again, and what to do, by what makes the code run again"""
@@ -161,15 +162,15 @@ class ModelLoadedForEachAnswer(SourceRule):
             return
         for body in _ollama_requests_that_unload_model(module):
             yield self.finding(
-                "keep_alive is 0: Ollama takes the model off the GPU after each answer, and loads it again for"
-                " the next",
-                'leave keep_alive out (5 minutes), or keep the model for longer: "keep_alive": "24h", or -1 for ever',
+                "keep_alive is 0: Ollama unloads the model after each answer, and loads it again for the next one",
+                'delete keep_alive (default: 5 minutes), or keep the model longer: "keep_alive": "24h", or -1 for'
+                " ever",
                 cases=[case_of_node(module, body)],
             )
         for context in _computed_ollama_context_lengths(module):
             yield self.finding(
-                "num_ctx is another one in each request: Ollama loads the model again whenever it changes",
-                "set one num_ctx that holds the longest prompt and its answer, in every request",
+                "num_ctx changes from request to request: Ollama loads the model again whenever it changes",
+                "send the same num_ctx in every request, large enough for the longest prompt and its answer",
                 cases=[case_of_node(module, context)],
             )
         reported: set[ast.AST] = set()

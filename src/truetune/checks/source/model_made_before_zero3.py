@@ -1,13 +1,13 @@
-"""A model is loaded before the arguments that shard it: every process loads all of its weights.
+"""A model is loaded before the arguments that enable ZeRO-3: every process loads all of its weights.
 
 ## What it does
-Looks for `from_pretrained` that runs before `TrainingArguments(deepspeed=...)`, `SFTConfig(...)` and the like whose
-DeepSpeed configuration has ZeRO stage 3, in a script without `HfDeepSpeedConfig`.
+Looks for `from_pretrained` that runs before `TrainingArguments(deepspeed=...)`, `SFTConfig(...)` or a similar class
+whose DeepSpeed configuration has ZeRO stage 3, in a script without `HfDeepSpeedConfig`.
 
 ## Why it is bad
-transformers learns of ZeRO-3 when the arguments are made, and from then on loads each weight in shards. A model that
-was loaded before is whole in the memory of each process: eight processes hold 8 x 64 GB of a 32B model in the
-machine's memory, or run out of it, where the shards would fit.
+transformers learns about ZeRO-3 when the arguments are created, and only then loads weights in shards. A model that was
+loaded before is complete in the memory of each process. Eight processes (one per GPU) hold 8 x 64 GB of a 32B model in
+CPU memory, and may run out of it, although the shards would fit.
 
 ## Example
 ```python
@@ -28,7 +28,7 @@ trainer = Trainer(model=model, args=args)
 ```
 
 ## Fix safety
-Safe: only the order of the two calls changes. The arguments must be kept in a name until the training has ended.
+Safe: only the order of the two calls changes. Keep the arguments in a variable until the training has ended.
 
 ## References
 - https://huggingface.co/docs/transformers/deepspeed ("ZeRO-3 and large models": arguments before the model)
@@ -93,9 +93,9 @@ class ModelMadeBeforeZero3(SourceRule):
                 for late in argument_routes
             ):
                 yield self.finding(
-                    "every process loads the whole model: it is made before TrainingArguments, from which"
-                    " transformers learns of ZeRO-3 (zero.Init)",
-                    "make the arguments first, then load the model",
+                    "every process loads the whole model: from_pretrained runs before TrainingArguments, so"
+                    " transformers does not know yet that ZeRO-3 is on",
+                    "create the training arguments first, then load the model",
                     cases=[
                         case_of_node(module, call.node),
                         case_of_node(module, arguments[0].node),

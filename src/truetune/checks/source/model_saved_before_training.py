@@ -1,13 +1,13 @@
 """A model is saved before it is trained, and never after it.
 
 ## What it does
-Looks at files that train, in a loop of their own or by a trainer with `save_strategy="no"`, and save the model: every
-`save_pretrained`, `save_model` and `torch.save` of weights runs before the training. Silent where one of them runs
-after it or inside its loop, and where the order is not seen.
+Looks at files that train, in a hand-written loop or by a trainer with `save_strategy="no"`, and save the model. It
+fires if every `save_pretrained`, `save_model` and `torch.save` of weights runs before the training. It does not fire if
+one of them runs after it or inside its loop, or if the order can't be determined.
 
 ## Why it is bad
-What is saved are the weights as they were loaded. The training goes well, and its result is gone when the process ends:
-the saved model answers like the base.
+The saved weights are those that were loaded. The training goes well, but its result is lost when the process ends: the
+saved model answers like the base.
 
 ## Example
 ```python
@@ -38,7 +38,7 @@ model.save_pretrained("out")
 ```
 
 ## Fix safety
-Safe: the call moves after the loop. A folder that holds the first weights on purpose keeps a name of its own.
+Safe: the call moves after the loop. If you also want the initial weights, save them to a different folder.
 
 ## References
 - pytorch/examples: every training script there saves after its loop
@@ -111,8 +111,9 @@ class ModelSavedBeforeTraining(SourceRule):
         if model is not None:
             name = module.text_of(model)
             yield self.finding(
-                f"{name} runs before the training, and nothing saves the weights after it",
-                f"call {name} after the training",
+                f"{name} runs before the training, and nothing saves the weights after it: the trained weights are"
+                " lost",
+                f"move {name} after the training",
                 cases=[case_of_node(module, model), case_of_node(module, trainings[0][0].node)],
             )
 

@@ -1,14 +1,15 @@
-"""A filter on names of weights, which is to freeze or unfreeze some, matches none.
+"""A filter on weight names, meant to freeze or unfreeze some weights, matches none.
 
 ## What it does
-Inspects `name.startswith("...")` of names that come from `named_parameters()` of a model. It fires where no name of
-such a model can begin like that: those of a causal language model of transformers begin with the name of its body
-(`model.layers.0`, `transformer.h.0`), never with `layers.`, `h.` or `layer.`; those of a model with an adapter begin
-with `base_model.`, and of one in DistributedDataParallel with `module.`.
+Inspects `name.startswith("...")` for names that come from `named_parameters()` of a model. It fires if no name of such
+a model can start like that. Names of a causal language model of transformers start with its body (`model.layers.0`,
+`transformer.h.0`), never with `layers.`, `h.` or `layer.`. Those of a model with an adapter start with `base_model.`,
+and those in DistributedDataParallel with `module.`. It also fires on `name in [...]` with a list of parts of names,
+since `in` compares whole names there.
 
 ## Why it is bad
-The test is false for every weight. What it was to unfreeze stays frozen, so that the loss hardly moves, and what it was
-to freeze is trained.
+The condition is false for every weight. Weights that it should unfreeze stay frozen, so the loss hardly moves; weights
+that it should freeze are trained.
 
 ## Example
 ```python
@@ -30,7 +31,7 @@ for name, weight in model.named_parameters():
 
 ## Fix safety
 The prefix depends on the family (`model.` for Llama, Qwen, Mistral and Gemma, `transformer.` for GPT-2, `gpt_neox.` for
-Pythia): print the names first.
+Pythia): print the names first. After the fix other weights are trained, so the run must be repeated.
 
 ## References
 - `base_model_prefix` of transformers.PreTrainedModel; torch.nn.Module.named_parameters
@@ -132,9 +133,9 @@ class NameFilterMatchesNoWeight(SourceRule):
             if why is not None and not _is_one_of_several_tests(module, one):
                 named = " or ".join(map(repr, one.prefixes))
                 yield self.finding(
-                    f"no weight of this model has a name that begins with {named}: {why[0]}. The test is false for"
-                    " each of them, so the weights that it is to choose stay as they were (frozen, or trained)",
-                    f"write {why[1]}, or test `in name`; then count the weights that are chosen, and stop at 0",
+                    f"no weight of this model has a name that starts with {named}: {why[0]}. The condition is false"
+                    " for every weight, so none is frozen or unfrozen by it",
+                    f"write {why[1]}, or test `in name`; then count the matching weights, and raise an error at 0",
                     cases=[case_of_node(module, one.call.node), case_of_node(module, one.model)],
                 )
         whole = [
@@ -146,9 +147,9 @@ class NameFilterMatchesNoWeight(SourceRule):
         if whole:
             named = ", ".join(map(repr, whole[0].names))
             yield self.finding(
-                f"the whole name of a weight is looked for in a list of parts of names ({named}): `in` compares whole"
-                " names there, and no weight is called so, so the list chooses none",
-                "write any(part in name for part in names); then count the weights that are chosen, and stop at 0",
+                f"`in` compares a weight's whole name with a list of parts of names ({named}): no weight has such a"
+                " name, so none matches",
+                "write any(part in name for part in names); then count the matching weights, and raise an error at 0",
                 cases=[case_of_node(module, one.test) for one in whole],
             )
 
@@ -222,7 +223,7 @@ def _reason_no_weight_begins_and_remedy(module: Module, one: _PrefixTest) -> tup
     if not is_causal or not all(PARTS_OF_BODIES.match(prefix) for prefix in one.prefixes):
         return None
     return (
-        "they begin with the name of its body, as in model.layers.0 or transformer.h.0",
+        "they start with the name of the model's body, as in model.layers.0 or transformer.h.0",
         repr(f"model.{one.prefixes[0]}"),
     )
 
@@ -238,7 +239,7 @@ def _reason_and_remedy_by_common_first_name(one: _PrefixTest, first: str) -> tup
     """
     if any(_may_begin_alike(prefix, first) for prefix in one.prefixes):
         return None
-    return f"they begin with {first}", repr(first + "...")
+    return f"they start with {first}", repr(first + "...")
 
 
 def _is_one_of_several_tests(module: Module, one: _PrefixTest) -> bool:

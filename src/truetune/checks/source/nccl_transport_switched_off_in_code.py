@@ -1,14 +1,15 @@
-"""A script switches a fast transport of NCCL off.
+"""A script switches off a fast NCCL transport.
 
 ## What it does
-Looks for NCCL_IB_DISABLE, NCCL_NET, NCCL_P2P_DISABLE and NCCL_SHM_DISABLE where a script sets them: in `os.environ`,
-in a dictionary of variables, in arguments of that name. A warning where the script asks for several nodes
-(`num_nodes=2`), else a note. Silent for values that leave the transport on, and under a condition, which may be about
-the GPU.
+Looks for NCCL_IB_DISABLE, NCCL_NET, NCCL_P2P_DISABLE and NCCL_SHM_DISABLE that a script sets: in `os.environ`, in a
+dictionary of variables, or in arguments of that name. It is a warning if the script asks for several nodes
+(`num_nodes=2`), else info. It does not report values that leave the transport on, or settings under a condition, which
+may be about the GPU.
 
 ## Why it is bad
-These variables are set once, to find out why a run hangs, and stay. Without InfiniBand each step of several nodes waits
-for TCP, ten to forty times as long; without P2P or shared memory the GPUs of one node wait for the host.
+These variables are set once, to find out why a run hangs, and are then forgotten. Without InfiniBand each step across
+nodes waits for TCP, which takes ten to forty times as long. Without P2P or shared memory the GPUs of one node exchange
+data through the CPU.
 
 ## Example
 ```python
@@ -28,7 +29,7 @@ torch.distributed.init_process_group("nccl")
 ```
 
 ## Fix safety
-Results stay the same. Where the run hangs without the variable, NCCL_DEBUG=INFO says at what.
+Results stay the same. If the run hangs without the variable, start it with NCCL_DEBUG=INFO to see what fails.
 
 ## References
 - docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; huggingface/accelerate#1510

@@ -1,16 +1,16 @@
-"""A loop adds up the losses of several batches, and one backward pass follows for all of them.
+"""A loop adds up the losses of several batches and calls backward() once for all of them.
 
 ## What it does
-Looks in loops of PyTorch for a model's loss, with its graph, that is added to a sum or put into a list, where each pass
-of the loop has a batch of its own, and `backward()` is called on the sum or list alone: after the loop, or in it under
-a condition such as `step % 16 == 0`. Silent where each batch has a backward pass, where the losses are numbers or are
-detached, where one batch goes through several heads, where a pass takes over states of the one before, and in loops of
-two or three passes.
+Looks for PyTorch loops that add a model's loss, with its graph, to a sum or put it into a list, where each pass of the
+loop has its own batch and `backward()` is only called on the sum or list: after the loop, or in it under a condition
+such as `step % 16 == 0`. It does not fire if each batch has its own backward pass, if the losses are numbers or
+detached, if one batch goes through several heads, if a pass uses states of the previous one, or in loops of two or
+three passes.
 
 ## Why it is bad
-A loss holds the graph of its batch, and the graph the activations of all layers. Until the one backward pass those of
-all batches stay in memory: 16 micro-batches need as much of it as one batch of 16 times the rows. Accumulation is meant
-to avoid just that, and the gradients are the same either way.
+A loss holds the graph of its batch, and the graph holds the activations of all layers. They stay in memory for all
+batches until the single backward pass: 16 micro-batches need as much memory as one batch of 16 times the rows. Gradient
+accumulation is meant to avoid exactly that, and the gradients are the same either way.
 
 ## Example
 ```python
@@ -46,7 +46,7 @@ for micro_batches in steps:
 ```
 
 ## Fix safety
-Safe: gradients add up in the weights, so that the sum of backward passes is the backward pass of the sum.
+Safe: `backward()` adds to the gradients, so the separate passes give the same gradients as one pass over the sum.
 
 ## References
 - PyTorch documentation, FAQ: "My model reports cuda runtime error(2): out of memory"
@@ -92,9 +92,9 @@ class OneBackwardForManyBatches(SourceRule):
             if backward is None:
                 continue
             yield self.finding(
-                f"`{ast.unparse(kept.holder)}` keeps the graphs of all batches of the loop until one backward():"
-                " memory grows with each batch, as if all were one",
-                "call backward() on the loss of each batch, divided by the number of batches, and add up its .item()",
+                f"`{ast.unparse(kept.holder)}` keeps the graphs of all batches of the loop until the single backward():"
+                " memory grows with each batch, as if they were one large batch",
+                "call (loss / number_of_batches).backward() for each batch, and only add up loss.item()",
                 cases=[case_of_node(module, kept.node), case_of_node(module, backward)],
             )
 

@@ -1,16 +1,16 @@
-"""A loop keeps large outputs of the model of every step, on the GPU.
+"""A loop keeps the model's large outputs of every step in GPU memory.
 
 ## What it does
 Looks in loops, and in the steps of a Lightning module, for hidden states, logits, attentions, caches or whole outputs
-of a model that are appended to a list as they are, at each step or at every tenth (`step % 10 == 0`), there or in a
-function, or the method of an object, that the step hands them to, and for results of `generate` that hold scores or
-hidden states. Silent where they are moved (`.cpu()`, `.tolist()`), reduced (`argmax`, `mean`, a slice of tokens), where
-the list is renewed in the loop, where a condition is in the way, and in loops of few steps.
+of a model that are appended to a list as they are, at each step or at every tenth (`step % 10 == 0`). The append may
+also be in a function or method that the step passes them to. Results of `generate` that contain scores or hidden states
+count too. It does not fire if they are moved (`.cpu()`, `.tolist()`) or reduced (`argmax`, `mean`, a slice of tokens),
+if the list is emptied in the loop, under other conditions, or in loops of few steps.
 
 ## Why it is bad
-Each step adds rows x tokens x width numbers, or x vocabulary for logits, to what the GPU holds. The run dies of a
-lack of memory after some hundred steps, at the same place each time, and a smaller batch only puts it off.
-`.detach()` lets go of the graph, and of nothing else.
+Each step adds rows x tokens x width numbers (for logits: x vocabulary) to GPU memory. The run dies of CUDA out of
+memory after a few hundred steps, each time at the same place, and a smaller batch only delays it. `.detach()` frees the
+graph, but not the tensor itself.
 
 ## Example
 ```python
@@ -39,7 +39,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe for what only reads the values. The CPU's memory grows instead: keep a mean over the tokens where that is enough.
+Safe for code that only reads the values. CPU memory grows instead: keep only a mean over the tokens if that is enough.
 
 ## References
 - huggingface/transformers#2595, huggingface/transformers#4518, pytorch/pytorch#13613
@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.model_outputs_loops_keep_on_device import (
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
 
-DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
+DETACHED = ("detach() frees the graph, but the tensor stays on the GPU",)
 
 
 def _appends_in_loops(module: Module) -> Iterator[object]:
@@ -82,11 +82,11 @@ class OutputsKeptOnTheDevice(SourceRule):
             # A tuple of layers has no detach(): the advice would raise.
             whole = kept.part == "output" or _is_tuple_of_layers_or_steps(kept.value)
             yield self.finding(
-                f"`{name}` keeps the {kept.part.replace('_', ' ')} of every step on the device: its"
-                " memory grows with each",
-                "keep only what is needed of it, each tensor with .detach().cpu()"
+                f"`{name}` keeps the {kept.part.replace('_', ' ')} of every step on the GPU: memory use"
+                " grows with each step",
+                "append only the tensors that you need, each with .detach().cpu()"
                 if whole
-                else f"keep {moved}, or only what is needed of it (its argmax, a count)",
+                else f"append {moved}, or only what you need of it (its argmax, a count)",
                 evidence=DETACHED if ".detach()" in module.text_of(kept.value) else (),
                 cases=[case_of_node(module, kept.node), case_of_node(module, kept.forward)],
                 fix=None

@@ -1,15 +1,15 @@
-"""An adapter that is written by hand starts with two zero matrices, or with two random ones.
+"""A custom LoRA adapter initialises both of its matrices with zeros, or both at random.
 
 ## What it does
-Looks at modules of a script that hold the two matrices of a low-rank adapter (`lora_A` and `lora_B`, `A` and `B`,
-`down` and `up`) as parameters or linear layers, and reads how each of them starts. It fires where both are zero, and
-where both are random. Matrices that are frozen, a product that is taken off the weights or multiplied by a parameter
-that starts as zero, and scripts that only load a trained adapter are left alone.
+Looks at modules of a script that contain the two matrices of a low-rank adapter (`lora_A` and `lora_B`, `A` and `B`,
+`down` and `up`) as parameters or linear layers, and reads how each one is initialised. It is an error if both are zero,
+and a warning if both are random. It does not report frozen matrices, a product that is subtracted from the weights or
+multiplied by a parameter that starts at zero, or scripts that only load a trained adapter.
 
 ## Why it is bad
-The gradient of each matrix is a product with the other one. Where both are zero, both gradients are zero, in each
-step: nothing is trained, and no figure says so but a loss that does not move. Where both are random, the model is
-disturbed before the first step, and the training begins by repairing it.
+The gradient of each matrix is a product with the other one. If both are zero, both gradients are zero in every step:
+nothing is trained, and the only sign is a loss that does not fall. If both are random, the adapter changes the model's
+output before the first step, and training must first undo this.
 
 ## Example
 ```python
@@ -44,8 +44,8 @@ class LoRALinear(nn.Module):
 ```
 
 ## Fix safety
-There is no automatic fix: one matrix is to be random, and the other zero. Weights that were trained with two random
-matrices fit the disturbed base, and stay as they are.
+There is no automatic fix: initialise one matrix at random and the other with zeros. Weights trained with two zero
+matrices contain nothing. Weights trained with two random matrices can be used as they are.
 
 ## References
 - Guitaricet/relora#18
@@ -120,15 +120,17 @@ class OwnAdapterStartsWrong(SourceRule):
             cases = [case_of_node(module, one.node) for one in pair]
             if pair[0].start == "zero":
                 yield self.finding(
-                    f"both matrices of {owner.name} start as zeros: each one's gradient is a product with the other,"
-                    " and stays zero",
-                    "start one of them at random, as torch.randn does; nn.init.kaiming_uniform_ is what PEFT takes",
+                    f"both matrices of {owner.name} start at zero: the gradient of each is a product with the other,"
+                    " so both stay zero and nothing is trained",
+                    "initialise one of them at random, as torch.randn does, and leave the other at zero; PEFT uses"
+                    " nn.init.kaiming_uniform_(A, a=5**0.5)",
                     cases=cases,
                 )
             else:
                 yield self.finding(
-                    f"both matrices of {owner.name} start at random: the model is disturbed before the first step",
-                    "start one of them as zeros: nn.init.zeros_(self.lora_B)",
+                    f"both matrices of {owner.name} start at random: the adapter changes the model's output before the"
+                    " first step",
+                    "initialise the second one (B) with zeros: nn.init.zeros_(B)",
                     severity="warning",
                     cases=cases,
                 )

@@ -1,16 +1,16 @@
-"""An own loss of a causal model compares the logits of a place with the label of the same place.
+"""A custom loss of a causal model compares logits with the labels of the same position.
 
 ## What it does
-Follows logits and labels of cross-entropies (`cross_entropy`, `CrossEntropyLoss`, `nll_loss`) and of log-probabilities
-that are gathered by labels (DPO) back to the pass of a causal model: in `compute_loss` of a trainer, in
-`compute_loss_func`, in steps of Lightning and in loops. It fires where logits and labels are at the same place:
-neither was sliced by one, and the labels are the ids of that pass (a copy, -100 where nothing is learned). For a
-decoder of one's own it fires where inputs and targets are the same window of the tokens. Where rows come shifted, the
-model is not known to be causal, or what the labels are is not seen, nothing is reported.
+Traces logits and labels of cross-entropies (`cross_entropy`, `CrossEntropyLoss`, `nll_loss`) and of log-probabilities
+that are gathered by labels (DPO) back to the forward pass of a causal model: in `compute_loss` of a trainer, in
+`compute_loss_func`, in Lightning steps and in loops. It fires if logits and labels are at the same position: neither
+was sliced by one, and the labels are the ids of that pass (a copy, with -100 on ignored tokens). For a hand-written
+decoder it fires if inputs and targets are the same window of the tokens. It does not fire if the rows come shifted, the
+model is not known to be causal, or the labels can't be traced.
 
 ## Why it is bad
-The logits at a place are for the next token. Without the shift the model learns to repeat the token that it reads: the
-loss falls to nearly 0 within some steps, and the model writes one token over and over.
+The logits at a position predict the next token. Without the shift the model learns to repeat its current input token:
+the loss falls to nearly 0 within some steps, and the model writes one token over and over.
 
 ## Example
 ```python
@@ -39,7 +39,8 @@ for batch in loader:
 ```
 
 ## Fix safety
-There is no automatic fix: masks and weights of tokens have to be shifted with the labels.
+There is no automatic fix: masks and token weights must be shifted together with the labels. The loss starts higher, and
+weights that were trained without the shift can't be used.
 
 ## References
 - Hugging Face Transformers, `ForCausalLMLoss` (shifts the labels by one)
@@ -81,15 +82,15 @@ class OwnLossWithoutShift(SourceRule):
         for loss in own_losses_with_known_label_shift(self.subject):
             if loss.ahead == 0:
                 yield self.finding(
-                    "logits are compared with the labels of their own place: the model learns to repeat the token"
-                    " that it reads",
+                    "logits are compared with the labels of the same position: the model learns to repeat its input"
+                    " token, not to predict the next one",
                     "compare logits[:, :-1] with labels[:, 1:]",
                     cases=[case_of_node(self.subject, loss.call.node)],
                 )
         for node in losses_whose_targets_are_own_input(self.subject):
             yield self.finding(
-                "inputs and targets are cut out of the tokens in the same way: the model learns to repeat the token"
-                " that it reads",
-                "cut the targets one later (tokens[i + 1 : i + 1 + n]), or compare logits[:, :-1] with labels[:, 1:]",
+                "inputs and targets are the same slice of the tokens: the model learns to repeat its input token, not"
+                " to predict the next one",
+                "shift the targets by one (tokens[i + 1 : i + 1 + n]), or compare logits[:, :-1] with labels[:, 1:]",
                 cases=[case_of_node(self.subject, node)],
             )

@@ -1,14 +1,13 @@
-"""A sampling loop of one's own draws from something else than the model's distribution.
+"""A hand-written sampling loop does not sample from the model's distribution.
 
 ## What it does
-Looks at files that draw tokens by themselves (`torch.multinomial`, `Categorical`). It fires where logits are
-multiplied by the temperature, and where `torch.multinomial` is given logits or their largest values without a
-softmax.
+Looks at files that sample tokens themselves (`torch.multinomial`, `Categorical`). It fires if logits are multiplied by
+the temperature, and if `torch.multinomial` gets logits, or their largest values, without a softmax.
 
 ## Why it is bad
-A temperature of 0.7 that is multiplied flattens the distribution, where it is to sharpen it: at 0.2 the answers are
-word salad. Weights that are no probabilities give the best token hardly more than the tenth best one, and negative
-ones stop the script. The model gets the blame.
+Logits must be divided by the temperature. Multiplying by 0.7 flattens the distribution instead of sharpening it; at 0.2
+the answers are word salad. With raw logits as weights, the best token is hardly more likely than the tenth best, and
+negative ones raise an error. The bad answers are then blamed on the model.
 
 ## Example
 ```python
@@ -29,7 +28,7 @@ with torch.no_grad():
 ```
 
 ## Fix safety
-There is no automatic fix. Answers that were drawn so have to be drawn again.
+There is no automatic fix. Answers that were sampled this way must be sampled again.
 
 ## References
 - EricGuo5513/momask-codes#28
@@ -98,14 +97,15 @@ class OwnSamplingDistortsAnswers(SourceRule):
             return
         for node in _multiplied_temperatures(module):
             yield self.finding(
-                "logits are multiplied by the temperature: a low one makes the draw more random, not less",
-                "divide them: logits / temperature",
+                "logits are multiplied by the temperature: a low temperature makes sampling more random, not less",
+                "divide instead: logits / temperature",
                 cases=[case_of_node(module, node)],
             )
         for node in _draws_from_logits_without_softmax(module):
             yield self.finding(
-                "torch.multinomial takes probabilities, and is given logits",
-                "take torch.softmax(logits, dim=-1) first",
+                "torch.multinomial needs probabilities but gets logits: the best token is hardly more likely than"
+                " others, and negative values raise an error",
+                "pass torch.softmax(logits, dim=-1) to torch.multinomial",
                 cases=[case_of_node(module, node)],
             )
 

@@ -1,16 +1,16 @@
 """The pad token is EOS, and a collator masks every pad id: EOS is never learned.
 
 ## What it does
-It finds `pad = eos` in every spelling (attribute, id, `add_special_tokens`, `setattr`,
-`from_pretrained(pad_token=...)`) and what masks labels by id: transformers'
-`DataCollatorForLanguageModeling(mlm=False)`, `labels[labels == pad_token_id] = -100`, or the SFTTrainer of a TRL up to
-0.16.0 (by the file's pins, or by arguments that no later one takes), whose own collator is transformers'. Later ones
-mask by position: they are not reported. `if tokenizer.pad_token is None` never holds for a model that has a pad, and
-where the file writes a chat template of its own that ends turns with another token, EOS is in no row. A collator
-of another file counts where that file was given too, and it gets the same tokenizer.
+Finds `pad = eos` in every spelling (attribute, id, `add_special_tokens`, `setattr`, `from_pretrained(pad_token=...)`)
+together with code that masks labels by id: transformers' `DataCollatorForLanguageModeling(mlm=False)`, `labels[labels
+== pad_token_id] = -100`, or the SFTTrainer of TRL up to 0.16.0 (known from the project's pinned version, or from
+arguments that later ones do not accept), which uses transformers' collator. Later TRL versions mask by position and are
+not reported. `if tokenizer.pad_token is None` is false for a model that has a pad token, so such a line is not reported
+there. If the file writes its own chat template that ends turns with another token, EOS is in no row. A collator in
+another file counts if that file was also given to truetune and gets the same tokenizer.
 
 ## Why it is bad
-Every label that equals pad becomes -100, the real EOS with it. The loss looks normal, and the model never stops.
+Every label that equals pad becomes -100, including the real EOS. The loss looks normal, and the model never stops.
 
 ## Example
 ```python
@@ -31,9 +31,9 @@ collator = DataCollatorForLanguageModeling(tok, mlm=False)
 ```
 
 ## Fix safety
-Where the model is known by its name or folder, a token of its vocabulary is written (`<unk>`,
-`<|finetune_right_pad_id|>`): safe, and nothing is resized. Else it is not safe: a new token makes the vocabulary longer
-by one, and the model is resized.
+If the model is known by its name or folder, the fix writes a token of its vocabulary (`<unk>`,
+`<|finetune_right_pad_id|>`): this is safe, and nothing is resized. Otherwise the fix is unsafe: a new token makes the
+vocabulary one longer, and the model must be resized.
 
 ## References
 - huggingface/transformers#23530, huggingface/transformers#22794, huggingface/trl#976, huggingface/open-r1#494
@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_th
 from truetune.source.make_source_edits import Changes
 from truetune.source.parsed_source_file import Module
 
-IF_MISSING = "only where the tokenizer has no pad token of its own"
+IF_MISSING = "only if the tokenizer has no pad token yet"
 
 
 def _pad_settings_and_eos_label_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
@@ -98,8 +98,8 @@ class PadEqualsEosLmCollator(SourceRule):
             yield self._finding_on_settings(reached, sinks)
         for node in maskings_of_eos_id(module):
             yield self.finding(
-                "labels that equal EOS are masked: EOS is never learned, the model will not stop",
-                "mask pads by position (attention_mask == 0), not by an id that ends each answer",
+                "labels that equal EOS are masked: EOS is never learned, and the model will not stop",
+                "mask padding by position: labels[attention_mask == 0] = -100, not by the id of EOS",
                 cases=[case_of_node(module, node)],
             )
 

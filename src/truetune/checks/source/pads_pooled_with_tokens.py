@@ -1,12 +1,12 @@
-"""A sum or mean over the positions of a batch takes its pads in: a row's value depends on the rows beside it.
+"""A sum or mean over the positions of a batch includes padding: a row's value depends on the other rows.
 
 ## What it does
-Follows the hidden states and the log-probabilities of a model in a script, with their axes, back to the tokenizer's
-call that pads the batch. It fires where `mean` or `sum` takes the axis of the positions away and no mask is part of it.
+Traces the hidden states and log-probabilities of a model in a script, with their axes, back to the tokenizer call that
+pads the batch. It fires if `mean` or `sum` reduces the axis of the positions without a mask.
 
 ## Why it is bad
-A short text in a batch with a long one is mostly pads: its embedding, or the log-probability of its answer, is that of
-the pads. Another order of the rows gives other values, and a preference loss learns from the lengths.
+A short text in a batch with a long one is mostly padding, and so is its embedding or the log-probability of its answer.
+Another order of the rows gives other values, and a preference loss learns from lengths.
 
 ## Example
 ```python
@@ -30,7 +30,7 @@ vectors = (model(**batch).last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)
 ```
 
 ## Fix safety
-There is no automatic fix. A head that was trained on the old values has to be trained again.
+There is no automatic fix. The values change, so a classifier head trained on the old ones must be trained again.
 
 ## References
 - huggingface/transformers#17463
@@ -72,8 +72,9 @@ class PadsPooledWithTokens(SourceRule):
             return
         for found in poolings_that_include_pads(module):
             yield self.finding(
-                f"the {found.what} over the positions of a padded batch takes the pads in: what a row gets depends on"
-                " the longest row beside it",
-                "multiply by attention_mask before the sum, and divide by the sum of the mask for a mean",
+                f"the {found.what} over the positions of a padded batch includes the padding: the value of a row"
+                " depends on the longest row in its batch",
+                "multiply by attention_mask before the sum, and for a mean divide by the mask's sum: (x *"
+                " mask).sum(1) / mask.sum(1)",
                 cases=[case_of_node(module, found.node), case_of_node(module, found.padding)],
             )

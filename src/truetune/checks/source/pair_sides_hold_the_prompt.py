@@ -1,13 +1,13 @@
-"""Chosen and rejected hold the whole conversation, and a column holds the prompt as well.
+"""Chosen and rejected contain the whole conversation, and the pair has a prompt column as well.
 
 ## What it does
-Follows the two sides of a pair that a script or a notebook makes to the chat that a template renders, or to the texts
-that are joined. It speaks where both begin with the question, and the pair has a `prompt` too.
+Traces the two sides of a pair that a script or a notebook makes to the chat that a template renders, or to the texts
+that are joined. It fires if both begin with the question and the pair also has a `prompt`.
 
 ## Why it is bad
-The trainer writes the prompt in front of each side: the question is then there twice, and the second one is
-scored and learned as part of the answer. Rewards look as they should; the model learns to repeat the question, in the
-form that no server sends.
+The trainer puts the prompt before each side. The question is then in the text twice, and the second copy is scored and
+trained on as part of the answer. Rewards look normal, but the model learns to repeat the question, in a format that no
+server sends.
 
 ## Example
 ```python
@@ -47,7 +47,8 @@ pairs = load_dataset("json", data_files="pairs.jsonl", split="train").map(shape)
 ```
 
 ## Fix safety
-There is no automatic fix: either the prompt column goes, or the question in both sides.
+There is no automatic fix: remove either the prompt column or the question in both sides. A model that was trained on
+the old pairs must be trained again.
 
 ## References
 - huggingface/trl#2209, huggingface/trl#2551
@@ -86,11 +87,15 @@ class PairSidesHoldThePrompt(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in prompts_inside_pairs(self.subject):
-            how = "rendered with the whole conversation" if found.is_rendered else "joined with it"
+            how = (
+                "rendered with the whole conversation"
+                if found.is_rendered
+                else "joined with the prompt"
+            )
             yield self.finding(
-                f"chosen and rejected are {how}, and the pair has a prompt too: the prompt is there twice, and the"
-                " second one is learned as part of the answer",
-                "give the three as lists of messages, each with its own turns alone (prompt: user, chosen and rejected:"
-                " assistant), or leave the prompt out of the pair",
+                f"chosen and rejected are {how}, and the pair has a prompt column too: the text contains the prompt"
+                " twice, and the second copy is trained on as part of the answer",
+                "write each of the three as a list of only its own messages (prompt: the user's, chosen and rejected:"
+                " the assistant's), or remove the prompt from the pair",
                 cases=[case_of_node(self.subject, found.node)],
             )

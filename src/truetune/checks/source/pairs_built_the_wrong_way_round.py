@@ -1,15 +1,15 @@
-"""A script picks the worse answer as chosen, and the better one as rejected.
+"""A script picks the worse answer as chosen and the better one as rejected.
 
 ## What it does
-Follows both sides of a pair (`{"chosen": ..., "rejected": ...}`) back to how they are picked: a place of a sorted
-list, `max` and `min`, `argmax`, `sort_values`, or the arm of a test that compares two scores or names a winner. It
-speaks where the name of what they are ordered by says which is better (`score`, `reward`, `rating`: more; `rank`,
-`loss`, `toxicity`: less), and chosen is the worse one. A key that is a function of the project (`key=mean_rank`) is
-followed to the column that it reads. Sides whose order is not known are not judged.
+Traces both sides of a pair (`{"chosen": ..., "rejected": ...}`) back to how they are picked: an index of a sorted list,
+`max` and `min`, `argmax`, `sort_values`, or the branch of a condition that compares two scores or names a winner. It
+fires if the name of the sort key says which is better (`score`, `reward`, `rating`: more; `rank`, `loss`, `toxicity`:
+less), and chosen is the worse one. A key that is a function of the project (`key=mean_rank`) is traced to the column
+that it reads. Sides with an unknown order are not judged.
 
 ## Why it is bad
-DPO and its kin learn the difference of both sides. Exchanged, the model is trained towards the worst answers, while its
-loss, margins and accuracies look as they should.
+DPO and similar methods learn the difference between the sides. If they are swapped, the model is trained towards the
+worst answers, while its loss, margins and accuracies look normal.
 
 ## Example
 ```python
@@ -26,8 +26,8 @@ def to_pair(row):
 ```
 
 ## Fix safety
-There is no automatic fix: look at some pairs before and after. A model that was trained on exchanged pairs has to be
-trained again.
+There is no automatic fix: compare some pairs before and after the change. A model that was trained on swapped pairs
+must be trained again.
 
 ## References
 - huggingface/trl, "Preference" in the dataset formats (`chosen` is the preferred completion)
@@ -68,8 +68,8 @@ class PairsBuiltTheWrongWayRound(SourceRule):
         module = self.subject
         for found in pairs_built_the_wrong_way_round(module):
             yield self.finding(
-                f"the pair is the wrong way round: {found.why}",
-                f"exchange chosen and rejected, or turn the order around{_reversing_argument(found.ordering)}",
+                f"chosen and rejected are swapped: {found.why}",
+                f"swap chosen and rejected, or reverse the order{_reversing_argument(found.ordering)}",
                 cases=[case_of_node(module, found.node), case_of_node(module, found.ordering)],
             )
 

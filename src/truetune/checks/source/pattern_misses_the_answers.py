@@ -1,15 +1,15 @@
-r"""A script reads the references by a pattern that finds nothing in the answers.
+r"""A script extracts results with a pattern that matches the references but not the model's answers.
 
 ## What it does
-Follows the functions of a script that search a text by patterns, and give nothing where they find nothing, to the
-columns that they are called with. The patterns are run over the rows: those that are in the script, else those of
-the data files that it names, or that lie beside it with these columns. It fires where the patterns read 8 of 10 texts
-of one column, and at most 1 of 20 of another. Answers whose code is between fences (three backticks) and that are
-given to `exec`, `ast.parse`, `compile` or `json.loads` as they are count as well.
+Takes the functions of a script that search a text with patterns and return nothing if there is no match, and the
+columns that they are called on. It runs the patterns over the rows: those in the script, else those of the data files
+that it names, or of files next to it with these columns. It fires if the patterns match at least 8 of 10 texts of one
+column and at most 1 of 20 of another. It also fires on answers whose code is between fences (three backticks) and that
+are passed unchanged to `exec`, `ast.parse`, `compile` or `json.loads`.
 
 ## Why it is bad
-Answers that are not read count as wrong: accuracy is 0, however well the model answers. A model that was tuned writes
-its result in the form of its training rows (`\boxed{42}`), and no more in that of the benchmark's examples (`#### 42`).
+Answers that are not matched count as wrong: accuracy is 0, however good the answers are. A fine-tuned model writes its
+result in the format of its training rows (`\boxed{42}`), no longer in that of the benchmark's examples (`#### 42`).
 
 ## Example
 ```python
@@ -62,7 +62,8 @@ right = sum(extract(row["answer"]) == extract(row["gold"]) for row in ROWS)
 ```
 
 ## Fix safety
-There is no automatic fix: read the form that the answers have as well, and score base and tuned model again.
+There is no automatic fix: let the pattern match the answers' format as well, and score the base and the tuned model
+again. Both scores can change.
 
 ## References
 - huggingface/lighteval#82
@@ -144,13 +145,13 @@ class PatternMissesTheAnswers(SourceRule):
                     continue
                 patterns = " or ".join(repr(pattern.pattern) for pattern in reader.patterns)
                 yield self.finding(
-                    f"{patterns} reads {read.read} of {read.of} texts of `{read.column}`, and {missed.read} of"
-                    f" {missed.of} of `{missed.column}`: these count as wrong, whatever they say",
-                    f"read the form that `{missed.column}` has as well, and score again; `truetune score FILE --parser"
-                    " number` reads a result in any form",
+                    f"{patterns} matches {read.read} of {read.of} texts of `{read.column}`, but only {missed.read} of"
+                    f" {missed.of} of `{missed.column}`: the others count as wrong, even if they are right",
+                    f"extend the pattern to the format of `{missed.column}`, and score again; for numbers, `truetune"
+                    " score FILE --parser number` finds the result in any format",
                     evidence=[
                         f"rows of {rows.source}",
-                        f"one of them ends: {_end_of_first_text(rows.rows, missed.column)!r}",
+                        f"`{missed.column}` of the first row ends: {_end_of_first_text(rows.rows, missed.column)!r}",
                     ],
                     cases=[case_of_node(module, reader.node)],
                     count=missed.of - missed.read,
@@ -170,15 +171,15 @@ class PatternMissesTheAnswers(SourceRule):
             if rows is None or len(texts) < MIN_ROWS or failing < MOST * len(texts):
                 continue
             yield self.finding(
-                f"{failing} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
-                f" {run.function} is given the whole text: it fails at {_name_of_text_before_code(texts)}, and"
+                f"{failing} of {len(texts)} texts of `{run.column}` have their code between {FENCE} fences, but"
+                f" {run.function} gets the whole text: it fails at {_name_of_text_before_code(texts)}, and"
                 f" {_describe_handling_of_unread_rows(module, run.node)}",
-                f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
-                " and the text itself where there is none"
+                f"extract the code first: found = re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S); code ="
+                " found.group(1) if found else text"
                 + _remedy_for_text_between_fences(run.function, texts),
                 evidence=[
                     f"rows of {rows.source}",
-                    f"one of them begins: {_first_text_with_fence(texts)[:SHOWN_CHARS]!r}",
+                    f"one such text begins: {_first_text_with_fence(texts)[:SHOWN_CHARS]!r}",
                 ],
                 cases=[case_of_node(module, run.node)],
             )
@@ -226,8 +227,8 @@ def _describe_handling_of_unread_rows(module: Module, call: ast.AST) -> str:
         if isinstance(around, ast.Try) and is_guarded:
             last = [handler.body[-1] for handler in around.handlers]
             if any(isinstance(one, ast.Continue) for one in last):
-                return "the handler skips the row (continue): the score is that of the others"
-            return "its handler decides what they count as"
+                return "the exception handler skips the row (continue): the score leaves these rows out"
+            return "the exception handler decides how these rows count"
     return "none of them can count as right"
 
 
@@ -242,8 +243,8 @@ def _remedy_for_text_between_fences(function: str, texts: list[str]) -> str:
     if not odd:
         return ""
     return (
-        f"; {len(odd)} of them are no JSON between the fences either ({odd[0][:SHOWN_CHARS]!r}): count these as wrong,"
-        " not as absent"
+        f"; {len(odd)} of them have no valid JSON between the fences either ({odd[0][:SHOWN_CHARS]!r}): count these as"
+        " wrong, not as missing"
     )
 
 

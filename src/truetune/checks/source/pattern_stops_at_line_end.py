@@ -1,13 +1,13 @@
-r"""A pattern can't match the form that the prompt asks for: its `.` stops at the end of the line.
+r"""A pattern can't match the format that the prompt asks for: its `.` does not match newlines.
 
 ## What it does
-Tries each pattern that a script searches with on the texts of several lines that are in the same script, such as the
-system prompt. It fires where the pattern finds its tags or fences there only if `.` may be a newline (`re.DOTALL`).
-Patterns that match one of the texts as they are, and patterns without marks at both ends, are left alone.
+Tries each pattern that a script searches with on the multi-line texts in the same script, such as the system prompt. It
+fires if the pattern finds its tags or fences there only when `.` may match a newline (`re.DOTALL`). It does not report
+patterns that match one of the texts as they are, or that have no fixed text at both ends.
 
 ## Why it is bad
-An answer in exactly the requested form is not found. As a reward it gives 0 to every completion, all advantages are 0,
-and nothing is learned. As a metric it calls right answers wrong.
+An answer in exactly the requested format is not found. As a reward, the pattern gives 0 to every completion: all
+advantages are 0, and nothing is learned. As a metric, it counts right answers as wrong.
 
 ## Example
 ```python
@@ -48,7 +48,8 @@ GRPOTrainer(model="model", reward_funcs=has_form, train_dataset=rows).train()
 ```
 
 ## Fix safety
-There is no automatic fix: with `re.DOTALL` a greedy `.*` may run over several answers.
+There is no automatic fix: with `re.DOTALL` a greedy `.*` can match across several answers, so check that the pattern
+uses `.*?`. Rewards and scores change.
 
 ## References
 - Python documentation, "re": `re.DOTALL`
@@ -82,10 +83,9 @@ class PatternStopsAtLineEnd(SourceRule):
         for stopped in patterns_stopping_at_first_line(module):
             effect = "gets no reward from it" if is_reward else "counts as wrong"
             yield self.finding(
-                f"the pattern `{stopped.pattern}` never matches the form that the text in line"
-                f" {stopped.form.lineno} asks for: its `.` stops at the end of a line, and the form"
-                f" has {stopped.lines} lines, so an answer in that form {effect}",
-                "give re.DOTALL to the pattern, then call the function on an answer in that form"
-                " before the run",
+                f"the pattern `{stopped.pattern}` never matches the format that the text in line"
+                f" {stopped.form.lineno} asks for: `.` does not match newlines, and the format"
+                f" has {stopped.lines} lines, so an answer in that format {effect}",
+                "pass re.DOTALL to the pattern, then test it on an answer in that format before the run",
                 cases=[case_of_node(module, stopped.search), case_of_node(module, stopped.form)],
             )

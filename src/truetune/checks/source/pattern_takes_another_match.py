@@ -1,15 +1,15 @@
-r"""A pattern takes another match, or another part of it, than the one that is the answer.
+r"""A pattern takes the wrong match, or the wrong part of it, as the answer.
 
 ## What it does
-Runs the pattern that a script searches for over the predictions in it, or beside it, as the script does: the first or
-the last match, the group that it takes; `text.split()[0]` and `text.splitlines()[-1]` are read so too. It fires where
-that is the reference far less often than what one change gives: the last match for the first one, another group,
-`re.IGNORECASE`, `re.DOTALL`, a comparison without case or without the full stop. A fifth of the rows has to be won,
-and three of ten have to be right then.
+Runs the pattern that a script searches with over the predictions in the script or in a file next to it, the way the
+script does: the first or the last match, and the group that it takes. `text.split()[0]` and `text.splitlines()[-1]` are
+treated the same way. It fires if the result equals the reference far less often than after one change: the last match
+instead of the first, another group, `re.IGNORECASE`, `re.DOTALL`, a comparison that ignores case or the full stop. The
+change must turn at least a fifth of the rows right, and then at least three of ten rows must be right.
 
 ## Why it is bad
 Right answers count as wrong. A model that was tuned on worked solutions writes numbers on the way to its result: the
-first one is never the answer, and accuracy is near 0, while the base model that answers with a number alone is scored
+first one is rarely the answer, and accuracy is near 0. The base model, which answers with only a number, is scored
 well.
 
 ## Example
@@ -53,7 +53,7 @@ for row in ROWS:
 ```
 
 ## Fix safety
-There is no automatic fix: score base and tuned model again by the same reading, and read ten rows of each by hand.
+There is no automatic fix: score base and tuned model again with the same extraction, and read ten rows of each by hand.
 
 ## References
 - EleutherAI/lm-evaluation-harness, the filters `strict-match` and `flexible-extract` of gsm8k
@@ -108,7 +108,7 @@ class PatternTakesAnotherMatch(SourceRule):
                 continue
             judged.add(match.node)
             yield self.finding(
-                f"{_taken_match_in_words(match)} in `{match.column}` is `{found.reference}` in"
+                f"{_taken_match_in_words(match)} in `{match.column}` equals `{found.reference}` in"
                 f" {found.own:,} of {found.of:,} rows; {found.reading.what}: in {found.other:,}. Right answers count as"
                 " wrong",
                 found.reading.remedy,
@@ -135,4 +135,4 @@ def _evidence(found: OtherReading) -> Iterator[str]:
     yield f"one of them ends {text!r}: the script takes {taken!r}, and `{found.reference}` is {reference!r}"
     if found.elsewhere is not None:
         name, right, of = found.elsewhere
-        yield f"of {name} the script reads {right:,} of {of:,} rows right: these answers have another form"
+        yield f"in {name} the script gets {right:,} of {of:,} rows right: those answers have another format"

@@ -1,13 +1,13 @@
-r"""A pattern of one character takes a part of a word or a number.
+r"""A pattern for a single character matches inside a word or a number.
 
 ## What it does
-Runs the patterns that a script searches for, and that match one character (`[ABCD]`, `\d`), over the rows that it reads
-or writes: the column that is searched, or the one in which the searched text is written. It fires where the match
-is inside a word or a number in a twentieth of the texts, and in three at least: `A` of `Answer: C`, `1` of `10/10`.
+Runs the patterns of a script that match one character (`[ABCD]`, `\d`) over the rows that the script reads or writes:
+the column that is searched, or the one that the searched text is written to. It fires if the match is inside a word or
+a number in at least 5 % of the texts, and in at least three: the `A` in `Answer: C`, the `1` in `10/10`.
 
 ## Why it is bad
-The score is that of the first such character. Answers that begin with `Answer` or `Because` count as A or B, and the
-best mark of ten counts as 1.
+The first such character is scored. Answers that begin with `Answer` or `Because` count as A or B, and a full score of
+10 counts as 1.
 
 ## Example
 ```python
@@ -45,13 +45,14 @@ ROWS = [
 ]
 right = 0
 for row in ROWS:
-    found = re.search(r"\\b[ABCD]\\b", row["prediction"])
+    found = re.search(r"\b[ABCD]\b", row["prediction"])
     right += bool(found) and found.group() == row["gold"]
 ```
 
 ## Fix safety
-There is no automatic fix: the word before the answer (`Answer:`) is a surer mark than a word of one letter, which `A`
-is in English too.
+There is no automatic fix. `\b` around the pattern suffices if the letter never occurs as a word; `A` is an English
+word, so search after a fixed word (`Answer:`) if the answers have one. Scores change: score other models again the same
+way.
 
 ## References
 - https://docs.python.org/3/library/re.html (`search` gives the first place that matches)
@@ -135,8 +136,8 @@ class PatternTakesPartOfAWord(SourceRule):
             taken = found.group() if found else ""
             first = text_around(matches.parts[0], found.start() if found else 0)
             yield self.finding(
-                f"{pattern.pattern!r} takes a part of a word or number in {len(matches.parts):,} of {matches.found:,}"
-                f" texts of `{matches.column}`: {taken!r} of {first!r}",
+                f"{pattern.pattern!r} matches inside a word or number in {len(matches.parts):,} of {matches.found:,}"
+                f" texts of `{matches.column}`, for example {taken!r} in {first!r}: the score is wrong",
                 _remedy(pattern),
                 cases=[case_of_node(module, call.node)],
                 count=len(matches.parts),
@@ -184,8 +185,11 @@ def _remedy(pattern: re.Pattern[str]) -> str:
     """The remedy: the pattern with borders of a word, after the word that names the answer."""
     bare = pattern.pattern.strip("()")
     if bare == r"\d":
-        return r"take the whole number after its word: re.search(r'Score:\s*(\d+)', text), or ask the judge for JSON"
+        return (
+            r"match the whole number after a fixed word: re.search(r'Score:\s*(\d+)', text).group(1), or ask the judge"
+            " for JSON"
+        )
     return (
-        "take a letter that is a word of its own, after the word for the answer:"
-        rf" re.search(r'(?:Answer|answer is):?\s*\(?({bare})\b', text)"
+        rf"match only whole words: r'\b({bare})\b'; or, if the answers have a fixed word before the letter,"
+        rf" re.search(r'(?:Answer|answer is):?\s*\(?({bare})\b', text).group(1)"
     )

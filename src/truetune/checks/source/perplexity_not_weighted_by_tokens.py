@@ -1,16 +1,17 @@
-"""Perplexities of texts are averaged, or losses of batches as if each had as many tokens.
+"""Perplexities of texts, or losses of batches, are averaged without weighting them by their tokens.
 
 ## What it does
 Looks for a mean of `exp(loss)` over texts or batches, and for `exp` of a plain mean of the losses of batches that are
-padded to their longest row (a note where it is not certain that they are). Lightning's `self.log` in `validation_step`
-takes such a mean, and `mean_perplexity` of Hugging Face Evaluate is one. Lists and sums are followed through functions,
-classes and files. A loss is what a model returns, or a cross-entropy. Silent where losses are weighted by their tokens,
-where rows are cut into blocks of one length, and for a median.
+padded to their longest row (info if it is not certain that they are). Lightning's `self.log` in `validation_step` takes
+such a mean, and `mean_perplexity` of Hugging Face Evaluate is one. Lists and sums are traced through functions, classes
+and files. A loss is what a model returns, or a cross-entropy. Overlapping windows whose labels count the overlap twice
+are reported, too. It does not fire if losses are weighted by their tokens, if rows are cut into blocks of equal length,
+or for a median.
 
 ## Why it is bad
-`exp` makes one bad text outweigh all others: a text of two tokens with a loss of 14 has a perplexity of a million. In
-one real set such a mean was 41,873 where the loss per token means 6.8. The mean of exponentials is never below
-the exponential of the mean, and figures of other tools are of the latter.
+`exp` lets one bad text outweigh all others: a text of two tokens with a loss of 14 has a perplexity of a million. In
+one real data set such a mean was 41,873, while the loss per token gives 6.8. The mean of exponentials is never below
+the exponential of the mean, and other tools report the latter.
 
 ## Example
 ```python
@@ -42,8 +43,8 @@ perplexity = torch.tensor(total / tokens).exp()
 ```
 
 ## Fix safety
-There is no automatic fix. The figure changes, and can't be compared with earlier ones of the same script. A mean of
-perplexities that is meant (one per document, for a ranking) should be named so; a median bears outliers.
+There is no automatic fix. The number changes, and can't be compared with earlier ones of the same script. If a mean of
+perplexities is intended (one per document, for a ranking), name it so; a median is robust against outliers.
 
 ## References
 - huggingface/transformers#34138, huggingface/transformers#34387, lisa-lab/pylearn2#1383
@@ -85,10 +86,13 @@ OF_ONE_LENGTH = ("block_size", "group_texts", "chunk", "stride", "packing", "pac
 PADS = ("padding=True", 'padding="longest"', "DataCollator", "pad_sequence", "collate_fn")
 EVALUATION_STEPS = ("validation_step", "test_step")
 OF_PERPLEXITIES = (
-    "perplexities are averaged, and the worst texts decide the mean: exp is taken before it"
+    "perplexities are averaged, so the worst texts dominate: exp is taken before the mean"
 )
-OF_LOSSES = "losses of batches are averaged as if all had as many tokens, and exp is taken of that"
-REMEDY = "add up loss * tokens and tokens over all texts, and take exp of total / tokens once"
+OF_LOSSES = (
+    "losses of batches are averaged as if all batches had the same number of tokens, and the"
+    " perplexity is computed from that"
+)
+REMEDY = "sum up loss * tokens and tokens over all texts, and compute exp(total / tokens) once"
 
 
 def _exponentials_of_losses(module: Module) -> Iterator[ast.Call]:
@@ -142,10 +146,10 @@ class PerplexityNotWeightedByTokens(SourceRule):
         module = self.subject
         for window in overlapping_windows(module):
             yield self.finding(
-                "windows of the text overlap, and their labels are all of their ids: tokens of the overlap count"
-                " twice, and those at the beginning of a window are predicted from next to nothing",
-                "set labels[:, :-new] = -100, where new is the number of tokens that the window before did not have,"
-                " and weigh its loss by them",
+                "windows of the text overlap, but their labels are all of their ids: tokens in the overlap count"
+                " twice, and the first tokens of a window are predicted with almost no context",
+                "set labels[:, :-new] = -100, where new is the number of tokens that were not in the previous window,"
+                " and weight the window's loss by new",
                 cases=[case_of_node(module, window.call), case_of_node(module, window.loop.iter)],
             )
         followed = list(averaged_perplexities(module))
@@ -195,9 +199,9 @@ class PerplexityNotWeightedByTokens(SourceRule):
             if node is not None:
                 yield self.finding(
                     "perplexities of batches are logged, and Lightning averages them over the epoch: the worst batches"
-                    " decide",
-                    "log the loss with batch_size=<tokens of the batch>, and take exp of its mean in"
-                    " on_validation_epoch_end",
+                    " dominate",
+                    "log the loss instead, with batch_size=<number of tokens in the batch>, and take exp of its mean"
+                    " in on_validation_epoch_end",
                     cases=[case_of_node(module, node)],
                 )
 

@@ -1,15 +1,15 @@
-"""Pictures go into the model at their full size, and each is thousands of tokens.
+"""Pictures go into the model at full size: each one is thousands of tokens.
 
 ## What it does
-In a script that makes the processor of a Qwen model for pictures without a limit of pixels, takes the sizes of the
-pictures from the rows that the script names (`width` and `height`, or the files themselves) and counts their tokens as
-the processor does: one for each 28 x 28 pixels, 32 x 32 in Qwen3-VL. It fires where the picture in the middle has 4,096
-tokens or more. It is silent where anything in the script, or in a module beside it, limits or resizes pictures.
+Applies to scripts that create the processor of a Qwen vision model without a pixel limit. It takes the sizes of the
+images from the rows that the script names (`width` and `height`, or the files themselves) and counts their tokens as
+the processor does: one for each 28 x 28 pixels, 32 x 32 in Qwen3-VL. It fires if the median image has 4,096 tokens or
+more. It does not fire if anything in the script, or in a module next to it, limits or resizes images.
 
 ## Why it is bad
-Memory and time of a step follow the tokens of a row. A photo of a phone (3024 x 4032) is 15,552 tokens, beside some
-forty of an answer: the logits alone are 9 GiB, and a batch of one row does not fit a card of 24 GB. `max_length` does
-not help: it cuts the picture's own tokens, and the forward pass fails.
+Memory and time of a step grow with the tokens of a row. A phone photo (3024 x 4032) is 15,552 tokens, next to some
+forty for an answer: the logits alone take 9 GiB, and even a batch of one row does not fit a GPU of 24 GB. `max_length`
+does not help: it cuts the image tokens, and the forward pass fails.
 
 ## Example
 ```python
@@ -34,8 +34,8 @@ processor = AutoProcessor.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", max_pix
 ```
 
 ## Fix safety
-A smaller picture has less to read: see that the smallest print that matters is still legible at the size that you
-choose. Ask the trained model with the same limit.
+A smaller image shows less detail: check that the smallest print that matters is still legible at the size that you
+choose. Use the same limit for inference.
 
 ## References
 - https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct, "Image Resolution for performance boost"
@@ -75,12 +75,12 @@ class PicturesAtFullSize(SourceRule):
                 continue
             side = processor.side
             yield self.finding(
-                f"pictures go in at their full size: those of {sizes.source} have about {sizes.width:,} x"
-                f" {sizes.height:,} pixels, which are {sizes.tokens:,} tokens each (one for {side} x {side} pixels),"
+                f"images go in at full size: those of {sizes.source} have about {sizes.width:,} x"
+                f" {sizes.height:,} pixels, which is {sizes.tokens:,} tokens each (one per {side} x {side} pixels),"
                 " and nothing limits them",
-                f"AutoProcessor.from_pretrained(..., max_pixels={USUAL_PICTURE_TOKENS} * {side} * {side}) makes each"
-                f" {USUAL_PICTURE_TOKENS:,} tokens at most, or resize them before they are read; max_length is no help:"
-                " it would cut the picture's own tokens",
-                evidence=[f"sizes of {sizes.rows:,} pictures are known"],
+                f"set AutoProcessor.from_pretrained(..., max_pixels={USUAL_PICTURE_TOKENS} * {side} * {side}) for at"
+                f" most {USUAL_PICTURE_TOKENS:,} tokens per image, or resize the files; max_length does not help, since"
+                " it would cut the image tokens",
+                evidence=[f"the sizes of {sizes.rows:,} images are known"],
                 cases=[case_of_node(module, processor.call.node)],
             )

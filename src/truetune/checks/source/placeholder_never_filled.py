@@ -1,15 +1,16 @@
-"""A prompt goes to the model with its placeholder, which nothing fills in.
+"""A prompt reaches the model with a placeholder that nothing fills in.
 
 ## What it does
-Follows the texts that a script writes to what trains on them or asks a model with them: chat templates, tokenizers,
-trainers, clients of servers, rows that are written to a file. It fires where a text arrives with `{name}` in it, and
-`name` is a variable of the code around it or a column that the file reads: the call of `format` is missing, or the f in
-front of the text. An error where nothing else in the prompt differs from row to row. Escaped braces (`{{name}}`),
-LaTeX, names of answers, and texts that are formatted on the way are left alone.
+Traces the texts in a script to the code that trains on them or sends them to a model: chat templates, tokenizers,
+trainers, clients of servers, rows that are written to a file. It fires if a text arrives with `{name}` in it, and
+`name` is a variable in scope or a column that the file reads: the call of `format`, or the `f` before the text, is
+missing. It is an error if nothing else in the prompt differs from row to row, else a warning. It does not report
+escaped braces (`{{name}}`), LaTeX, names of answers, and texts that are formatted on the way.
 
 ## Why it is bad
-The model sees the braces in place of the text. Where the whole prompt is that text, all prompts are alike: training can
-learn only how frequent the answers are, the loss stops at their entropy, and every question gets the same answer.
+The model sees the braces instead of the text. If the whole prompt is that text, all prompts are alike: training can
+only learn how frequent each answer is, the loss stops at the entropy of the answers, and every question gets the same
+answer.
 
 ## Example
 ```python
@@ -52,7 +53,8 @@ Trainer(model="model", train_dataset=rows).train()
 ```
 
 ## Fix safety
-There is no automatic fix: other braces in the text (JSON) have to be doubled for `format`, or `replace` be used.
+There is no automatic fix: other braces in the text (JSON) must be doubled for `format`; otherwise use `replace`. The
+prompts change, so train again.
 
 ## References
 - Python documentation, `str.format` and formatted string literals
@@ -94,7 +96,7 @@ class PlaceholderNeverFilled(SourceRule):
             effect = (
                 "all prompts are the same text, whatever the row"
                 if found.is_whole
-                else "the model reads the braces in place of it"
+                else "the model sees the braces instead of the value"
             )
             fill = (
                 f"call .format({name}={name}) on the text"
@@ -103,9 +105,8 @@ class PlaceholderNeverFilled(SourceRule):
             )
             place = case_of_node(found.use.home, found.use.node)
             yield self.finding(
-                f"the placeholder {found.placeholder} goes to the model as it is written, and nothing fills it in:"
-                f" {effect}",
-                f"{fill}; make the rows again, and ask the model with the same prompt",
+                f"the placeholder {found.placeholder} reaches the model as it is, since nothing fills it in: {effect}",
+                f"{fill}; then build the rows again, and use the same prompt at inference",
                 severity=None if found.is_whole else "warning",
                 cases=[case_of_node(module, found.text), place],
             )

@@ -1,14 +1,14 @@
-"""A chat model is trained on plain strings, and a script beside asks it through its chat template.
+"""A chat model is trained on plain strings, and another script prompts it through its chat template.
 
 ## What it does
-Makes the rows that a script gives TRL's trainer, where their file is here: prompts with completions, or with chosen and
-rejected. It speaks where they are plain strings without any mark of a turn, the model is a chat model by its name
-(instruct, chat, it), and a script beside asks by the chat template. It needs no tokenizer;
-`plain-string-pair-skips-template` judges the same rows where one is named.
+Builds the rows that a script passes to TRL's trainer, if their file is available: prompts with completions, or with
+chosen and rejected. It fires if they are plain strings without any turn markers, the model is a chat model by its name
+(instruct, chat, it), and a script in the same folder prompts it through the chat template. It needs no tokenizer;
+`plain-string-pair-skips-template` judges the same rows if one is given.
 
 ## Why it is bad
-Trainers join such strings as they are. The model is then asked in a form that it was never trained on: the answers are
-those of the model before, or break off, repeat and do not stop.
+Trainers join such strings as they are. At inference the model then sees a format that it was never trained on: the
+answers are those of the untuned model, or they break off, repeat and do not stop.
 
 ## Example
 ```python
@@ -42,7 +42,8 @@ DPOTrainer("Qwen/Qwen2.5-7B-Instruct", args=DPOConfig("out"), train_dataset=rows
 ```
 
 ## Fix safety
-Rows of messages go through the template. Where the model is asked in plain text as well, the strings are right.
+Rows of messages go through the template, so the model must be trained again. If you also prompt the model in plain
+text, the plain strings are right.
 
 ## References
 - huggingface/trl#3468, huggingface/trl#3140
@@ -103,10 +104,10 @@ class PlainPairsForChatModel(SourceRule):
         file, line, first = rows[0]
         columns = ", ".join(next(pair for pair in PAIRS if pair[1] in first))
         yield self.finding(
-            f"{name} is a chat model and is trained on plain strings ({columns}), which skip its chat template;"
-            f" {Path(asking[0].path).name} asks it through the template",
-            f"write {columns} as lists of messages ({{'role': 'user' or 'assistant', 'content': ...}}), so that they go"
-            " through the chat template",
+            f"{name} is a chat model, but is trained on plain strings ({columns}), which skip its chat template;"
+            f" {Path(asking[0].path).name} prompts it through the template",
+            f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]), so that the"
+            " trainer applies the chat template",
             cases=[
                 case_of_node(module, trainer.node),
                 Case(f"prompt {str(first['prompt'])[-60:]!r}", file=file, line=line),

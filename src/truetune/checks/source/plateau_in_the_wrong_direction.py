@@ -1,12 +1,12 @@
-"""A schedule that waits for a plateau has the wrong direction: it lowers the rate while the metric gets better.
+"""A schedule that waits for a plateau has the wrong mode: it lowers the learning rate while the metric improves.
 
 ## What it does
-Looks at `ReduceLROnPlateau`, its `mode` (`min` where none is given) and the metric that its `step` gets. It speaks
-where the name of the metric says the other direction: `mode="max"` with a loss, `mode="min"` with an accuracy.
+Looks at `ReduceLROnPlateau`, its `mode` (default: `min`) and the metric that its `step` gets. It fires if the metric's
+name says the other direction: `mode="max"` with a loss, `mode="min"` with an accuracy.
 
 ## Why it is bad
-Each evaluation that is better counts as one without a gain. After the patience the learning rate is divided, again and
-again, while the model still learns; where the model gets worse, the rate stays.
+Each evaluation that improves counts as one that does not. After `patience` evaluations the learning rate is divided,
+again and again, while the model still learns; if the model gets worse, the learning rate stays.
 
 ## Example
 ```python
@@ -33,7 +33,8 @@ for epoch in range(10):
 ```
 
 ## Fix safety
-Safe, where the metric is what its name says.
+Safe, if the metric is what its name says. The learning rate then stays high for longer, so the run takes another
+course.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html (`mode`)
@@ -118,9 +119,9 @@ class PlateauInTheWrongDirection(SourceRule):
         for found in plateau_scheduler_steps(module):
             if found.mode != found.needed:
                 yield self.finding(
-                    f"the schedule has mode={found.mode!r} and gets {found.metric}: it lowers the learning rate while"
-                    " the metric gets better",
-                    f'set mode="{found.needed}"',
+                    f"ReduceLROnPlateau has mode={found.mode!r} but gets {found.metric}: it lowers the learning rate"
+                    " while the metric improves",
+                    f'set mode="{found.needed}" in ReduceLROnPlateau',
                     cases=[
                         case_of_node(module, found.schedule.node),
                         case_of_node(module, found.step.node),

@@ -1,15 +1,15 @@
-"""A term of an own policy loss has the wrong sign: the training moves away from what it is to reach.
+"""A term of a custom policy loss has the wrong sign: training moves away from its goal.
 
 ## What it does
-Writes what `backward()` is called on as a sum of terms with signs, through the names and functions that it is made of.
-Beside a policy gradient (a log-probability or a ratio, times an advantage or a reward) it fires where that product has
-no minus, where an entropy is added, where a KL divergence is subtracted, and where PPO's clipping takes the larger of
-two objectives. Optimizers with `maximize=True` and losses of unlearning are left alone.
+Expands what `backward()` is called on into a sum of signed terms, following variables and functions. If the loss has a
+policy gradient (a log-probability or a ratio, times an advantage or a reward), it fires if that product has no minus,
+if an entropy is added, if a KL divergence is subtracted, and if PPO's clipping takes the larger of two objectives. It
+does not report optimizers with `maximize=True` and unlearning losses.
 
 ## Why it is bad
-An optimizer makes the loss small. Without the minus, bad answers become likelier; an added entropy makes the policy
-certain within some hundred steps; a subtracted divergence drives it off its reference; the larger objective lets steps
-pass that the clipping is to stop. The curves look busy all the same.
+An optimizer minimises the loss. Without the minus, bad answers become more likely. An added entropy makes the policy
+deterministic within some hundred steps. A subtracted divergence drives it away from the reference. The larger objective
+lets through steps that clipping should stop. The curves move as in a normal run.
 
 ## Example
 ```python
@@ -34,8 +34,8 @@ for batch in batches:
 ```
 
 ## Fix safety
-There is no automatic fix: where a name says the opposite of its value, the loss is right. The policy has to be trained
-again from where it started.
+There is no automatic fix: if a name says the opposite of its value, the loss is right. After the fix, train the policy
+again from its initial weights.
 
 ## References
 - nebuly-ai/optimate#250
@@ -60,17 +60,17 @@ from truetune.checks.source.evidence.wrong_signs_of_policy_losses import (
 from truetune.source.parsed_source_file import Module
 
 MESSAGES = {
-    "policy": "the policy gradient has no minus: the loss becomes small where answers with a high advantage become"
-    " unlikely",
-    "entropy": "the entropy is added to the loss, which is made small: the policy is driven to be certain",
-    "divergence": "the divergence to the reference is subtracted from the loss: the policy is driven away from it",
-    "clipping": "the clipped objective is the larger one of the two: steps pass that the clipping is to stop",
+    "policy": "the policy gradient has no minus: minimising this loss makes answers with a high advantage less likely",
+    "entropy": "the entropy is added to the loss, which is minimised: the policy becomes deterministic",
+    "divergence": "the divergence from the reference is subtracted from the loss: the policy is driven away from the"
+    " reference",
+    "clipping": "the clipped objective takes the larger of the two: it lets through steps that clipping should stop",
 }
 REMEDIES = {
     "policy": "put a minus before the product: loss = -(ratio * advantages).mean()",
     "entropy": "subtract it: loss = policy_loss - coefficient * entropy",
     "divergence": "add it: loss = policy_loss + beta * kl",
-    "clipping": "take torch.min of the two objectives and put a minus before it, or torch.max of both with a minus",
+    "clipping": "use loss = -torch.min(ratio * advantages, clipped_ratio * advantages).mean()",
 }
 
 

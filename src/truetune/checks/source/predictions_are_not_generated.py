@@ -1,16 +1,19 @@
-"""Texts are scored that nothing generated: they are the next tokens of the model after those of the reference.
+"""A metric scores texts that were not generated: each token is predicted after the reference's own tokens.
 
 ## What it does
-Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do
-not set `predict_with_generate=True`. A note where the function picks tokens by `argmax`, and so takes logits on
-purpose, and a warning where it scores their texts. So it is of a `Trainer` or `SFTTrainer` of a causal model, which
-never generate: where what `argmax` picks is decoded, and the texts are scored by their overlap with the reference
-(ROUGE, BLEU, an edit distance), or an answer is read out of them. Whether a whole answer is equal to its reference is
-left alone: it is so where each of its tokens is picked right, and then the model writes it as well.
+Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do not
+set `predict_with_generate=True`. This is an error. If the function picks tokens by `argmax`, and so uses logits on
+purpose, it is info, or a warning if it scores their texts.
+
+It also warns about a `Trainer` or `SFTTrainer` of a causal model, which never generates, if the tokens that `argmax`
+picks are decoded, and the texts are scored by their overlap with the reference (ROUGE, BLEU, an edit distance), or an
+answer is extracted from them. A test whether the whole answer equals its reference is not reported: it is true only if
+each token is predicted right, and then the model also generates this answer.
 
 ## Why it is bad
-Without it the predictions are the logits of one pass over the reference answer. Decoding them fails, or gives garbage;
-their `argmax` is each next token after the true ones, which scores far higher than what the model writes by itself.
+Without it the predictions are the logits of one forward pass over the reference answer. Decoding them fails or gives
+garbage. Their `argmax` predicts each token after the reference's tokens, which scores far higher than what the model
+generates by itself.
 
 ## Example
 ```python
@@ -45,7 +48,8 @@ trainer = Seq2SeqTrainer(model, args, eval_dataset=rows, compute_metrics=compute
 ```
 
 ## Fix safety
-There is no automatic fix: an evaluation that generates takes longer, and `generation_max_length` has to be long enough.
+There is no automatic fix: an evaluation that generates takes longer, and `generation_max_length` must be long enough
+for the answers. The scores usually fall; only the new ones show what the model writes.
 
 ## References
 - https://huggingface.co/docs/transformers/main_classes/trainer (Seq2SeqTrainingArguments)
@@ -122,10 +126,11 @@ class PredictionsAreNotGenerated(SourceRule):
                 for node in ast.walk(function)
             )
             yield self.finding(
-                "the metric decodes predictions that nothing generated: predict_with_generate is not"
-                " set, and they are logits over the reference answer"
-                + (": each token is picked after the right ones" if picks else ""),
-                "set predict_with_generate=True and generation_max_length=256 (the longest answer in tokens)",
+                "the metric decodes predictions that were not generated: predict_with_generate is not"
+                " set, so they are logits over the reference answer"
+                + (", and each token is picked after the right ones" if picks else ""),
+                "in Seq2SeqTrainingArguments set predict_with_generate=True and generation_max_length to the tokens of"
+                " the longest answer (e.g. 256)",
                 severity=_severity_of_picked_tokens(module, functions) if picks else "error",
                 cases=[case_of_node(module, decoded), case_of_node(module, settings.node)],
             )
@@ -147,10 +152,10 @@ class PredictionsAreNotGenerated(SourceRule):
             if decoded is None or not picked or _functions_ask_a_model(functions):
                 continue
             yield self.finding(
-                "the metric scores texts that nothing generated: argmax picks each token after the right ones"
-                " of the reference, so the score is far above that of what the model writes by itself",
-                "believe the score of model.generate, and compute this one on it (in a TrainerCallback, or after the"
-                " training, for some rows of the evaluation); of the logits report the loss or token accuracy",
+                "the metric scores texts that were not generated: argmax picks each token after the reference's own"
+                " tokens, so the score is far higher than that of generated answers",
+                "compute this metric on answers from model.generate (for some rows, in a TrainerCallback or after"
+                " training); in compute_metrics report only token accuracy",
                 severity="warning",
                 cases=[case_of_node(module, decoded), case_of_node(module, picked[0])],
             )

@@ -1,13 +1,14 @@
 """All processes put their model on the same GPU.
 
 ## What it does
-Looks for a script that starts `torch.distributed` itself and wraps its model in DistributedDataParallel, where the
-model goes to, or is loaded on, `"cuda"` (or `"cuda:0"`) without a number, and nothing calls `torch.cuda.set_device`
-or sets CUDA_VISIBLE_DEVICES for the process. It also names `torch.cuda.set_device(0)`, or of `"cuda:0"`, in each.
+Looks for a script that starts `torch.distributed` itself and wraps its model in DistributedDataParallel. It fires if
+the model is moved to, or loaded on, `"cuda"` (or `"cuda:0"`) without a rank, and nothing calls `torch.cuda.set_device`
+or sets CUDA_VISIBLE_DEVICES for the process. It also fires on `torch.cuda.set_device(0)`, or `"cuda:0"`, in every
+process.
 
 ## Why it is bad
-`"cuda"` is the current device, which is GPU 0 in every process until it is set. All models lie on GPU 0, which runs
-out of memory or does the work of all, and NCCL stops with "Duplicate GPU detected". The other GPUs stay idle.
+`"cuda"` is the current device, which is GPU 0 in every process until it is set. All models are on GPU 0, which runs out
+of memory or does all of the work, or NCCL stops with "Duplicate GPU detected". The other GPUs stay idle.
 
 ## Example
 ```python
@@ -35,7 +36,7 @@ model = DistributedDataParallel(model)
 ```
 
 ## Fix safety
-Safe: the call comes before the first tensor on a GPU.
+Safe: put the call before the first tensor on a GPU.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
@@ -104,7 +105,8 @@ class ProcessesShareAGpu(SourceRule):
         )
         if moved is not None:
             yield self.finding(
-                "every process puts its model on GPU 0: `cuda` is the current device, and nothing sets it",
+                "every process puts its model on GPU 0: `cuda` means the current device, and nothing sets it per"
+                " process",
                 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first tensor on a GPU',
                 cases=[case_of_node(module, moved.node), case_of_node(module, wrapped[0].node)],
             )
@@ -119,8 +121,8 @@ class ProcessesShareAGpu(SourceRule):
             return
         for call in _set_device_calls_for_gpu_0(module):
             yield self.finding(
-                "every process sets GPU 0 as its device: all models lie on it, and NCCL stops at a duplicate GPU",
-                'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and make the device of that number',
+                "every process sets GPU 0 as its device: all models are on it, and NCCL stops with a duplicate GPU",
+                'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and use that number in every device name',
                 cases=[case_of_node(module, call.node)],
             )
             return

@@ -1,15 +1,15 @@
-"""A prompt or a stored row is changed in place for each row, and keeps what it got from the rows before.
+"""A prompt or a stored row is changed in place for each row, and keeps what earlier rows added.
 
 ## What it does
-Follows each `append`, `insert`, `extend` and `+=` back to the object that it changes. It fires where a list of
-messages, or a text, is made once (at the top of the file, before the loop over the rows, as a default of a
-parameter, in a constructor), grows for each row, and is given to a template or a model; and where `__getitem__` of
-a data set changes a row that the data set keeps. A copy on the way, a list that is shortened again, chats with
-a user, and the turns of one dialogue with its replies are left alone.
+Traces each `append`, `insert`, `extend` and `+=` back to the object that it changes. It fires if a list of messages, or
+a text, is created once (at the top of the file, before the loop over the rows, as a parameter's default, in a
+constructor), grows with each row, and is passed to a template or a model. It also fires if `__getitem__` of a data set
+changes a row that the data set keeps. It does not report copies, a list that is shortened again, chats with a user, and
+the turns of one dialogue with its replies.
 
 ## Why it is bad
-The second row is asked with the first one's question in its prompt, the hundredth with 99 of them: figures fall
-along the file, and time and memory rise. A stored row gets its system message once more in every epoch.
+The prompt of the second row contains the first row's question, that of the hundredth 99 of them: scores fall along the
+file, and time and memory rise. A stored row gets one more system message in every epoch.
 
 ## Example
 ```python
@@ -41,7 +41,7 @@ answers = [ask(client, row["question"]) for row in rows]
 ```
 
 ## Fix safety
-There is no automatic fix. Answers that were given so have to be asked again.
+There is no automatic fix. Answers to the grown prompts must be generated again.
 
 ## References
 - GenAI-Security-Project/finbot-ctf#67
@@ -81,10 +81,10 @@ class PromptGrowsWithEachRow(SourceRule):
         module = self.subject
         for found in prompts_or_rows_growing_per_row(module):
             if found.form == "prompt":
-                message = "the prompt is made once and gets longer with each row: it holds all rows before"
-                remedy = "make a new list of messages for each row ([*shots, message]); copy.deepcopy makes one too"
+                message = "the prompt is created once and grows with each row: it contains all earlier rows"
+                remedy = "create a new list for each row: messages = [*shots, message]; copy.deepcopy(shots) works too"
             else:
-                message = "__getitem__ changes the row that the data set keeps: the next epoch changes it once more"
-                remedy = "change a copy (copy.deepcopy) of the row, or make a new list ([*messages, message])"
+                message = "__getitem__ changes the row that the data set keeps: the next epoch changes it again"
+                remedy = "change a copy of the row (copy.deepcopy), or build a new list ([*messages, message])"
             cases = [case_of_node(module, found.change), case_of_node(module, found.made)]
             yield self.finding(message, remedy, cases=cases)

@@ -1,19 +1,22 @@
-"""Answers are scored or kept with their prompt in front.
+"""Answers are scored or stored together with their prompt.
 
 ## What it does
-Follows texts that hold their prompt to where they are used as answers: given to a metric, compared with a reference,
-kept under a name such as `prediction` or `response`, or searched for a word that is in the prompt itself, also after
-case, punctuation and spaces were made alike. Such texts are `decode` or `batch_decode` of all that a causal model
-generated, `generated_text` of a pipeline that is given texts and no `return_full_text=False`, and completions with
-`echo=True`. What the handler of a web server or of a demo's page gives back is an answer too, where its prompt holds a
-chat or an instruction; so is what a function called `answer` or `ask` returns, and, as a note, what is printed as
-`answer`. It also finds replies that go back into the history of a chat with their prompt, or with the special tokens
-that the template writes around each turn. Silent where anything that holds the text is cut: the ids after the prompt,
-or the text by `split`, `replace`, a slice, a pattern or a function of the file.
+Traces texts that contain their prompt to code that uses them as answers: they are passed to a metric, compared with a
+reference, stored under a name such as `prediction` or `response`, or searched for a word that is in the prompt itself
+(also after case, punctuation and spaces were normalised). Such texts are `decode` or `batch_decode` of all that a
+causal model generated, `generated_text` of a pipeline that gets texts and no `return_full_text=False`, and completions
+with `echo=True`.
+
+What a web server's or demo's handler returns is an answer too if its prompt contains a chat or an instruction. So is
+what a function called `answer` or `ask` returns, and, as info, what is printed as `answer`. It also finds replies that
+go back into the history of a chat with their prompt, or with the special tokens that the template writes around each
+turn. It does not fire if the text is cut: the ids after the prompt are taken, or the text goes through `split`,
+`replace`, a slice, a pattern or a function of the file.
 
 ## Why it is bad
 `generate` of a causal model returns prompt and answer. A metric that gets both compares the question with the
-reference; a parser finds its number in the prompt; pairs made of such texts begin with the same words on both sides.
+reference; a parser finds its number in the prompt; preference pairs made of such texts start with the same words on
+both sides.
 
 ## Example
 ```python
@@ -46,7 +49,8 @@ for row in rows:
 ```
 
 ## Fix safety
-There is no automatic fix: cut the ids at the length of the prompt's, `out[:, inputs["input_ids"].shape[1]:]`.
+There is no automatic fix: cut the ids at the length of the prompt, `out[:, inputs["input_ids"].shape[1]:]`. Scores
+change, so score earlier models again.
 
 ## References
 - huggingface/transformers#17117
@@ -100,11 +104,10 @@ class PromptLeftInAnswers(SourceRule):
         for reply in uncleaned_replies_put_into_history(module):
             reported.add(reply.decode.node)
             yield self.finding(
-                "a reply goes back into the history with its special tokens, or with all of its prompt: the"
-                " template puts"
-                " its own around it again, and from turn to turn the prompt is less like those of the training",
-                'decode what follows the prompt, without marks: tokenizer.decode(out[0][inputs["input_ids"].shape[1]:],'
-                " skip_special_tokens=True), and append that",
+                "a reply goes back into the history with its special tokens, or with its whole prompt: the template"
+                " adds its own again, so each turn's prompt is less like those in training",
+                "append only the reply without special tokens:"
+                ' tokenizer.decode(out[0][inputs["input_ids"].shape[1]:], skip_special_tokens=True)',
                 cases=[case_of_node(module, reply.use), case_of_node(module, reply.decode.node)],
             )
         for text in returned_texts_with_prompt(module):
@@ -114,7 +117,7 @@ class PromptLeftInAnswers(SourceRule):
             if use is not None:
                 reported.add(text.node)
                 yield self.finding(
-                    f"an answer is used with its prompt in front: {text.why}",
+                    f"an answer is used together with its prompt: {text.why}",
                     text.remedy,
                     cases=[case_of_node(module, text.node), case_of_node(module, use)],
                 )
@@ -125,7 +128,7 @@ class PromptLeftInAnswers(SourceRule):
         for answer in answers_with_prompt(module):
             if answer.decode.node not in reported:
                 yield self.finding(
-                    f"an answer is used with its prompt in front: {PROMPT_IN_GENERATION}",
+                    f"an answer is used together with its prompt: {PROMPT_IN_GENERATION}",
                     CUT_DECODED_IDS,
                     severity="info" if answer.is_only_shown else "warning",
                     cases=[
@@ -141,7 +144,7 @@ class PromptLeftInAnswers(SourceRule):
             word = searched_word_in_prompt(module, text, search.left)
             if word is not None:
                 yield self.finding(
-                    f"an answer is searched for {word!r} with its prompt in front, and the prompt holds that word:"
+                    f"an answer is searched for {word!r} together with its prompt, which contains that word:"
                     f" {text.why}",
                     text.remedy,
                     cases=[case_of_node(module, text.node), case_of_node(module, search)],

@@ -1,15 +1,15 @@
-"""The tokenizer writes EOS after the prompts that a model is to continue.
+"""The tokenizer appends EOS to the prompts that a model should continue.
 
 ## What it does
-Follows what `generate` is given back to the tokenizer that encoded it, and finds tokenizers that append EOS:
-`add_eos_token=True` where one is loaded, the attribute that is set, or `tokenizer_config.json` of a folder beside the
-script, also for vLLM. Chat templates, `add_special_tokens=False` and ids that are cut after the tokenizer are left
-alone. It is an error for tokenizers that obey the setting in every release of transformers (Llama 2's, Mistral's,
-Gemma's), and a warning for others, which do since transformers 5.
+Traces the input of `generate` back to the tokenizer that encoded it, and finds tokenizers that append EOS:
+`add_eos_token=True` in the load, the attribute that is set, or `tokenizer_config.json` of a folder next to the script,
+also for vLLM. It does not report chat templates, `add_special_tokens=False`, and ids that are cut after the tokenizer.
+It is an error for tokenizers that follow the setting in every release of transformers (Llama 2's, Mistral's, Gemma's),
+and a warning for others, which follow it since transformers 5.
 
 ## Why it is bad
-The setting is for training, where each text has to end. At inference the model reads a text that is over: it writes
-nothing, starts another topic, or repeats the question. Its weights are right, and look broken.
+The setting is for training, where each text must end in EOS. At inference the model sees a text that has ended: it
+writes nothing, starts another topic, or repeats the question. The weights are right, but look broken.
 
 ## Example
 ```python
@@ -32,7 +32,8 @@ print(model.generate(**inputs, max_new_tokens=9))
 ```
 
 ## Fix safety
-There is no automatic fix: one tokenizer may serve training and inference.
+There is no automatic fix: the same tokenizer object may be used for training, which needs the EOS. Load a second one
+for inference.
 
 ## References
 - transformers documentation, `LlamaTokenizer`: `add_eos_token`
@@ -59,8 +60,8 @@ class PromptsEndInEos(SourceRule):
         for found in prompts_ending_in_eos(self.subject):
             nodes = [found.generation.node, *([] if found.sign is None else [found.sign])]
             yield self.finding(
-                f"the tokenizer writes EOS after the prompt ({found.why}): the model is to continue a text that has"
-                " ended",
+                f"the tokenizer appends EOS to the prompt ({found.why}): the model should continue a text that has"
+                " already ended",
                 "load the tokenizer for inference with add_eos_token=False",
                 severity=None if found.is_sure else "warning",
                 cases=[case_of_node(self.subject, node) for node in nodes],

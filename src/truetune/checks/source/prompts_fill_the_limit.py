@@ -1,16 +1,16 @@
-"""A loop cuts rows from the right whose prompts fill the limit: no label is left, and the loss of the batch is nan.
+"""A loop cuts rows from the right, and long prompts fill the limit: no label is left, and the batch's loss is NaN.
 
 ## What it does
-Follows the code that makes token ids of the local rows, up to the loader of a loop, with tokens of six characters,
-which no tokenizer packs into a token of running text on average. It fires where rows are cut for certain so that each
-label is -100, and batches of one row (or rows enough that whole batches) are of these alone. Silent where the script
-looks at the labels or at the loss (`isfinite`, `labels != -100`), or averages in another way. A loss that a script
-divides by the sum of its mask (`(loss * mask).sum() / mask.sum()`) counts where nothing keeps the divisor above zero;
-so do the loaders of Lightning's data modules. With a tokenizer the rows are counted by `answers-masked-in-token-rows`.
+Traces the code that turns local rows into token ids, up to the loader of a loop. It assumes six characters per token,
+which is more than any tokenizer averages on running text. It fires if rows are certainly cut so that every label is
+-100, and if batches consist only of such rows. It does not fire if the script checks the labels or the loss
+(`isfinite`, `labels != -100`), or averages in another way. A loss that a script divides by the sum of its mask (`(loss
+* mask).sum() / mask.sum()`) counts if nothing keeps the divisor above zero; so do the loaders of Lightning's data
+modules. With a tokenizer, `answers-masked-in-token-rows` counts the rows exactly.
 
 ## Why it is bad
-The mean over no label is 0 / 0. The step by that gradient makes every weight nan, some steps into the run: neither a
-lower rate nor another precision changes it.
+The mean over zero labels is 0 / 0. The optimizer step with that gradient makes every weight NaN, some steps into the
+run. A lower learning rate or another precision does not help.
 
 ## Example
 ```python
@@ -56,7 +56,8 @@ for batch in DataLoader(rows, batch_size=1):
 ```
 
 ## Fix safety
-There is no automatic fix: a shorter prompt, a greater limit and a row that is left out are other trainings.
+There is no automatic fix. You can shorten the prompts, raise the limit or drop these rows; each trains on different
+tokens.
 
 ## References
 - pytorch/pytorch#70348; PyTorch documentation, `CrossEntropyLoss` (`ignore_index`, `reduction="mean"`)
@@ -134,16 +135,16 @@ class PromptsFillTheLimit(SourceRule):
         ):
             return
         yield self.finding(
-            f"at least {cut.without_label:,} of {cut.rows:,} rows have no label: their prompts alone are longer than"
-            f" the {cut.limit:,} tokens that the script keeps, and the answer after them is cut off;"
+            f"at least {cut.without_label:,} of {cut.rows:,} rows have no label: their prompts are already longer than"
+            f" the {cut.limit:,} tokens that the script keeps, so the answer is cut off;"
             f" {describe_loss_of_unlabelled_batches(cut.rows_at_once)}",
             f"{REMEDY}; {GUARD_THE_DIVISION}"
             if any(map(divides_by_sum_of_mask, module.self_and_files_run_together))
             else REMEDY,
             evidence=[
                 EFFECT,
-                f"estimated from characters: more than {MOST_CHARACTERS_PER_TOKEN} for each token that is kept; with -t"
-                " the rows are counted by their tokens",
+                f"estimated from characters (at most {MOST_CHARACTERS_PER_TOKEN} per token); run with -t TOKENIZER to"
+                " count tokens",
             ],
             cases=[
                 Case("the first row that is cut", file=cut.file, line=cut.line),

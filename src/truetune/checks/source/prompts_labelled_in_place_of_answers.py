@@ -1,13 +1,13 @@
-"""The mask of the labels is the wrong way round: the -100 are on the answer, and the prompt is learned.
+"""The label mask is inverted: the answer is set to -100, and the prompt is trained on.
 
 ## What it does
-Inspects labels that are put together of parts, `prompt_ids + [-100] * len(answer_ids)`, and at slices of labels that
-are set to -100 from the end of the prompt on, `labels[prompt_len:] = -100`. It fires where the names, or the fields
-that the parts are encoded from, say that what keeps its labels is the prompt, and that what is masked is the answer. A
--100 after prompt and answer is on padding.
+Inspects labels that are joined from parts, `prompt_ids + [-100] * len(answer_ids)`, and slices of labels that are set
+to -100 from the end of the prompt on, `labels[prompt_len:] = -100`. It fires if the names, or the fields that the parts
+are encoded from, say that the prompt keeps its labels and the answer is masked. A -100 after prompt and answer is
+padding and not reported.
 
 ## Why it is bad
-The model learns to write prompts. The loss falls as it should, for prompts are alike, and the answers do not change.
+The model learns to write prompts. The loss falls as usual, since prompts are alike, but the answers do not change.
 
 ## Example
 ```python
@@ -44,7 +44,8 @@ rows = load_dataset("json", data_files="rows.jsonl", split="train").map(encode)
 ```
 
 ## Fix safety
-Safe. Decode the labels that are not -100 of one row, and read whether they are the answer.
+Safe, but the model must be trained again. To check, decode the labels of one row that are not -100: they must be the
+answer.
 
 ## References
 - torch.nn.CrossEntropyLoss, `ignore_index`: -100 takes no part in the loss
@@ -108,8 +109,8 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
             )
             if is_turned:
                 yield self.finding(
-                    "the labels keep the prompt and set the answer to -100: the model learns to write prompts, and"
-                    " nothing of the answers",
+                    "the labels keep the prompt and set the answer to -100: the model learns to write prompts, not"
+                    " answers",
                     "mask the prompt: `labels = [-100] * len(prompt) + answer`, or"
                     " `labels[: len(prompt)] = [-100] * len(prompt)`",
                     cases=[case_of_node(module, node)],

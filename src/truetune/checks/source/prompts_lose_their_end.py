@@ -1,12 +1,12 @@
 """Prompts are truncated on the right before generation: long ones lose the question and the generation prompt.
 
 ## What it does
-Follows what `generate` gets to the call of a tokenizer with `truncation=True` and a `max_length` up to 2,048, where
-nothing sets the side of truncation to the left. Whether a prompt is that long, only the data say.
+Traces the input of `generate` back to a tokenizer call with `truncation=True` and a `max_length` up to 2,048, if
+nothing sets the truncation side to the left. Only the data say whether a prompt is that long.
 
 ## Why it is bad
-A tokenizer cuts at the end. What is lost of a long prompt is what comes last: the question after the document, and
-the tokens that begin the answer. The model then continues the document, and the score falls for long rows alone.
+A tokenizer cuts at the end by default. A long prompt loses what comes last: the question after the document, and the
+tokens that start the answer. The model then continues the document, and only long rows score badly.
 
 ## Example
 ```python
@@ -29,8 +29,8 @@ out = model.generate(**batch, max_new_tokens=32)
 ```
 
 ## Fix safety
-Cut on the left, a prompt loses its system message. Better is to shorten the document before the prompt is made, so that
-question and generation prompt stay, or a longer `max_length`.
+If you cut on the left, a prompt loses its system message. It is better to shorten the document before the prompt is
+built, so that question and generation prompt stay, or to raise `max_length`.
 
 ## References
 - huggingface/transformers `PreTrainedTokenizerBase.truncation_side` (default right)
@@ -85,7 +85,8 @@ class PromptsLoseTheirEnd(SourceRule):
                 yield self.finding(
                     f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
                     " generation prompt are lost",
-                    'set truncation_side="left" on the tokenizer, or shorten the document before the prompt is made',
+                    f"raise max_length above {length}, or shorten the document before the prompt is built, or"
+                    ' set truncation_side="left" on the tokenizer (which then cuts the system message)',
                     cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 )
 

@@ -1,13 +1,13 @@
-"""Prompts are padded to a fixed length before generation, and nearly all of the work is on pads.
+"""Prompts are padded to a fixed length before generation, so that nearly all of the work is on padding.
 
 ## What it does
-Follows what `generate` gets to the call of a tokenizer with `padding="max_length"`, also through a loader's collator,
-and speaks from a `max_length` of 1,024 tokens on, or where none is set, which is the tokenizer's own limit. Silent
-where shapes must be fixed: compiled models, static caches, TPUs and other accelerators with compiled graphs.
+Traces the input of `generate` back to a tokenizer call with `padding="max_length"`, also through a loader's collator.
+It fires for a `max_length` of 1,024 tokens or more, or if none is set, which means the tokenizer's own limit. It does
+not fire if shapes must be fixed: compiled models, static caches, TPUs and other accelerators with compiled graphs.
 
 ## Why it is bad
-Each prompt costs as much as one of the full length, in attention and in the key-value cache: prompts of 20 tokens at a
-length of 8,192 need 400 times the work of a prefill, and seconds for an answer that takes a fraction of one.
+Each prompt costs as much as one of the full length, in attention and in the key-value cache. Prompts of 20 tokens
+padded to 8,192 need 400 times the prefill work, and an answer takes seconds instead of a fraction of one.
 
 ## Example
 ```python
@@ -97,8 +97,8 @@ class PromptsPaddedToAFixedLength(SourceRule):
             length = module.flow.value(batch.keywords.get("max_length"))
             to = f"{length:,} tokens" if isinstance(length, int) else "the tokenizer's limit"
             yield self.finding(
-                f"every prompt is padded to {to} before generation",
-                "set padding=True, which pads to the longest prompt of the batch",
+                f"every prompt is padded to {to} before generation: a short prompt costs as much as one of this length",
+                'set padding=True instead of padding="max_length": it pads to the longest prompt of the batch',
                 cases=[case_of_node(module, batch.node), case_of_node(module, call.node)],
                 fix=fix_of_changes(module, set_keyword(module, batch, "padding", "True")),
             )

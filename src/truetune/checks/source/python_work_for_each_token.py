@@ -1,15 +1,16 @@
-"""A class that `generate` calls after each token does slow work in Python.
+"""A class that `generate` calls for each token runs slow Python code.
 
 ## What it does
-Reads classes that are a StoppingCriteria, a LogitsProcessor or a LogitsWarper. It warns of a loop in their `__call__`
-over the vocabulary (`range(scores.shape[-1])`, `enumerate(scores[0])`, `range(len(tokenizer))`), and notes a
-StoppingCriteria that decodes the whole sequence, prompt and all. Silent on loops over the rows of a batch or over a
-list of allowed ids, where the result is kept for the next tokens, and where only the last tokens are decoded.
+Reads classes derived from StoppingCriteria, LogitsProcessor or LogitsWarper. It warns about a loop in their `__call__`
+over the vocabulary (`range(scores.shape[-1])`, `enumerate(scores[0])`, `range(len(tokenizer))`), and reports as info a
+StoppingCriteria that decodes the whole sequence, including the prompt. It does not report loops over the rows of a
+batch or over a list of allowed ids, results that are cached for the next tokens, or code that decodes only the last
+tokens.
 
 ## Why it is bad
-`generate` calls them once for each token. A vocabulary has 30,000 to 250,000 entries: a loop over them that reads the
-GPU number by number waits for the GPU each time, and a token takes a second in the place of 25 milliseconds. Decoding
-the whole text costs more with each token, since prompt and answer are decoded again.
+`generate` calls them once per token. A vocabulary has 30,000 to 250,000 entries. A loop that reads or writes GPU values
+one at a time waits for the GPU each time, and a token takes a second instead of 25 milliseconds. Decoding the whole
+text gets slower with each token, since prompt and answer are decoded again.
 
 ## Example
 ```python
@@ -42,8 +43,8 @@ class Allowed(LogitsProcessor):
 ```
 
 ## Fix safety
-Safe: the scores are the same. For texts that end an answer, generate(stop_strings=[...], tokenizer=tokenizer) reads the
-last tokens alone.
+Safe: the scores are the same. To stop at certain strings, use `generate(stop_strings=[...], tokenizer=tokenizer)`,
+which only looks at the last tokens.
 
 ## References
 - huggingface/transformers, generation/logits_process.py, generation/stopping_criteria.py (StopStringCriteria)
@@ -89,10 +90,10 @@ class PythonWorkForEachToken(SourceRule):
                     continue
                 if _loops_over_vocabulary(node.iter, names[2:3]):
                     yield self.finding(
-                        f"{owner.name} goes over the vocabulary in Python for each token: tens of thousands of passes,"
-                        " each of which may wait for the GPU",
-                        "make a mask once and add it: masked = torch.full_like(scores, -inf); masked[:, ids] ="
-                        " scores[:, ids]",
+                        f"{owner.name} loops over the vocabulary in Python for each token: tens of thousands of"
+                        " passes, each of which may wait for the GPU",
+                        "replace the loop by tensor indexing, with ids as a list of the allowed ids: masked ="
+                        ' torch.full_like(scores, float("-inf")); masked[:, ids] = scores[:, ids]; return masked',
                         cases=[case_of_node(module, node.iter)],
                     )
                     break
@@ -103,10 +104,10 @@ class PythonWorkForEachToken(SourceRule):
             )
             if decoded is not None:
                 yield self.finding(
-                    f"{owner.name} decodes the whole text, prompt and answer, after each token: a token takes longer"
+                    f"{owner.name} decodes the whole text, prompt and answer, after each token: each token takes longer"
                     " than the one before",
-                    "decode the last tokens alone (ids[0, -20:]), or generate(stop_strings=[...],"
-                    " tokenizer=tokenizer)",
+                    "decode only the last tokens (input_ids[0, -20:]), or drop the class and call"
+                    " generate(..., stop_strings=[...], tokenizer=tokenizer)",
                     severity="info",
                     cases=[case_of_node(module, decoded)],
                 )

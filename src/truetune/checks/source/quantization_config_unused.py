@@ -1,14 +1,15 @@
-"""Settings of a quantization are built, and no model is given them.
+"""A quantization config is created, but no model gets it.
 
 ## What it does
-Follows a `BitsAndBytesConfig` (and the settings of GPTQ, HQQ, Quanto and torchao) in a file that loads a model: under a
-name or in a dictionary that nothing reads, given to a parameter that its function never reads, given to
-`PeftModel.from_pretrained` (which loads no base), or put on `model.config` of a model that is loaded already. Silent
-where a name may be read from elsewhere: an attribute of a class, a `global`, a text, another file that runs with it.
+Tracks a `BitsAndBytesConfig` (and the configs of GPTQ, HQQ, Quanto and torchao) in a file that loads a model. It fires
+if the config is in a variable or dictionary that nothing reads, is passed to a parameter that its function never reads,
+is passed to `PeftModel.from_pretrained` (which loads no base), or is set on `model.config` of a model that is already
+loaded. It does not fire if the name may be read elsewhere: an attribute of a class, a `global`, a string, another file
+that runs with it.
 
 ## Why it is bad
-The model is loaded as if the settings were not there: 13 billion parameters take 26 GB in bfloat16 in place of 7 in 4
-bits, and a run that was planned for one GPU of 24 GB runs out of memory while it loads.
+The model is loaded without quantization: 13 billion parameters take 26 GB in bfloat16 instead of 7 GB in 4 bits, and a
+run that was planned for one GPU of 24 GB runs out of memory while it loads.
 
 ## Example
 ```python
@@ -27,7 +28,8 @@ model = AutoModelForCausalLM.from_pretrained("model", quantization_config=settin
 ```
 
 ## Fix safety
-There is no automatic fix: a file may load several models, and only one may be meant.
+There is no automatic fix: a file may load several models, and perhaps only one should be quantized. Quantized weights
+give slightly different outputs and need less memory.
 
 ## References
 - huggingface/transformers documentation, "bitsandbytes": `from_pretrained(quantization_config=...)`
@@ -60,9 +62,10 @@ class QuantizationConfigUnused(SourceRule):
             # A config that goes into a function of another library may be used there: such a one is no finding.
             if is_config_never_read(module, call):
                 yield self.finding(
-                    f"{_built_object_in_words(call)} is built and given to no model: weights are loaded without it",
-                    "give it to from_pretrained as quantization_config (for a trainer that loads"
-                    " by name: in model_init_kwargs)",
+                    f"{_built_object_in_words(call)} is created, but no model gets it: the weights are loaded without"
+                    " quantization",
+                    "pass it to from_pretrained as quantization_config= (if the trainer loads the model by name:"
+                    ' in model_init_kwargs={"quantization_config": ...})',
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,16 +1,16 @@
-"""A fine-tuning trains a model whose weights are random.
+"""A fine-tuning run trains a model whose weights are random.
 
 ## What it does
-Follows the model of a trainer, or of an optimizer in a loop of one's own, back to the call that made it. It fires where
-that call makes a model of a pretrained model's config alone (`AutoModelForCausalLM.from_config(config)`,
-`LlamaForCausalLM(config)`), nothing loads weights after it, and the run is one of fine-tuning: an adapter is put on
-the model, a trainer of TRL trains it, the config is that of a chat model, the rows hold questions and answers. A
-training from scratch that is meant is left alone: sizes or a tokenizer of one's own, or a script that says so.
+Traces the model of a trainer, or of an optimizer in a hand-written loop, back to the call that created it. It fires if
+that call builds a model only from a pretrained model's config (`AutoModelForCausalLM.from_config(config)`,
+`LlamaForCausalLM(config)`), nothing loads weights after it, and the run is a fine-tuning: it puts an adapter on the
+model, uses a TRL trainer, the config is that of a chat model, or the rows contain questions and answers. It does not
+report an intended training from scratch: custom sizes, a custom tokenizer, or a script that says so.
 
 ## Why it is bad
-A config holds the sizes of a model and no weights. The run ends without a warning and its loss falls, from that of
-guessing down to that of a model that knows the commonest words. An adapter on random weights learns even less. The
-answers are noise.
+A config contains the sizes of a model but no weights. The run ends without a warning, and its loss falls: from random
+guessing to a model that only knows the most common words. An adapter on random weights learns even less. The answers
+are noise.
 
 ## Example
 ```python
@@ -36,7 +36,8 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: arguments of `from_config` and of `from_pretrained` are not the same.
+There is no automatic fix: `from_config` and `from_pretrained` take different arguments. The model must be trained
+again.
 
 ## References
 - transformers documentation, `AutoModel.from_config`: "Loading a model from its configuration file does not load the
@@ -69,9 +70,9 @@ class RandomWeightsTrained(SourceRule):
             source = f" of {found.source}" if found.source else ""
             name = f'"{found.source}"' if found.source else "..."
             yield self.finding(
-                f"the model is made of the config{source} alone: the training begins with random weights, and not"
-                " with the pretrained ones",
-                f"remove {made}, and load the weights by from_pretrained({name})",
+                f"the model is created only from the config{source}: training starts with random weights, not with"
+                " the pretrained ones",
+                f"remove {made}, and load the weights with from_pretrained({name})",
                 evidence=[f"it is a fine-tuning: {found.sign}"],
                 cases=[case_of_node(self.subject, found.construction.node)],
             )

@@ -1,12 +1,12 @@
-"""A model that thinks before it answers is scored by its whole text.
+"""The whole output of a reasoning model is compared with the reference, including its reasoning.
 
 ## What it does
-Looks at files that ask a reasoning model (Qwen3 in its default mode, QwQ, DeepSeek-R1 and its distilled models) and
-compare its text with a reference by `==`, with nothing but blanks and case taken off. Silent where the thinking is
+Looks at files that prompt a reasoning model (Qwen3 in its default mode, QwQ, DeepSeek-R1 and its distilled models) and
+compare its text with a reference by `==`, after removing at most spaces and case. It does not fire if thinking is
 switched off (`enable_thinking=False`, `/no_think`), cut off (`</think>`), or parsed by the server.
 
 ## Why it is bad
-The text begins with `<think> ... </think>`, which no reference holds: exact match is 0, whatever the model answers.
+The text starts with `<think> ... </think>`, which no reference contains: exact match is 0, whatever the model answers.
 
 ## Example
 ```python
@@ -34,8 +34,8 @@ hits = sum(answer == row["label"] for answer, row in zip(answers, rows))
 ```
 
 ## Fix safety
-There is no automatic fix. A model that was tuned on answers without reasoning is asked with `enable_thinking=False`, as
-it was trained; else cut the reasoning off, and leave it the tokens to end it.
+There is no automatic fix. If the model was tuned on answers without reasoning, use `enable_thinking=False`, as in
+training. Otherwise cut the reasoning off, and allow enough tokens for it to end.
 
 ## References
 - https://huggingface.co/Qwen/Qwen3-8B (enable_thinking is True by default); jundot/omlx#358
@@ -103,10 +103,10 @@ class ReasoningScoredWithTheAnswer(SourceRule):
             sides = [compare.left, *compare.comparators]
             if any(_is_whole_answer(module, side) for side in sides):
                 yield self.finding(
-                    f"{model.value!r} thinks before it answers, and its whole text, <think> with it, is"
-                    " compared with the reference",
-                    "give apply_chat_template enable_thinking=False, or compare what follows"
-                    " </think>",
+                    f"{model.value!r} thinks before it answers, and its whole text, with <think>...</think>, is"
+                    " compared with the reference: it never matches",
+                    "pass enable_thinking=False to apply_chat_template (Qwen3), or compare only what follows"
+                    ' </think>: text.rpartition("</think>")[2].strip()',
                     cases=[case_of_node(module, compare), case_of_node(module, model)],
                 )
                 return

@@ -1,14 +1,14 @@
-"""Gradient checkpointing is reentrant, and the gradients do not pass it.
+"""Reentrant gradient checkpointing blocks the gradients.
 
 ## What it does
-Follows the script to checkpoints with `use_reentrant=True` (also as the default of a pinned transformers 4) over a
-model whose embedding is frozen: by `get_peft_model`, by `requires_grad_(False)`, by a loop over its parameters. It
-looks at `gradient_checkpointing_enable`, at the arguments of a plain `Trainer`, and at `torch.utils.checkpoint` in the
-model's own code. Under DDP with `find_unused_parameters=True` such checkpoints raise an error.
+Traces the script to checkpoints with `use_reentrant=True` (also as the default of a pinned transformers 4) over a model
+whose embedding is frozen: by `get_peft_model`, by `requires_grad_(False)`, or by a loop over its parameters. It looks
+at `gradient_checkpointing_enable`, at the arguments of a plain `Trainer`, and at `torch.utils.checkpoint` in the
+model's own code. It also fires under DDP with `find_unused_parameters=True`, where such checkpoints raise an error.
 
 ## Why it is bad
-A reentrant checkpoint computes gradients only where one of its inputs requires them. The output of a frozen embedding
-does not, so that no layer gets a gradient: the step fails with "does not require grad", or trains the head alone.
+A reentrant checkpoint computes gradients only if one of its inputs requires them. The output of a frozen embedding does
+not, so no layer gets a gradient: the step fails with "does not require grad", or trains only the head.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: the same gradients are computed.
+Safe: the gradients are the same as without checkpointing.
 
 ## References
 - https://pytorch.org/docs/stable/checkpoint.html ("at least one of the inputs needs requires_grad=True")
@@ -78,8 +78,9 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
         """The finding on checkpoints over a frozen embedding."""
         return self.finding(
             "gradient checkpointing is reentrant over a frozen embedding: no input of the first layer requires"
-            " gradients, so that no layer gets any, the adapter's weights neither",
-            "say use_reentrant=False, or call model.enable_input_require_grads() before the training",
+            " gradients, so no layer gets any, not even the adapter",
+            'set gradient_checkpointing_kwargs={"use_reentrant": False} (torch.utils.checkpoint: use_reentrant=False),'
+            " or call model.enable_input_require_grads() before training",
             evidence=["nothing in these files makes the embedding's output require gradients"],
             cases=[
                 case_of_node(found.home, found.place),
@@ -90,10 +91,10 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
     def _finding_on_refusal_by_ddp(self, found: ReentrantCheckpoints) -> Finding:
         """The finding on checkpoints that DDP refuses."""
         return self.finding(
-            "gradient checkpointing is reentrant, and DDP looks for unused parameters: each is marked ready twice, and"
-            " the first backward pass fails",
-            "say use_reentrant=False, or find_unused_parameters=False",
-            evidence=["a reentrant checkpoint runs a backward pass of its own inside of DDP's"],
+            "gradient checkpointing is reentrant, and DDP looks for unused parameters: each parameter is marked ready"
+            " twice, and the first backward pass fails",
+            "set use_reentrant=False for the checkpoints, or find_unused_parameters=False for DDP",
+            evidence=["a reentrant checkpoint runs its own backward pass inside DDP's"],
             cases=[
                 case_of_node(found.home, found.place),
                 case_of_node(found.other_home, found.other),

@@ -1,14 +1,15 @@
-"""The reference of a preference training is loaded from another place than the policy.
+"""The reference of a preference training is not the model that the policy starts from.
 
 ## What it does
-Follows `model` and `ref_model` of TRL's trainers (DPO, KTO, BCO, PPO), and the models of the two passes in a preference
-loss of one's own, back to the calls that load them, and compares the names. Silent where a name is known only at run
-time, and where an adapter or other weights are put into one of both: then the names do not say which model it is.
+Traces `model` and `ref_model` of TRL's trainers (DPO, KTO, BCO, PPO), and the models of the two forward passes in a
+hand-written preference loss, back to the calls that load them, and compares their names. It does not fire if a name is
+only known at run time, or if an adapter or other weights are loaded into either of them: then the names do not identify
+the model.
 
 ## Why it is bad
-The reference is what the policy is held near to, and what its rewards are measured from. Where the policy is an SFT
-model and the reference its base, the rewards are not 0 at the first step (the loss is not ln 2), and the pull is away
-from what the SFT taught.
+The reference is what the policy is kept close to, and what its rewards are measured against. If the policy is an SFT
+model and the reference is its base, the rewards are not 0 at the first step (the loss is not ln 2), and the policy is
+pulled away from what the SFT taught.
 
 ## Example
 ```python
@@ -32,8 +33,8 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix. It is no fault where both names hold the same weights (a copy on the hub of a local folder),
-or where the policy continues a preference run whose first model is the reference.
+There is no automatic fix. It is not a fault if both names have the same weights (a hub copy of a local folder), or if
+the policy continues a preference run whose first model is the reference. With the fix, the loss starts at ln 2.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: the reference is the SFT model; huggingface/trl#1193
@@ -69,10 +70,10 @@ class ReferenceIsAnotherModel(SourceRule):
     def findings(self) -> Iterator[Finding]:
         for found in references_of_other_models(self.subject):
             yield self.finding(
-                f"the reference is loaded from {found.reference_name}, and the policy from {found.policy_name}: the"
-                " rewards are not 0 at the start, and the policy is pulled back to the reference",
-                f"load the reference from {found.policy_name} too, or give no ref_model: the trainer then takes the"
-                " policy as it starts",
+                f"the reference is loaded from {found.reference_name}, but the policy from {found.policy_name}: the"
+                " rewards are not 0 at the start, and the policy is pulled towards the other model",
+                f"load the reference from {found.policy_name} too, or leave ref_model out: the trainer then uses the"
+                " initial policy",
                 cases=[
                     case_of_node(self.subject, found.reference.node),
                     case_of_node(found.policy.home, found.policy.node),

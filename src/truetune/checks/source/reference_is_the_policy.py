@@ -1,18 +1,17 @@
 """The reference of a preference loss is the policy itself.
 
 ## What it does
-Looks at trainers of TRL that get the same object as `model` and `ref_model`, and at loops with a preference loss of
-their own (`logsigmoid`; `sigmoid`, `softplus` or `kl_div` where a name says
-that there is a reference): do the log-probabilities of the reference come from the very object that gives those of the
-policy? Followed through names, `self`, parameters, and calls that give the same object (`.eval()`, `.to()`,
-`copy.copy`, a function under `lru_cache` that is called again, `get_peft_model`, which puts its layers into the model
-that it is given); the same call once with and once without a gradient counts, whatever its result is called. Silent
-where the reference is a copy or loaded apart, where it was computed before the loop, or where adapters are switched off
-for it.
+Looks at trainers of TRL that get the same object as `model` and `ref_model`, and at loops with a hand-written
+preference loss (`logsigmoid`; or `sigmoid`, `softplus` or `kl_div` if a name says that there is a reference). It fires
+if the reference's log-probabilities come from the very object that gives those of the policy. It follows names, `self`,
+parameters, and calls that return the same object (`.eval()`, `.to()`, `copy.copy`, a repeated call of a function under
+`lru_cache`, `get_peft_model`, which puts its layers into the model that it gets). The same call once with and once
+without gradients counts, whatever its result is called. It does not fire if the reference is a deep copy or loaded
+separately, if its values were computed before the loop, or if adapters are switched off for it.
 
 ## Why it is bad
-The reference moves with the policy. Both log-ratios are zero at every step: the loss is ln 2 = 0.6931 throughout, and
-nothing holds the policy near its start.
+The reference moves with the policy. Both log-ratios are zero at every step: the loss stays at ln 2 = 0.6931, and
+nothing keeps the policy near its start.
 
 ## Example
 ```python
@@ -55,8 +54,8 @@ for batch in pairs:
 ```
 
 ## Fix safety
-There is no automatic fix: a copy takes memory. With LoRA, `with policy.disable_adapter():` gives the reference for
-free.
+There is no automatic fix: a copy takes memory for a second model. With LoRA, `with policy.disable_adapter():` gives the
+reference without a copy. The policy must be trained again.
 
 ## References
 - eric-mitchell/direct-preference-optimization, huggingface/trl `DPOTrainer`, which refuses one object for both
@@ -97,8 +96,8 @@ OTHER_LOSSES = (
 SWITCHES = ("disable_adapter", "disable_adapters", "set_adapter", "unmerge_adapter")
 """Methods that make one object give the log-probabilities of another model"""
 REMEDY = (
-    "load the reference a second time, or copy.deepcopy the policy before training; with LoRA, compute it under"
-    " policy.disable_adapter()"
+    "load the reference a second time, or set reference = copy.deepcopy(policy).eval() before training; with LoRA,"
+    " compute its log-probabilities inside `with policy.disable_adapter():`"
 )
 OPTIMIZER_STATE = re.compile(r"optim|sched|scaler|loader|^opt$", re.I)
 """Names of what loads a state and is no model"""
@@ -172,11 +171,11 @@ class ReferenceIsThePolicy(SourceRule):
                 cases.append(case_of_node(found.policy.home, found.policy.node))
             yield self.finding(
                 "the trainer gets the policy as its ref_model: the reference moves with it, and the loss stays at"
-                " 0.6931 (TRL's later releases refuse it)"
+                " 0.6931 (newer TRL releases raise an error)"
                 if is_trainer
                 else _fault_in_words(True),
-                "load the reference a second time, or leave ref_model out: the trainer copies the policy, and with"
-                " LoRA it switches the adapter off"
+                "leave ref_model out: the trainer copies the initial policy, or with LoRA switches the adapter off"
+                " for the reference"
                 if is_trainer
                 else REMEDY,
                 cases=cases,
@@ -204,9 +203,7 @@ class ReferenceIsThePolicy(SourceRule):
 
 def _fault_in_words(has_log_sigmoid: bool) -> str:
     """What is wrong, with the loss that is seen where the code says how it is computed."""
-    seen = (
-        "the loss stays at 0.6931" if has_log_sigmoid else "their log-ratio is zero at every step"
-    )
+    seen = "the loss stays at 0.6931" if has_log_sigmoid else "the log-ratio is zero at every step"
     return f"the reference is the same object as the policy: it moves with it, and {seen}"
 
 

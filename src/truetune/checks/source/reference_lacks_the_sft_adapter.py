@@ -1,15 +1,15 @@
-"""A preference loss takes the bare base as its reference, and the policy starts from a trained adapter.
+"""A preference loss uses the plain base model as its reference, but the policy starts from a trained adapter.
 
 ## What it does
-Looks at loops with a preference loss of their own (`logsigmoid`) that load an adapter to train it on
-(`PeftModel.from_pretrained(..., is_trainable=True)`) and compute the reference under `disable_adapter()`; and at TRL's
-trainers of releases that do so themselves, where a file pins one. Silent where the adapter is merged first, where a
-second copy or adapter is the reference, where the script makes a new adapter too, and where the adapter's path says
-that it comes from a preference run.
+Looks at loops with a hand-written preference loss (`logsigmoid`) that load an adapter to train it further
+(`PeftModel.from_pretrained(..., is_trainable=True)`) and compute the reference under `disable_adapter()`. It also looks
+at TRL's trainers of releases that do the same themselves, if a file pins one. It does not fire if the adapter is merged
+first, if a second copy or adapter is the reference, if the script makes a new adapter too, or if the adapter's path
+says that it comes from a preference run.
 
 ## Why it is bad
-With the adapter off, the model is the base from before the SFT. The rewards of the first step are not 0 but hold all
-that the SFT has taught, and the anchor pulls the policy back to the base.
+With the adapter off, the model is the base before SFT. The rewards at the first step are not 0 but contain all that SFT
+taught, and the loss pulls the policy back to the base.
 
 ## Example
 ```python
@@ -53,9 +53,9 @@ for batch in pairs:
 ```
 
 ## Fix safety
-There is no automatic fix: merging makes new weights, which the trained adapter then belongs to. A second, frozen
-adapter (`model.load_adapter(path, "reference")`, `set_adapter`) keeps the base as it is. It is no fault where the
-adapter is that of the same preference run, which is continued.
+There is no automatic fix: merging makes new weights, and the new adapter then belongs to them. A second, frozen adapter
+(`model.load_adapter(path, "reference")`, `set_adapter`) keeps the base as it is. It is not a fault if this adapter
+comes from the same preference run, which is continued.
 
 ## References
 - huggingface/trl#1193, huggingface/trl documentation, "DPO Trainer" (reference model considerations with PEFT)
@@ -125,12 +125,13 @@ class ReferenceLacksTheSftAdapter(SourceRule):
         """The finding on an adapter, and the place that gives the reference."""
         module = self.subject
         return self.finding(
-            f"the reference is the bare base: {what} it, and the policy starts from a trained adapter",
-            "merge the adapter first (merge_and_unload) and put a new one on the merged model, or load the"
-            " adapter a second"
-            " time, frozen, as the reference (load_adapter(PATH, 'reference') and set_adapter)",
+            f"the reference is the base without the SFT adapter: {what} it, but the policy starts from a trained"
+            " adapter, so the loss pulls it back to the base",
+            "merge the adapter first (merge_and_unload) and put a new one on the merged model, or load the adapter a"
+            " second time as a frozen reference: model.load_adapter(PATH, 'reference'), and"
+            " model.set_adapter('reference') for its pass",
             evidence=[
-                "the rewards of the first step are not 0 then, and the loss is not ln 2 = 0.693"
+                "the rewards of the first step are then not 0, and the loss is not ln 2 = 0.693"
             ],
             cases=[case_of_node(module, load.node), case_of_node(module, place.node)],
         )

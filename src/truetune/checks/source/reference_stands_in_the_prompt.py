@@ -1,13 +1,13 @@
-"""The evaluation renders whole conversations as its prompts: the reference answer is in what the model is asked.
+"""The evaluation prompts with whole conversations: the prompt contains the reference answer.
 
 ## What it does
-Finds `apply_chat_template(row["messages"], add_generation_prompt=True)` of a script that generates, for vLLM's
-`chat(row["messages"])` and for requests with these messages, where the rows in the files end with the assistant's turn.
-Silent where the script cuts messages off (`[:-1]`, `pop`), continues the final message, or reads no reference.
+Finds `apply_chat_template(row["messages"], add_generation_prompt=True)` in a script that generates, vLLM's
+`chat(row["messages"])`, and requests with these messages, if the rows in the files end with the assistant's turn. It
+does not fire if the script cuts messages off (`[:-1]`, `pop`), continues the final message, or reads no reference.
 
 ## Why it is bad
-The model reads the answer and is asked once more: it repeats it. ROUGE and exact match are near 1 for any model, the
-untrained base too.
+The model sees the answer in its prompt and repeats it. ROUGE and exact match are near 1 for any model, even for the
+untrained base.
 
 ## Example
 ```python
@@ -36,7 +36,7 @@ for row in rows:
 ```
 
 ## Fix safety
-There is no automatic fix; earlier scores of the script say nothing and can't be compared.
+There is no automatic fix. Earlier scores of the script are meaningless and can't be compared with the new ones.
 
 ## References
 - huggingface/transformers, docs/source/en/chat_templating.md (`add_generation_prompt`)
@@ -114,9 +114,9 @@ class ReferenceStandsInThePrompt(SourceRule):
             if rows is None or len(ended) < MIN_ROWS or len(ended) < MOST * len(rows.rows):
                 continue
             yield self.finding(
-                f"the prompt holds the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of {rows.source}"
-                " ends with the assistant's answer, and the model answers after it: it repeats what it reads",
-                f'render row["{column}"][:-1], so that the prompt ends with the turn of the user',
+                f"the prompt contains the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of"
+                f" {rows.source} ends with the assistant's answer, so the model can copy it",
+                f'pass row["{column}"][:-1] instead, so that the prompt ends with the user\'s turn',
                 cases=[case_of_node(module, call.node)],
             )
             return

@@ -1,16 +1,16 @@
-"""References are given to a corpus metric in the nesting of another library.
+"""The references are passed to a corpus metric in the list format of another library.
 
 ## What it does
-Inspects the shape of the references at calls of `sacrebleu.corpus_bleu`, `corpus_chrf` and `corpus_ter`, of the
-`corpus_score` of sacrebleu's metrics, and of NLTK's `corpus_bleu`. sacrebleu takes streams: one list for each set of
-references, as long as the predictions. It fires where a flat list of one text for each row is given (`refs`), where a
-list of one reference for each row is given (`[[r] for r in refs]`), and where NLTK gets the words of one reference for
-each row instead of a list of references (`[r.split() for r in refs]`), or texts that nothing splits into words. Silent
-for shapes that the code does not show.
+Inspects the shape of the references in calls of `sacrebleu.corpus_bleu`, `corpus_chrf` and `corpus_ter`, of the
+`corpus_score` of sacrebleu's metrics, and of NLTK's `corpus_bleu`. sacrebleu expects one list for each set of
+references, as long as the predictions. It fires if sacrebleu gets a flat list of one text per row (`refs`) or a list of
+one-element lists (`[[r] for r in refs]`), and if NLTK gets the words of one reference per row instead of a list of
+references (`[r.split() for r in refs]`), or texts that are not split into words. It does not judge shapes that the code
+does not show.
 
 ## Why it is bad
-sacrebleu takes `[[r] for r in refs]` for as many reference sets of one segment each, and scores the first prediction
-alone: BLEU is 100 or 0, whatever the model wrote. NLTK takes each word for a reference. Neither raises an error.
+sacrebleu reads `[[r] for r in refs]` as many reference sets of one segment each, and scores only the first prediction:
+BLEU is 100 or 0, whatever the model wrote. NLTK reads each word as a reference. Neither raises an error.
 
 ## Example
 ```python
@@ -29,7 +29,7 @@ bleu = sacrebleu.corpus_bleu(predictions, [references])
 ```
 
 ## Fix safety
-There is no automatic fix: scores that were reported before were of one segment, and have to be computed again.
+There is no automatic fix. Scores reported before covered only one segment, and must be computed again.
 
 ## References
 - mjpost/sacrebleu README, "Using SacreBLEU from Python"
@@ -89,17 +89,18 @@ class ReferencesNestedWrongly(SourceRule):
             flat = None if references is None else _maker_of_text_per_row(module, references)
             if flat is not None:
                 yield self.finding(
-                    "sacrebleu is given the references as one flat list, and takes each text for a whole set of"
-                    " references, of one character for each row",
-                    "put the list inside of a list: corpus_bleu(predictions, [references])",
+                    "sacrebleu gets the references as one flat list, and reads each text as a whole set of references"
+                    " with one character per row: the score is meaningless",
+                    "wrap the list in a list: corpus_bleu(predictions, [references])",
                     cases=[case_of_node(module, call.node), case_of_node(module, flat)],
                 )
             if shape is None:
                 continue
             yield self.finding(
-                "sacrebleu is given one list for each row, and takes each for a whole set of references: it scores the"
-                " first row alone",
-                "give it one list of all references inside of a list: corpus_bleu(predictions, [[r1, r2, ...]])",
+                "sacrebleu gets one list per row, and reads each as a whole set of references: it scores only the"
+                " first row",
+                "pass one list with the references of all rows, wrapped in a list: corpus_bleu(predictions,"
+                " [[r1, r2, ...]])",
                 evidence=[
                     "the printed hyp_len is then that of one sentence, however many rows there are"
                 ],
@@ -114,17 +115,17 @@ class ReferencesNestedWrongly(SourceRule):
         texts = None if shape is not None else _element_that_is_text(module, call)
         if texts is not None:
             yield self.finding(
-                "NLTK's corpus_bleu is given texts in place of lists of words, and takes each character for a word and"
-                " each reference for many",
+                "NLTK's corpus_bleu gets texts instead of lists of words, and reads each character as a word or a"
+                " reference: the score is meaningless",
                 "split both: corpus_bleu([[r.split()] for r in references], [p.split() for p in predictions]); or"
                 " sacrebleu.corpus_bleu(predictions, [references]), which takes texts",
                 cases=[case_of_node(module, call.node), case_of_node(module, texts)],
             )
         if shape is not None:
             yield self.finding(
-                "NLTK's corpus_bleu is given the words of one reference for each row, and takes each word for a"
-                " reference of its own",
-                "give a list of references for each row: [[r.split()] for r in references]",
+                "NLTK's corpus_bleu gets the words of one reference per row, and reads each word as a separate"
+                " reference: the score is meaningless",
+                "pass a list of references per row: [[r.split()] for r in references]",
                 cases=[case_of_node(module, call.node), case_of_node(module, shape)],
             )
 

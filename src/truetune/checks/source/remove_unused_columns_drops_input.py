@@ -1,11 +1,12 @@
-"""A column that the collator or the loss reads is removed before it gets there.
+"""The Trainer removes a column that the collator or the loss reads.
 
 ## What it does
-It compares the keys that a `Trainer`'s collator, or its `compute_loss`, reads with what models take, where
+Compares the keys that a `Trainer`'s collator or `compute_loss` reads with the parameters of models, if
 `remove_unused_columns` is on (the default).
 
 ## Why it is bad
-The Trainer keeps only columns that are parameters of the model's `forward`. `row.get("weight", 1.0)` is 1.0 for ever.
+The Trainer keeps only columns that are parameters of the model's `forward`. A `row.get("weight", 1.0)` then always
+gives 1.0, without an error.
 
 ## Example
 ```python
@@ -42,7 +43,7 @@ WeightedTrainer(model=model, args=TrainingArguments("out", remove_unused_columns
 ```
 
 ## Fix safety
-Not safe: every other column of the rows reaches the collator as well, and it must cope with them.
+Unsafe: all other columns of the rows then reach the collator as well, and it must handle them.
 
 ## References
 - huggingface/transformers#25054, huggingface/transformers#22119, huggingface/trl#1186, huggingface/trl#2233
@@ -120,8 +121,9 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
         """The finding on columns that `reader` reads and the Trainer removes."""
         module = self.subject
         return self.finding(
-            f"{reader} reads {', '.join(sorted(lost))}, which the Trainer removes: no model takes it",
-            "set remove_unused_columns=False in the arguments",
+            f"{reader} reads {', '.join(sorted(lost))}, which the Trainer removes before, since it is not a parameter"
+            " of the model's forward",
+            "set remove_unused_columns=False in the training arguments",
             evidence=[
                 "remove_unused_columns is True by default: only parameters of forward are kept"
             ],

@@ -1,15 +1,15 @@
-"""Rendered chats are given to TRL as texts, and the tokenizer puts a second BOS in front.
+"""Rendered chats are passed to TRL as text, and the tokenizer adds a second BOS.
 
 ## What it does
 Looks for `SFTTrainer` over rows whose text is made by `apply_chat_template(..., tokenize=False)`, for models that are
-known to write BOS in the template and to add it when they encode (Llama 3, Gemma, Mistral). It is silent where the
-script takes BOS off the text (`removeprefix`, `bos_token`), asks for no special tokens, sets a template of its own, or
-trains with Unsloth, which looks for a second BOS itself. From TRL 0.19 on it is silent too where the column of messages
-is still in the rows: the trainer renders that one, and leaves the text alone.
+known to write BOS in the template and to add it when they encode (Llama 3, Gemma, Mistral). It does not fire if the
+script removes BOS from the text (`removeprefix`, `bos_token`), adds no special tokens, sets its own template, or trains
+with Unsloth, which checks for a second BOS itself. From TRL 0.19 on it also does not fire if the column of messages is
+still in the rows: the trainer renders that one, and ignores the text.
 
 ## Why it is bad
-TRL encodes a text column with special tokens: each example begins with two BOS. The model is served with one, so it is
-trained on a beginning that never comes, and answers get a little worse for no reason that a curve shows.
+TRL encodes a text column with special tokens, so each example begins with two BOS tokens. The model is served with one:
+it was trained on a beginning that never occurs, and answers get a little worse without a sign in the curves.
 
 ## Example
 ```python
@@ -39,8 +39,8 @@ trainer = SFTTrainer("meta-llama/Llama-3.1-8B-Instruct", args=SFTConfig("out", m
 ```
 
 ## Fix safety
-Rows of messages are rendered by TRL itself, with one BOS. Where the text is needed, `text.removeprefix(
-tokenizer.bos_token)` keeps all else.
+TRL renders rows of messages itself, with one BOS. If you need the text column, `text.removeprefix(tokenizer.bos_token)`
+removes only the BOS. The model must be trained again.
 
 ## References
 - huggingface/trl#1400, huggingface/trl#3318
@@ -241,9 +241,9 @@ class RenderedTextGetsSecondBos(SourceRule):
         for trainer in _sft_trainers(module):
             for column in _texts_with_two_bos(module, trainer):
                 yield self.finding(
-                    "the text begins with BOS, which the template writes, and SFTTrainer encodes it with special"
-                    " tokens: every example begins with two BOS",
-                    "give SFTTrainer the messages, which it renders itself; or take BOS off:"
+                    "the chat template writes BOS into the text, and SFTTrainer adds another when it encodes the text:"
+                    " every example begins with two BOS tokens",
+                    "pass the messages to SFTTrainer, which renders them itself, or remove BOS from the text:"
                     " text.removeprefix(tokenizer.bos_token)",
                     cases=[case_of_node(module, column), case_of_node(module, trainer.node)],
                 )

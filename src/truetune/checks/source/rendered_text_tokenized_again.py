@@ -1,16 +1,17 @@
-"""Text that the chat template rendered is tokenized again, with special tokens added a second time.
+"""Text rendered by the chat template is tokenized with special tokens, which adds them a second time.
 
 ## What it does
-It follows the text that `apply_chat_template(..., tokenize=False)` returns into a call of a tokenizer that does not say
-`add_special_tokens=False`. It warns where a model that is named, or the base that its name holds, is known to write BOS
-in both (Llama 2 and 3, Mistral, Gemma, Cohere): one of several is enough. Where nothing is known of the model, it is a
-note, and only where rows of training are made. Text that `LLM.generate` of vLLM is given counts as well: the engine
-tokenizes it with special tokens. It also fires where such text is sent to a server as the content of a
-message (`client.chat.completions.create`): the server writes its template around it once more. It is silent on
-processors, and on models of which only one writes BOS, or none (Qwen, gpt-oss, Phi, Zephyr, ...).
+Traces the text that `apply_chat_template(..., tokenize=False)` returns to a tokenizer call without
+`add_special_tokens=False`. It warns if a named model, or the base that its name contains, is known to write BOS in both
+(Llama 2 and 3, Mistral, Gemma, Cohere); one of several models is enough. If the model is unknown, it is info, and only
+reported for training rows. Text that is passed to vLLM's `LLM.generate` counts as well: the engine tokenizes it with
+special tokens. It is an error if such text is sent to a server as the content of a message
+(`client.chat.completions.create`): the server applies its template to it again. It does not report processors, and
+models of which only one or none of the two writes BOS (Qwen, gpt-oss, Phi, Zephyr, ...).
 
 ## Why it is bad
-The template writes BOS, and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
+The template writes BOS, and the tokenizer adds it again: the model sees two in training or serving. One report lost 6
+points of its score.
 
 ## Example
 ```python
@@ -31,8 +32,8 @@ ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 ```
 
 ## Fix safety
-Safe where the template writes the special tokens that the model wants, as nearly all do. Where the
-tokenizer adds none, nothing changes.
+Safe if the template writes the special tokens that the model needs, as nearly all do. If the tokenizer adds none,
+nothing changes.
 
 ## References
 - huggingface/trl#1400, OpenRLHF/OpenRLHF#393, vllm-project/vllm#2012, LiveCodeBench/LiveCodeBench#146
@@ -124,8 +125,8 @@ class RenderedTextTokenizedAgain(SourceRule):
             yield self.finding(
                 "text rendered by apply_chat_template is tokenized with special tokens added: a"
                 " second BOS" + (" if the template writes one" if bos is BosCount.UNKNOWN else ""),
-                "give add_special_tokens=False to the tokenizer here, or let apply_chat_template"
-                " tokenize",
+                "set add_special_tokens=False in this tokenizer call, or let apply_chat_template"
+                " tokenize (tokenize=True)",
                 severity=self.severity if bos is BosCount.TWO else "info",
                 evidence=[
                     f"rendered in line {module.place(rendered)[0]}",
@@ -133,7 +134,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                         "both the tokenizer and the chat template of a model that the script"
                         " names write BOS"
                         if bos is BosCount.TWO
-                        else "it is not known what this model's tokenizer and template write"
+                        else "it is not known whether this model's tokenizer and template write BOS"
                     ),
                 ],
                 cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
@@ -154,9 +155,9 @@ class RenderedTextTokenizedAgain(SourceRule):
             home = module.home(rendered)
             if bos_count_of_rendered_text(home, rendered.func.value, template) is BosCount.TWO:
                 yield self.finding(
-                    "text rendered by apply_chat_template is given to LLM.generate, which adds special tokens: a"
+                    "text rendered by apply_chat_template is passed to LLM.generate, which adds special tokens: a"
                     " second BOS",
-                    'give the messages to llm.chat(...), or ids: llm.generate([{"prompt_token_ids":'
+                    'pass the messages to llm.chat(...), or pass ids: llm.generate([{"prompt_token_ids":'
                     " tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)}, ...])",
                     evidence=[
                         f"rendered in line {home.place(rendered)[0]}",
@@ -174,9 +175,10 @@ class RenderedTextTokenizedAgain(SourceRule):
             rendered = next(_rendering_calls(module, content), None)
             if rendered is not None:
                 yield self.finding(
-                    "text rendered by apply_chat_template is sent as the content of a message: the server writes its"
-                    " chat template around it once more",
-                    "send the messages themselves to chat.completions, or the rendered text to completions",
+                    "text rendered by apply_chat_template is sent as the content of a message: the server applies its"
+                    " chat template to it again",
+                    "send the messages themselves to client.chat.completions.create, or the rendered text to"
+                    " client.completions.create",
                     severity="error",
                     cases=[case_of_node(module, content), case_of_node(module, rendered)],
                 )

@@ -1,15 +1,15 @@
-"""Generation forbids or punishes repetition, and the answers are JSON, whose keys and brackets repeat.
+"""Generation forbids or penalises repetition, but the answers are JSON, whose keys and brackets repeat.
 
 ## What it does
-Follows `no_repeat_ngram_size` and `repetition_penalty` (of 1.1 and more) to `generate`, through a GenerationConfig, a
-dictionary or the model's own `generation_config`, and `repetition_penalty`, `frequency_penalty` and
-`presence_penalty` of vLLM. It speaks where the answers are structured: the decoded text is parsed (`json.loads`), or
-the instruction in the file asks for JSON, XML, YAML, SQL or tool calls.
+Traces `no_repeat_ngram_size` and `repetition_penalty` (of 1.1 and more) to `generate`, through a GenerationConfig, a
+dictionary or the model's own `generation_config`, and `repetition_penalty`, `frequency_penalty` and `presence_penalty`
+of vLLM. It fires if the answers are structured: the decoded text is parsed (`json.loads`), or the instruction in the
+file asks for JSON, XML, YAML, SQL or tool calls. `no_repeat_ngram_size` is an error, a penalty is a warning.
 
 ## Why it is bad
-`no_repeat_ngram_size=4` sets the probability of every fourth token to zero that would repeat four in a row, prompt
-included: the second `", "quantity": "` of a list can't be written, nor a value that is in the prompt. A penalty
-lowers each token that was there, so brackets and keys go first. The model knows the format, and must leave it.
+`no_repeat_ngram_size=4` forbids any token that would repeat four tokens in a row that already occurred, also in the
+prompt. The second `", "quantity": "` of a list can't be written, nor a value that is in the prompt. A penalty lowers
+each token that occurred before, so brackets and keys suffer first. The model knows the format, but can't write it.
 
 ## Example
 ```python
@@ -158,9 +158,9 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
                 continue
             forbids = setting.name == "no_repeat_ngram_size"
             yield self.finding(
-                f"{setting.name}={setting.value:g} {'forbids' if forbids else 'punishes'} the keys and"
+                f"{setting.name}={setting.value:g} {'forbids' if forbids else 'penalises'} the keys and"
                 " brackets that structured answers repeat",
-                f"leave {setting.name} out for these answers",
+                f"leave {setting.name} out for these answers (it is off by default)",
                 severity="error" if forbids else "warning",
                 cases=[case_of_node(module, setting.node), case_of_node(module, structured)],
             )

@@ -1,14 +1,14 @@
-"""The marker by which answers are found is in no text that the script writes, which uses other headers.
+"""The marker that should locate the answers is not in the script's texts, which use other headers.
 
 ## What it does
-For scripts that write their rows themselves: compares the marker of `DataCollatorForCompletionOnlyLM` and
-`train_on_responses_only`, or one that code with labels of -100 searches for, with the texts that rows are put together
-from, in all files that run together. It fires where the marker is a header (`### Response:`, `Assistant:`), the texts
-hold headers of that form, and none of them is the marker.
+For scripts that write their rows themselves, compares the marker of `DataCollatorForCompletionOnlyLM` and
+`train_on_responses_only`, or one that code with labels of -100 searches for, with the texts that rows are built from,
+in all files that run together. It fires if the marker is a header (`### Response:`, `Assistant:`), the texts contain
+headers of that form, and none of them is the marker.
 
 ## Why it is bad
-Where the marker is not found, every label of the row is -100. The loss is 0.0 or NaN from the first step, or, where
-other code keeps such rows whole, the prompt is trained too.
+If the marker is not found, every label of the row is -100. The loss is 0.0 or NaN from the first step. Code that keeps
+such rows unmasked trains on the prompt, too.
 
 ## Example
 ```python
@@ -35,7 +35,8 @@ trainer = train_on_responses_only(trainer, instruction_part="### Question:", res
 ```
 
 ## Fix safety
-There is no automatic fix: which header begins the answer is seen in the text.
+There is no automatic fix: look at the text to see which header comes before the answer. More tokens get labels, so the
+loss changes.
 
 ## References
 - huggingface/trl#588, huggingface/trl#1185
@@ -134,9 +135,9 @@ class ResponseMarkerNotWritten(SourceRule):
             if headers:
                 answer, place = next(one for one in headers.items() if ANSWER.search(one[0]))
                 yield self.finding(
-                    f"the marker {marker.text!r} is in no text that the script writes, whose headers are"
+                    f"the marker {marker.text!r} is not in the texts that the script writes; their headers are"
                     f" {', '.join(map(repr, headers))}: no answer is found, and no token has a label",
-                    f"give {answer!r}, the header before the answer in this text",
+                    f"set the marker to {answer!r}, the header before the answer in this text",
                     cases=[case_of_node(module, marker.place), case_of_node(module, place)],
                 )
                 return
@@ -160,7 +161,7 @@ def _row_templates(module: Module) -> Iterator[RowTemplate]:
 
 def _pieces_of_text(module: Module, node: ast.AST) -> Iterator[str]:
     """The pieces of a text in their order, `{}` for each value that is not known."""
-    # A stack in place of recursion: sums of a thousand texts are as deep.
+    # A stack instead of recursion: sums of a thousand texts are as deep.
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

@@ -1,17 +1,18 @@
-"""The marker by which a script finds the answers is that of another family of models.
+"""The marker that a script uses to find the answers belongs to another model family.
 
 ## What it does
 Looks at the marker that a script searches for to set its labels (`tokenizer.encode("[/INST]")`,
-`text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered
-by the chat template of the model that it loads, and the name of that model says which template it is. So does the
-template that Unsloth's `get_chat_template` names. The marker of prompts (`instruction_part`, `instruction_template`) is
-compared too, by its family and by its role. Silent where the script writes the marker in a text of its own, sets
-a template, or loads a model that is not known.
+`text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL). It applies if rows are
+rendered by the chat template of the loaded model, and the name of that model, or Unsloth's `get_chat_template`, says
+which template it is. The marker of prompts (`instruction_part`, `instruction_template`) is compared too, by its family
+and by its role. It does not fire if the script writes the marker in a text of its own, sets a template, or loads an
+unknown model.
 
 ## Why it is bad
 The marker is never found. A collator that then masks the whole row leaves no label: the loss is 0.0 or NaN from the
-first step. One that continues trains on the prompts as well. Where the marker of prompts is never found, nothing ends
-an answer: Unsloth labels all that follows the first one, and the model learns to write the user's turns.
+first step. One that does not mask the row trains on the prompts as well. If the marker of prompts is never found,
+nothing ends an answer: Unsloth labels everything after the first marker, and the model learns to write the user's
+turns.
 
 ## Example
 ```python
@@ -46,7 +47,8 @@ def encode(row):
 ```
 
 ## Fix safety
-Safe: the marker is what the model's own template writes before an answer. `truetune show` prints it.
+Safe: the new marker is what the model's own template writes before an answer; `truetune show` prints it. More tokens
+get labels, so train again.
 
 ## References
 - unslothai/unsloth#2095, huggingface/trl#588, unslothai/unsloth#823
@@ -155,12 +157,14 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
                 continue
             name, opening = next(iter(openings.items()))
             is_of_other_family = mark not in (opening or "")
-            difference = "of another family than" if is_of_other_family else "of no role in"
+            difference = (
+                "of another model family than" if is_of_other_family else "not a role's header in"
+            )
             yield self.finding(
-                f"the marker {marker.text!r} is {difference} {name}: it is in no row, and no answer is found by it",
-                f"give what this model's template writes before an answer: {opening!r}",
+                f"the marker {marker.text!r} is {difference} {name}: no row contains it, so no answer is found",
+                f"set the marker to what this model's template writes before an answer: {opening!r}",
                 evidence=[
-                    "where a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
+                    "if a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
                 ],
                 cases=[case_of_node(module, marker.place)],
             )
@@ -181,13 +185,13 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
             question = _question_opening_by_answer_opening(opening or "")
             is_unsloth = call.named(*UNSLOTH_RESPONSE_MASKING)
             yield self.finding(
-                f"the marker of prompts {marker!r} is written by no prompt of {name}: nothing ends an answer, and"
+                f"the marker of prompts {marker!r} is in no prompt of {name}: nothing ends an answer, and"
                 + (
-                    " from the first one on the whole chat is learned, later questions too"
+                    " everything after the first answer is trained on, later questions too"
                     if is_unsloth
-                    else " no row has a label where the collator looks for both markers"
+                    else " the collator, which needs both markers, gives no row a label"
                 ),
-                f"give what this template writes before a question: {question!r}",
+                f"set it to what this template writes before a question: {question!r}",
                 cases=[case_of_node(module, argument)],
             )
 

@@ -2,11 +2,11 @@
 
 ## What it does
 Looks at loops over epochs that skip the first rows or batches (`order[skip:]`, `islice`, `skip_first_batches`, a
-condition on the number of the batch), as many as a name says that is set where a run is resumed. It speaks where the
-loop never sets the name again and no condition asks for the epoch.
+condition on the batch number), where a variable says how many and is set when a run is resumed. It fires if the loop
+never sets that variable again and no condition checks the epoch.
 
 ## Why it is bad
-Only the epoch that was interrupted has rows that are trained already. Each later epoch leaves out as many, ends early,
+Only the interrupted epoch contains rows that were already trained on. Each later epoch skips as many rows, ends early,
 and the schedule never reaches its end.
 
 ## Example
@@ -47,7 +47,7 @@ for epoch in range(first, 3):
 ```
 
 ## Fix safety
-There is no automatic fix. A run that was resumed before trains more rows with it.
+There is no automatic fix. A resumed run then trains on more rows than before, and takes longer.
 
 ## References
 - allenai/open-instruct#681
@@ -75,10 +75,10 @@ class ResumeSkipNeverReset(SourceRule):
         module = self.subject
         for found in skips_never_reset(module):
             yield self.finding(
-                "the rows that a resumed run skips are skipped in each later epoch too: what says how many is never"
+                "the rows that a resumed run skips are skipped in each later epoch too: the number to skip is never"
                 " reset",
-                "set it to 0 at the end of the first epoch, or skip only where the epoch is the one that was"
-                " interrupted",
+                "set the number to 0 at the end of the loop over the first epoch (as in skip = 0), or skip only if the"
+                " epoch is the interrupted one",
                 cases=[
                     case_of_node(module, found.skip),
                     case_of_node(module, found.restored),

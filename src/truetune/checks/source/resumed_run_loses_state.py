@@ -1,13 +1,13 @@
-"""A resumed run loses a part of its state: its schedule begins again, its best metric, or the number of its epoch.
+"""A resumed run loses a part of its state: its schedule, its best metric or its epoch number.
 
 ## What it does
-Looks at scripts that restore their optimizer from a checkpoint. It speaks where the schedule of the learning rate is
-made again and its state is not loaded, where the best metric begins at its first value though checkpoints are kept by
-it, and where the number that was saved after an epoch is the one that the loop begins with.
+Looks at scripts that restore their optimizer from a checkpoint. It is an error if the learning rate schedule is created
+again and its state is not loaded. It is a warning if the best metric starts at its initial value though checkpoints are
+kept by it, or if the loop starts with the epoch number that was saved after that epoch.
 
 ## Why it is bad
-The warm-up runs again, and the learning rate is high where it was to end. The first evaluation after the resume counts
-as the best and overwrites the best checkpoint. The saved epoch is trained twice.
+The warm-up runs again, and the learning rate is high where it should be near its end. The first evaluation after the
+resume counts as the best and overwrites the best checkpoint. The saved epoch is trained twice.
 
 ## Example
 ```python
@@ -56,7 +56,7 @@ for epoch in range(first, 3):
 ```
 
 ## Fix safety
-There is no automatic fix: checkpoints that are there do not hold what was not saved.
+There is no automatic fix: existing checkpoints do not contain what was not saved.
 
 ## References
 - PolymathicAI/the_well#77, torch-points3d/torch-points3d#630 (the schedule), mozilla/DeepSpeech#415 (the epoch)
@@ -76,14 +76,15 @@ from truetune.checks.source.evidence.state_lost_at_resume import (
 )
 
 MESSAGES = {
-    "schedule": "a resumed run restores its optimizer and not {name}: the schedule begins again, warm-up and all",
-    "best": "a resumed run begins with the first value of {name}: its first evaluation replaces the best checkpoint",
-    "epoch": "{name} is the number that was saved after its epoch: a resumed run trains that epoch again",
+    "schedule": "a resumed run restores its optimizer but not {name}: the schedule starts again, with its warm-up",
+    "best": "a resumed run starts with the initial value of {name}: its first evaluation replaces the best checkpoint",
+    "epoch": "{name} is the number of the epoch that had just ended: a resumed run trains that epoch again",
 }
 REMEDIES = {
-    "schedule": "save {name}.state_dict() with the optimizer's, and load it where the optimizer's is loaded",
-    "best": "save {name} in the checkpoint, and set it where the optimizer's state is loaded",
-    "epoch": "add 1 to it",
+    "schedule": "save {name}.state_dict() next to the optimizer's, and call {name}.load_state_dict(...) when you load"
+    " the optimizer",
+    "best": "save {name} in the checkpoint, and restore it when you load the optimizer",
+    "epoch": "add 1 to {name} when you restore it",
 }
 """The lost part -> what to do"""
 

@@ -1,14 +1,14 @@
-"""A resumed run begins its epoch again at the first batch.
+"""A resumed run starts its epoch again at the first batch.
 
 ## What it does
 Looks at training loops that save checkpoints between two batches, and at what the script restores when it resumes one:
-weights, optimizer and the counter of steps. It speaks where nothing brings the loader forward to the batch that the
-checkpoint was written at. A file of the model's weights alone is no checkpoint, and of a sampler that draws each row at
-random (`replacement=True`) nothing is reported.
+weights, optimizer and the step counter. It fires if nothing advances the loader to the batch at which the checkpoint
+was written. A file with only the model's weights is not a checkpoint, and a sampler that picks each row at random
+(`replacement=True`) is not reported.
 
 ## Why it is bad
-The rows before the checkpoint are trained a second time. Where the run ends by its counter of steps, as many rows at
-the end are never seen. The loss looks better than it is, and nothing fails.
+The rows before the checkpoint are trained on a second time. If the run ends at a number of steps, as many rows at the
+end are never used. The loss looks better than it is, and nothing fails.
 
 ## Example
 ```python
@@ -57,8 +57,8 @@ for batch in islice(loader, step, None):
 ```
 
 ## Fix safety
-There is no automatic fix. The order must be that of the first run: seed the loader by itself. In later epochs the
-loader begins at its first batch again.
+There is no automatic fix. The order must be that of the first run: give the loader its own seeded generator. In later
+epochs the loader must start at its first batch again.
 
 ## References
 - huggingface/accelerate#1130, huggingface/accelerate#2016
@@ -87,8 +87,8 @@ class ResumedRunRepeatsItsRows(SourceRule):
         module = self.subject
         for found in loops_resumed_at_first_batch(module):
             yield self.finding(
-                "a resumed run restores its optimizer and its steps, and begins the loader at the first batch: the"
-                " rows before the checkpoint are trained again",
+                "a resumed run restores its optimizer and its step counter, but starts the loader at the first batch:"
+                " the rows before the checkpoint are trained on again",
                 "iterate over itertools.islice(loader, step, None) in the first epoch after the resume,"
                 " or use accelerate's skip_first_batches, or a StatefulDataLoader",
                 cases=[

@@ -1,14 +1,14 @@
-"""A reward function pays for a distance: the further a completion is from what is wanted, the higher its reward.
+"""A reward function rewards distance: the further a completion is from the target, the higher its reward.
 
 ## What it does
-Writes what a reward function of GRPO, or `compute_score` of verl, gives for each completion as a sum of terms with
-signs, and looks for distances: `abs(a - b)`, `(a - b) ** 2`, an edit distance, an error rate. It fires where the
-reward grows with all of them. `-distance`, `1 - distance`, `1 / (1 + distance)` and `exp(-distance)` fall with it.
-Functions whose name says that a distance is wanted or punished, and trainers with `reward_weights`, are left alone.
+Expands what a GRPO reward function, or verl's `compute_score`, returns for each completion into a sum of signed terms,
+and looks for distances: `abs(a - b)`, `(a - b) ** 2`, an edit distance, an error rate. It fires if the reward grows
+with all of them. `-distance`, `1 - distance`, `1 / (1 + distance)` and `exp(-distance)` fall with it. It does not
+report functions whose name says that a distance is wanted or penalised, and trainers with `reward_weights`.
 
 ## Why it is bad
-GRPO makes the reward large. The mean reward rises as it should, and the model learns to be as far from the target
-as it can: the longest answers, or the least similar ones.
+GRPO maximises the reward. The mean reward rises as expected, but the model learns to be as far from the target as it
+can: the longest answers, or the least similar ones.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix. The training has to be repeated from where it started.
+There is no automatic fix. The training must be repeated from its initial weights.
 
 ## References
 - huggingface/trl#2771
@@ -71,7 +71,7 @@ class RewardGrowsWithTheDistance(SourceRule):
         """Findings on reward functions that pay for a distance."""
         for found in rewarded_distances(self.subject):
             yield self.finding(
-                f"{found.function.name} gives more the larger a distance is: the training makes the distance large",
-                "give the distance a minus, or 1 / (1 + distance)",
+                f"{found.function.name} gives more reward for a larger distance: training maximises the distance",
+                "return -distance, or 1 / (1 + distance)",
                 cases=[case_of_node(self.subject, found.distance)],
             )

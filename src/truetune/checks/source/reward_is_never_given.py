@@ -1,15 +1,15 @@
 r"""A reward function rejects every row's own reference: no answer can ever be right.
 
 ## What it does
-Follows a script with its rows in hand up to its GRPO or RLOO trainer, and calls each reward function of it with answers
-that end in the row's own result: `42`, `#### 42`, `\boxed{42}`, `<answer>42</answer>`, and in tags that
-are in the script. It fires where the function takes the result out of an answer, compares it with something that it
-never equals, and rewards no answer of any row. Rows are those of files beside the script; of `openai/gsm8k`, rows in
-its form.
+Runs a script with its rows up to its GRPO or RLOO trainer, and calls each of its reward functions with answers that end
+in the row's own result: `42`, `#### 42`, `\boxed{42}`, `<answer>42</answer>`, and in tags that are in the script. It
+fires if the function extracts the result from an answer, compares it with something that it never equals, and gives no
+answer of any row a reward. The rows come from files next to the script; for `openai/gsm8k`, rows in its format are
+used.
 
 ## Why it is bad
-All answers have the reward 0, every advantage is 0, and nothing is learned. The loss is 0 in healthy runs too, so that
-nothing in the log tells a hard task from a function that can't say yes.
+All answers get the reward 0, every advantage is 0, and nothing is learned. The loss is 0 in healthy runs too, so
+nothing in the log distinguishes a hard task from a function that never gives a reward.
 
 ## Example
 ```python
@@ -49,7 +49,8 @@ GRPOTrainer(model="model", reward_funcs=right, train_dataset=rows).train()
 ```
 
 ## Fix safety
-There is no automatic fix: take the result out of the reference as out of the answer, and compare both as one type.
+There is no automatic fix: extract the result from the reference as you do from the answer, and compare both as the same
+type.
 
 ## References
 - huggingface/trl#2703
@@ -86,9 +87,9 @@ class RewardIsNeverGiven(SourceRule):
                 cases.insert(0, case_of_node(home, found.node))
             yield self.finding(
                 f"{found.function.name} compares {found.taken_out} with {found.compared_with}, which it never equals:"
-                f" the own results of all {found.rows} rows that were tried get no reward",
-                "take the result out of the reference as out of the answer (split('####')[-1].strip()), see that the"
-                " column arrives, and compare both as one type; then call the function on the references before the"
-                " run",
+                f" even the correct results of all {found.rows} tried rows get no reward",
+                "extract the result from the reference as from the answer (split('####')[-1].strip()), and compare"
+                " both as the same type; then call the function on the references before the run: each must get the"
+                " full reward",
                 cases=cases,
             )

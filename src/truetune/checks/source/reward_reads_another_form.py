@@ -1,14 +1,14 @@
-r"""A reward function pays for a form of the answer that the prompts don't ask for, and for none that they ask for.
+r"""A reward function rewards an answer format that the prompts don't ask for, and not the one that they ask for.
 
 ## What it does
-Follows a script with its rows up to its GRPO or RLOO trainer, and reads in the prompts which form of the answer
-they ask for: `\boxed{}`, `####`, or a tag such as `<answer>`. It calls each reward function with each row's own result
-in these forms. It fires where the form that all prompts ask for gets no reward, and another one, which no prompt
-names, gets one. Prompts that name several forms, and rows without a short result, are left alone.
+Runs a script with its rows up to its GRPO or RLOO trainer, and reads in the prompts which answer format they ask for:
+`\boxed{}`, `####`, or a tag such as `<answer>`. It calls each reward function with each row's own result in these
+formats. It fires if the format that all prompts ask for gets no reward, and another one, which no prompt names, gets
+one. It does not judge prompts that name several formats, and rows without a short result.
 
 ## Why it is bad
-A model that does as it is asked gets the reward 0. All advantages are 0, so the loss stays at 0 and nothing is learned;
-or the model learns by chance to disregard its prompt.
+A model that follows its prompt gets the reward 0. All advantages are 0, so the loss stays at 0 and nothing is learned.
+Or the model finds the rewarded format by chance, and learns to disregard its prompt.
 
 ## Example
 ```python
@@ -51,7 +51,8 @@ GRPOTrainer(model="model", reward_funcs=right, train_dataset=rows).train()
 ```
 
 ## Fix safety
-There is no automatic fix: either the prompts or the function may be right.
+There is no automatic fix: change either the prompts or the function. If you change the prompts, use the same ones at
+inference.
 
 ## References
 - TRL documentation, "GRPO Trainer", custom reward functions
@@ -89,10 +90,10 @@ class RewardReadsAnotherForm(SourceRule):
             place = found.prompt.find(found.asked)
             around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
             yield self.finding(
-                f"the prompts ask for the answer in {asked}, and {found.function.name} pays for {paid} alone: the own"
-                f" results of all {found.rows} rows that were tried, in {asked}, get no reward",
-                f"let {found.function.name} read {asked}, or let the prompts ask for {paid}; then call the function on"
-                " an answer in the form of the prompts before the run",
+                f"the prompts ask for the answer in {asked}, but {found.function.name} only rewards {paid}: the correct"
+                f" results of all {found.rows} tried rows, in {asked}, get no reward",
+                f"change {found.function.name} to read {asked}, or let the prompts ask for {paid}; then call the"
+                " function on an answer in that format before the run",
                 evidence=[f"a prompt: {around!r}"],
                 cases=[case_of_node(found.function.home, found.function.definition)],
             )

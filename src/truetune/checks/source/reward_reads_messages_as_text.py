@@ -1,13 +1,13 @@
-"""A reward function uses a completion as text, and the rows make it a list of messages.
+"""A reward function uses a completion as a string, but the rows make it a list of messages.
 
 ## What it does
-Finds functions with a parameter `completions` that call a method of a text on one of them (`completion.split("####")`),
-or search it by a pattern, where the prompts of the rows are lists of messages: those that are in the script, or in a
-file that it names or that lies beside it. Silent where the function reads `[0]["content"]`, or asks for the type.
+Finds functions with a parameter `completions` that call a string method on one of them (`completion.split("####")`), or
+search it with a pattern, if the prompts of the rows are lists of messages. The rows are those in the script, or in a
+file that it names or that is next to it. It does not fire if the function reads `[0]["content"]`, or checks the type.
 
 ## Why it is bad
-TRL gives a completion in the form of its prompt: `[{"role": "assistant", "content": "..."}]` for messages. The method
-does not exist on a list. Within a `try` the error is caught, and each answer gets the reward of the handler.
+TRL passes a completion in the format of its prompt: `[{"role": "assistant", "content": "..."}]` for messages. The
+method does not exist on a list. Inside a `try` the error is caught, and each answer gets the reward of the handler.
 
 ## Example
 ```python
@@ -48,7 +48,8 @@ def correct(completions, answer, **kwargs):
 ```
 
 ## Fix safety
-There is no automatic fix: prompts as plain text are the other way, and need the chat template.
+There is no automatic fix. You can also use plain-text prompts instead; they must then be rendered with the chat
+template.
 
 ## References
 - https://huggingface.co/docs/trl/grpo_trainer (conversational prompts: a completion is a list of messages)
@@ -117,10 +118,10 @@ class RewardReadsMessagesAsText(SourceRule):
                 else "the prompts"
             )
             yield self.finding(
-                f"{function.name} uses a completion as text, and {source} are messages: each"
+                f"{function.name} uses a completion as a string, but {source} are messages: each"
                 " completion is a list with one message, on which this fails",
-                'read the text of the message first: completion[0]["content"]; and catch no more than what a wrong'
-                " answer raises",
+                'use the text of the message: completion[0]["content"]; and only catch the exceptions that a wrong'
+                " answer can raise (IndexError, ValueError)",
                 cases=[
                     case_of_node(module, use),
                     *([case_of_node(module, made)] if made is not None else []),

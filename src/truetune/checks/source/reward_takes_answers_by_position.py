@@ -1,15 +1,15 @@
-"""A reward function takes the references of a list of the file by their position in the batch.
+"""A reward function picks the reference from a list in the file by the position in the batch.
 
 ## What it does
-Finds functions with a parameter `completions` that take `ANSWERS[i]` for the i-th completion (`enumerate(completions)`,
-`range(len(completions))`), or that zip the completions with a list that is outside of the function. It also finds
-functions that compare each completion with the first element of a column (`target = answer[0]`): a column is a list
-with one element for each completion. Settings under which one call holds one prompt only are left alone there.
+Finds functions with a parameter `completions` that use `ANSWERS[i]` for the i-th completion (`enumerate(completions)`,
+`range(len(completions))`), or that zip the completions with a list from outside the function. It also finds functions
+that compare each completion with the first element of a column (`target = answer[0]`), which is a list with one element
+per completion. This second case is not reported if the settings make each call contain only one prompt.
 
 ## Why it is bad
-A batch holds several completions of each prompt, of rows that are drawn at random. The i-th completion belongs to
-another row than the i-th of the file: the reward is that of another question, and the accuracy stays at chance. With
-`answer[0]` it is right for the completions of the first prompt alone.
+A batch contains several completions of each prompt, and its rows are sampled at random. The i-th completion does not
+belong to the i-th row of the file: the reward is that of another question, and accuracy stays at chance. With
+`answer[0]` it is right only for the completions of the first prompt.
 
 ## Example
 ```python
@@ -30,7 +30,7 @@ def correct(completions, answer, **kwargs):
 ```
 
 ## Fix safety
-There is no automatic fix: the rows need a column with the reference, and its name is yours.
+There is no automatic fix: the rows need a column with the reference, and you choose its name.
 
 ## References
 - https://huggingface.co/docs/trl/grpo_trainer (columns of the rows reach a reward function as keyword arguments, one
@@ -70,10 +70,11 @@ class RewardTakesAnswersByPosition(SourceRule):
         for function in reward_functions_with_kwargs(module):
             for node, name in _reads_of_file_lists(module, function):
                 yield self.finding(
-                    f"{function.name} takes the reference of a completion from `{name}` by its position in the batch:"
-                    " a batch holds several completions of rows that are drawn at random, so that it is another row's",
-                    f"take the column of the rows as an argument: def {function.name}(completions, answer, **kwargs),"
-                    " zip(completions, answer), with the reference of each row in its column answer",
+                    f"{function.name} picks the reference of a completion from `{name}` by its position in the batch:"
+                    " batches contain several completions of randomly sampled rows, so it gets another row's"
+                    " reference",
+                    'put each row\'s reference into a column "answer", and take it as an argument: def'
+                    f" {function.name}(completions, answer, **kwargs), with zip(completions, answer)",
                     cases=[case_of_node(module, node)],
                 )
                 break
@@ -88,9 +89,9 @@ class RewardTakesAnswersByPosition(SourceRule):
             return
         column = found.column
         yield self.finding(
-            f"{function.name} takes {column}[0] for each completion: `{column}` has one element for each completion,"
-            " and a batch holds several prompts, so that all but the first get another row's",
-            f"take both together: `for completion, one in zip(completions, {column})`",
+            f"{function.name} uses {column}[0] for every completion: `{column}` has one element per completion, and a"
+            " batch contains several prompts, so all but the first get another row's value",
+            f"loop over both together: `for completion, one in zip(completions, {column})`",
             cases=[case_of_node(self.subject, one) for one in (found.used, found.read)],
         )
 

@@ -1,14 +1,14 @@
-"""A reward function tells no completions apart: it reads none, gives one reward to all, or never gets its reference.
+"""A reward function can't distinguish completions: it ignores them, gives all one reward, or never gets its reference.
 
 ## What it does
-Looks at the functions that score completions for GRPO and RLOO: those with a parameter `completions` that a trainer is
-given, or that take `**kwargs`. It speaks where such a function never reads what a completion holds, where each of its
-returns is one reward for all of them, and where its reference has a default and a name that no column of the rows has.
+Looks at the functions that score completions for GRPO and RLOO: those with a parameter `completions` that a trainer
+gets, or that take `**kwargs`. It fires if such a function never reads the text of a completion, if each of its returns
+is a single reward for all of them, and if its reference has a default value and a name that no column of the rows has.
 
 ## Why it is bad
-GRPO takes from each reward the mean of its group. A reward that is the same for all completions of a prompt is 0 after
-that, and teaches nothing; the mean in the log looks like a success. A reference that never arrives makes every answer
-wrong. Older releases of TRL spread a list of one reward over all completions without a word; 1.16 stops.
+GRPO subtracts the mean of the group from each reward. A reward that is the same for all completions of a prompt becomes
+0, and nothing is learned; the mean reward in the log looks like a success. A reference that never arrives makes every
+answer wrong. Older releases of TRL applied a list with one reward to all completions silently; 1.16 raises an error.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: what is to be rewarded is for the author to say.
+There is no automatic fix: you decide what is rewarded. Rewards change, so the run must be repeated.
 
 ## References
 - huggingface/trl#6533 (one reward for all), huggingface/trl#3452
@@ -66,24 +66,25 @@ class RewardTellsNothingApart(SourceRule):
         module = self.subject
         for blind in rewards_without_completions(module):
             yield self.finding(
-                f"{blind.function.name} reads no completion: all completions of a prompt get the same reward, and GRPO"
-                " learns nothing from it",
-                "score what each completion says",
+                f"{blind.function.name} never reads the completions: all completions of a prompt get the same reward,"
+                " so GRPO learns nothing",
+                "compute each reward from the text of its completion",
                 cases=[case_of_node(module, blind.function), case_of_node(module, blind.place)],
             )
         for single in reward_functions_returning_one_reward(module):
             yield self.finding(
-                f"{single.function.name} returns one reward for all completions: GRPO compares a reward with itself",
-                "return a list with one reward for each completion, in their order",
+                f"{single.function.name} returns one reward for all completions: GRPO compares the reward with itself,"
+                " and learns nothing",
+                "return a list with one reward per completion, in their order",
                 cases=[case_of_node(module, single.place), case_of_node(module, single.function)],
             )
         for missing in defaulted_parameters_without_row_column(module):
             home, name = missing.function.home, missing.parameter.arg
-            columns = ", ".join(missing.columns) or "none beside the prompt"
+            columns = ", ".join(missing.columns) or "none except the prompt"
             yield self.finding(
-                f"{missing.function.name} is never given {name}: TRL passes columns by their names, and no column has"
-                " this one",
-                f"name the parameter like the column that holds it ({columns}), without a default",
+                f"{missing.function.name} never gets {name}: TRL passes columns by name, and no column is called so;"
+                " the default is used for every row",
+                f"rename the parameter to the column with the reference (columns: {columns}), and remove its default",
                 cases=[
                     case_of_node(home, missing.parameter),
                     case_of_node(home, missing.function.definition),

@@ -1,15 +1,15 @@
-"""A batch is padded on the right and then generated from.
+"""A batch is padded on the right and then passed to generation.
 
 ## What it does
-Follows a batch that a tokenizer pads into `generate`, and looks at the side: an error where the file sets
-`padding_side="right"` or `pad_sequence` pads on the right, a warning where it sets none (most tokenizers pad on the
-right). A text-generation pipeline with `batch_size` pads on the side of its tokenizer. One row has no pads: neither a
-single prompt, nor what is read as one answer (`outputs[0]`). Where the answers are thrown away, in a benchmark of
-speed, and where unsloth loads the model, which sets the left side, nothing is reported. Scripts that read the next
+Traces a batch that a tokenizer pads into `generate`, and checks the padding side. It is an error if the file sets
+`padding_side="right"` or `pad_sequence` pads on the right, and a warning if it sets none (most tokenizers pad on the
+right). A text-generation pipeline with `batch_size` pads on the side of its tokenizer. A single row has no padding, so
+it does not fire on a single prompt, or if only one answer is read (`outputs[0]`). It also does not fire if the answers
+are discarded (a speed benchmark), or if Unsloth loads the model, which sets the left side. Scripts that read the next
 token themselves, as `logits[:, -1]`, are judged in the same way.
 
 ## Why it is bad
-New tokens are appended after the pads: short rows of a batch get garbage, and a batch of one is fine.
+New tokens are appended after the padding: short rows of a batch get garbage, while a batch of one row works.
 
 ## Example
 ```python
@@ -32,7 +32,8 @@ out = model.generate(**batch, max_new_tokens=20)
 ```
 
 ## Fix safety
-`padding_side="left"` for generation is safe; a tokenizer that trains as well may want the right side there.
+`padding_side="left"` for generation is safe. If the same tokenizer is also used for training, you may want the right
+side there.
 
 ## References
 - huggingface/transformers#34842, kserve/kserve#3534, Vision-CAIR/MiniGPT-4#129
@@ -70,7 +71,7 @@ from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
 
 ENCODES_APART = Unmet(
-    "it is about models without an encoder of their own, and these take pads on the right"
+    "it is about decoder-only models, and these have an encoder, which takes padding on the right"
 )
 
 
@@ -109,7 +110,7 @@ class RightPaddingAtGeneration(SourceRule):
         for call, batch, side in _generations_padded_but_not_left(module):
             reported.add(call.node)
             side_text = (
-                "on the right" if side else "on the tokenizer's own side, and no side is set"
+                "on the right" if side else "on the tokenizer's default side (usually right)"
             )
             yield self._finding_on_generation(
                 side_text, "error" if side else "warning", call.node, batch.node
@@ -126,12 +127,12 @@ class RightPaddingAtGeneration(SourceRule):
             side = (
                 "on the right"
                 if found.is_right
-                else "on the tokenizer's own side, and no side is set"
+                else "on the tokenizer's default side (usually right)"
             )
             yield self.finding(
-                f"a batch is padded {side}, and its last position is read: for all but the longest row that is a pad",
+                f"a batch is padded {side}, and its last position is read: for all rows but the longest it is padding",
                 'set padding_side="left" on the tokenizer (or in its call), or read position'
-                " attention_mask.sum(1) - 1",
+                " attention_mask.sum(1) - 1 of each row",
                 severity="error" if found.is_right else "warning",
                 cases=[
                     case_of_node(self.subject, found.node),
@@ -144,7 +145,8 @@ class RightPaddingAtGeneration(SourceRule):
     ) -> Finding:
         """The finding on a generation and on what pads its prompts."""
         return self.finding(
-            f"a batch is padded {side}, and generated from: new tokens would follow the pads",
+            f"a batch is padded {side} and passed to generation: new tokens come after the padding, and short rows get"
+            " garbage",
             'set padding_side="left" on the tokenizer (or in its call) before generation',
             severity=severity,
             cases=[case_of_node(self.subject, generation), case_of_node(self.subject, padding)],

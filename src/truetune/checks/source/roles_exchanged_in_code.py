@@ -1,18 +1,18 @@
-"""A training script makes messages with the roles the other way round: the question as the assistant's.
+"""A training script swaps the roles of messages: the question is the assistant's.
 
 ## What it does
-Inspects scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
-assistant's name to who asks and the user's to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if
-turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a
-list of messages in which `question` is the assistant's content and `answer`, after it, the user's, by their names. The
-markers by which Unsloth's `train_on_responses_only` and TRL's collator of completions find the answers count too, where
-they name the user's turn (`response_part="<|im_start|>user\\n"`).
+Inspects scripts that train and scripts that write chats to a file. It fires on a role mapping that gives the
+assistant's role to the person who asks and the user's to the one who answers (`{"human": "assistant", "gpt": "user"}`,
+`"assistant" if turn["from"] == "human" else "user"`, the same as an `if` with `else`, `inbound` and `outbound`
+messages). It also fires on a list of messages in which `question` is the assistant's content and `answer`, after it,
+the user's. The markers that Unsloth's `train_on_responses_only` and TRL's completion collator use to find the answers
+count too, if they name the user's turn (`response_part="<|im_start|>user\\n"`).
 
-In a script that asks a model it looks at what is added to the chat that is sent: the model's own answer, given back as
-the user's. Scripts that name the assistant anywhere are left alone: two models may talk there.
+In a script that prompts a model it checks what is added to the chat: the model's own answer must not come back as the
+user's. Scripts that name the assistant anywhere are not reported, since two models may talk there.
 
 ## Why it is bad
-The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
+The model learns to ask and to complain, and is never trained on an answer. The loss falls as it would for answers.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ SFTTrainer("model", train_dataset=rows).train()
 ```
 
 ## Fix safety
-Safe, unless a model that plays the user is wanted: ignore the rule then.
+Safe, unless you want a model that plays the user: then ignore the rule. After the fix, the model must be trained again.
 
 ## References
 - huggingface/trl documentation, "Dataset formats" (conversational)
@@ -126,17 +126,17 @@ class RolesExchangedInCode(SourceRule):
         yield from self._findings_on_markers()
         for added in answers_given_back_as_users(self.subject):
             yield self.finding(
-                "the model's answer is added to the chat as a turn of the user: from the second question on the model"
-                " reads a talk in which it never spoke",
-                'add it with {"role": "assistant", "content": ...}',
+                "the model's answer is added to the chat as a user turn: from the second question on, the model sees a"
+                " chat without its own answers",
+                'add the answer as {"role": "assistant", "content": ...}',
                 cases=[case_of_node(self.subject, added)],
             )
         for node in _role_assignments(self.subject):
             exchange = _describe_exchange(node)
             if exchange is not None:
                 yield self.finding(
-                    f"the roles are exchanged: {exchange}",
-                    "give who asks the role user, and who answers the role assistant",
+                    f"the roles are swapped: {exchange}; the model learns to ask, not to answer",
+                    'set "role": "user" for the questions, and "role": "assistant" for the answers',
                     cases=[case_of_node(self.subject, node)],
                 )
 
@@ -154,10 +154,11 @@ class RolesExchangedInCode(SourceRule):
             ):
                 continue
             yield self.finding(
-                f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users"
-                " say, and the model learns to ask",
-                "give the header of the user's turns as instruction_part (instruction_template of TRL), and that of the"
-                " assistant's as response_part (response_template); decode the labels that are not -100 once to see",
+                f"the marker of the answers, {texts[0]!r}, starts the user's turns: the loss is on what users say, and"
+                " the model learns to ask",
+                "set instruction_part (TRL: instruction_template) to the header of the user's turns, and response_part"
+                " (TRL: response_template) to that of the assistant's; then decode the labels of one row that are not"
+                " -100",
                 cases=[case_of_node(module, argument)],
             )
 
@@ -226,7 +227,7 @@ def _exchange_in_roles(roles: Mapping[str, str]) -> str | None:
     asker = next((name for name in roles if name in ASKERS), None)
     answerer = next((name for name in roles if name in ANSWERERS), None)
     wrong = [
-        f"{name} is made the {roles[name]}"
+        f"{name} becomes the {roles[name]}"
         for name, whose in ((asker, THE_ASSISTANT), (answerer, THE_USER))
         if name is not None and roles[name] in whose
     ]
@@ -244,7 +245,7 @@ def _exchange_in_messages(node: ast.List) -> str | None:
     if _words_match_only_pattern(question, ASKED, ANSWERED) and _words_match_only_pattern(
         answer, ANSWERED, ASKED
     ):
-        return f"{question} is the assistant's, and {answer} the user's"
+        return f"{question} has the role assistant, and {answer} the role user"
     return None
 
 

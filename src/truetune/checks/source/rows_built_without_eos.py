@@ -1,17 +1,19 @@
-"""Training rows are built of prompts and answers, and nothing puts a stop token after the answers.
+"""Training rows are built from prompts and answers, and nothing puts a stop token after the answers.
 
 ## What it does
-Follows, in a symbolic run, what a tokenizer makes of texts to the trainer or backward pass that gets it: `Trainer`,
-loops, Lightning, ready ids for `SFTTrainer`, and texts for Unsloth's trainer, which appends nothing. It fires where the
-rows are made of two columns and more, every encoded text is made in the files (columns, f-strings, `format`), and
-nothing in them names an EOS, another stop token or a whole chat, but as a pad or for generation. A warning where the
-tokenizer is known to append no EOS, else a note. Packing of one's own is found too: texts of many rows that are joined
-(`buffer += row["text"] + "\\n"`, `"\\n".join(...)`), encoded at once and cut into blocks, in a file that names no end
-token. Silent where each text ends in words of the script's own (`### End`).
+Traces, in a symbolic run, tokenized texts to the trainer or backward pass that gets them: `Trainer`, loops, Lightning,
+ready ids for `SFTTrainer`, and texts for Unsloth's trainer, which appends nothing. It fires if the rows are built from
+two or more columns, every encoded text is built in the files (columns, f-strings, `format`), and nothing in them names
+an EOS, another stop token or a whole chat, except as a pad token or for generation. It is a warning if the tokenizer is
+known to append no EOS, else info.
+
+Hand-written packing is found too: texts of many rows are joined (`buffer += row["text"] + "\\n"`, `"\\n".join(...)`),
+encoded at once and cut into blocks, in a file that names no end token. It does not fire if each text ends in a fixed
+text of the script (`### End`).
 
 ## Why it is bad
-Llama, Qwen, Mistral, Gemma, Phi and GPT-2 encode a text without EOS. The model learns the words of each answer and
-never that it ends: it continues to the limit, often with a prompt of its own. The loss shows nothing.
+Llama, Qwen, Mistral, Gemma, Phi and GPT-2 encode a text without EOS. The model learns the words of each answer but
+never that it ends: it continues to the token limit, often with a new prompt. The loss shows nothing.
 
 ## Example
 ```python
@@ -48,8 +50,8 @@ Trainer(model, TrainingArguments("out"), train_dataset=rows.map(encode)).train()
 ```
 
 ## Fix safety
-There is no automatic fix: whether the token belongs into the text or to the ids depends on how rows are cut, and rows
-that end in it already would get it twice.
+There is no automatic fix: whether the token belongs in the text or in the ids depends on how rows are cut, and rows
+that already end in it would get it twice. The model must be trained again.
 
 ## References
 - tloen/alpaca-lora#357, huggingface/transformers#22794
@@ -119,10 +121,9 @@ class RowsBuiltWithoutEos(SourceRule):
         module = self.subject
         for call in encodings_of_joined_texts_cut_into_blocks(module):
             yield self.finding(
-                "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
-                " between them:"
-                " unless each row ends in one, the model learns that after an answer the next row follows",
-                "put tokenizer.eos_token after each row before the texts are joined",
+                "texts of many rows are joined, encoded at once and cut into blocks, without an end token between"
+                " them: unless each row ends in one, the model learns to continue an answer with another row",
+                "append tokenizer.eos_token to each row before the texts are joined",
                 cases=[case_of_node(module, call.node)],
             )
             return
@@ -134,13 +135,13 @@ class RowsBuiltWithoutEos(SourceRule):
         is_known = all_model_families_append_no_eos(module)
         last = rows[-1].call
         yield self.finding(
-            "no EOS is put after the answers of the training rows, and the tokenizer appends none: the model"
-            " never learns to stop"
+            "the answers of the training rows have no EOS, and the tokenizer appends none: the model never learns to"
+            " stop"
             if is_known
-            else "no EOS is put after the answers of the training rows: unless the tokenizer appends one, the model"
-            " never learns to stop",
-            "append [tokenizer.eos_token_id] to the ids of each answer and to its labels, and cut rows before it"
-            " is appended",
+            else "the answers of the training rows have no EOS: unless the tokenizer appends one, the model never"
+            " learns to stop",
+            "append tokenizer.eos_token_id to the ids and labels of each answer; if you truncate rows, do it before"
+            " you append it",
             severity="warning" if is_known else "info",
             cases=[case_of_node(last.home, last.node)],
         )

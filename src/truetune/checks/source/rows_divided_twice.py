@@ -1,16 +1,16 @@
-"""Each process takes its part of the rows, and a trainer or a sampler divides that part once more.
+"""Each process takes its part of the rows, and a trainer or sampler divides that part again.
 
 ## What it does
-Follows the training rows of a Trainer, a `DistributedSampler`, `accelerator.prepare`, Fabric, Lightning or
-`deepspeed.initialize` back to where they come from, and fires where the number of the process chooses a part of them:
-`shard(world, rank)`, `split_dataset_by_node`, `rows[rank::world]`, `islice`, `select`, a condition with a remainder, a
-file that is named by the rank. Silent where a loop of one's own reads the part with a plain loader, where the part is
-one of a fixed number, and for trainers that make their loader themselves.
+Traces the training rows of a Trainer, a `DistributedSampler`, `accelerator.prepare`, Fabric, Lightning or
+`deepspeed.initialize` back to their source, and fires if the process's rank selects a part of them: `shard(world,
+rank)`, `split_dataset_by_node`, `rows[rank::world]`, `islice`, `select`, a condition with a remainder, a file that is
+named after the rank. It does not fire if a hand-written loop reads the part with a plain loader, if the part is one of
+a fixed number, or for trainers that make their loader themselves.
 
 ## Why it is bad
-Trainers and samplers give each process its share of the rows that it has. Of four processes, each then trains on a
-quarter of its quarter: three quarters of the rows are never seen, an epoch has a quarter of its steps, and the schedule
-ends that much sooner. No error and no warning says it.
+Trainers and samplers give each process (one per GPU) its share of the rows that they get. With four processes, each
+then trains on a quarter of its quarter: three quarters of the rows are never used, an epoch has a quarter of its steps,
+and the schedule ends that much sooner. There is no error and no warning.
 
 ## Example
 ```python
@@ -35,8 +35,9 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: take out the division of the script, and each process sees its share of all rows. The run has
-as many times the steps then; a schedule or a number of epochs that was chosen for the shorter run goes with it.
+There is no automatic fix: remove the split in the script, and each process gets its share of all rows. The run then has
+as many times more steps as there are processes; check a schedule or a number of epochs that was chosen for the shorter
+run.
 
 ## References
 - huggingface/accelerate documentation, "Internals: gathering, sharding of batches" (`BatchSamplerShard`)
@@ -67,9 +68,10 @@ class RowsDividedTwice(SourceRule):
         module = self.subject
         for found in find_twice_divided_rows(module):
             yield self.finding(
-                f"the rows are divided among the processes twice: here, and once more by {found.divider}; of N"
-                " processes, each trains on 1/N of its 1/N, and the other rows are never seen",
-                f"take the division by rank out, and give {found.divider} all rows: it gives each process its share",
+                f"the rows are split between the processes twice: here, and again by {found.divider}; with N"
+                " processes, each trains on 1/N of its 1/N, and the other rows are never used",
+                f"remove the split by rank here, and pass all rows to {found.divider}, which gives each process its"
+                " share",
                 evidence=[
                     "an epoch has 1/N of the steps that it should have: compare the rows of the file with"
                     " `Num examples` in the log"

@@ -1,20 +1,21 @@
-"""Rows are joined by position after one side was filtered, sorted or divided, and the other was not.
+"""Rows are joined by position after only one side was filtered, sorted or divided.
 
 ## What it does
-Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a frame or data set gets back to what was
-read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
-speaks where both sides come from one source, or from two files whose rows belong together as they are read (the same
-ids, place by place), and one of them went through a step that the other did not. Frames join by their index: there it
-speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that lie beside the script
-are compared by their ids, where both have them and neither side is shuffled or filtered, after a sort by a column.
-Listings of files (`glob`) are joined in two orders where one is sorted by name and one by number, or neither is. Two
-files that are each filtered by a field of their own (the state or the text of an answer) and then joined into one
-record are a warning: each leaves out other rows. Two files of questions and answers of which one alone is shuffled
-are an error.
+Traces the sides of `zip`, of `pandas.concat(axis=1)`, and of columns added to a frame or data set, back to what was
+read, and records each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
+fires if one of them went through a step that the other did not, and both sides come from one source, or from two files
+whose rows belong together as they are read (the same ids, row by row). Frames join by their index: there it fires if
+one was renumbered (`reset_index`) or is a plain array (`.values`).
+
+Two files next to the script are compared by their ids if both have them and neither side is shuffled or filtered after
+a sort by a column. Listings of files (`glob`) are reported if one is sorted by name and one by number, or neither is
+sorted. Two files that are each filtered by their own field (the state or the text of an answer) and then joined into
+one record are a warning: each drops other rows. Two files of questions and answers of which only one is shuffled are an
+error.
 
 ## Why it is bad
-From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
-side and says nothing; the rows read well one by one, and the model learns answers to other questions.
+From the first row that is dropped or moved, each prompt gets another row's answer or label. `zip` stops silently at the
+shorter side. Each row looks fine on its own, and the model learns answers to other questions.
 
 ## Example
 ```python
@@ -38,8 +39,9 @@ pairs = [{"prompt": prompt, "completion": answer} for prompt, answer in zip(prom
 ```
 
 ## Fix safety
-There is no automatic fix. Filter and sort whole rows, before they are taken apart; or join by a key (`merge(on="id")`).
-`zip(..., strict=True)` turns different lengths into an error.
+There is no automatic fix. Filter and sort whole rows before you split them into columns, or join by a key
+(`merge(on="id")`). `zip(..., strict=True)` raises an error if the lengths differ. Rows built before must be built
+again.
 
 ## References
 - Python's documentation of `zip` (`strict`); pandas user guide, "Merge, join, concatenate" (index alignment)
@@ -73,9 +75,9 @@ from truetune.checks.source.evidence.lists_compared_row_by_row import lists_comp
 from truetune.source.parsed_source_file import Module
 
 DONE = {
-    "filter": "rows are left out of one side alone",
-    "order": "one side alone is sorted or shuffled",
-    "parts": "one side holds the parts of the processes one after another, each of every so many rows",
+    "filter": "only one side drops rows",
+    "order": "only one side is sorted or shuffled",
+    "parts": "one side has the processes' round-robin parts one after another",
 }
 
 
@@ -118,7 +120,7 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
         """
         module = self.subject
         return self.finding(
-            f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
+            f"{found.what} joins rows by position, but {DONE[found.change.kind]}: rows get values of other rows",
             _remedy(found),
             # Without ids only the numbers of rows say that the files belong together.
             severity="warning" if found.files is not None and not found.files.column else None,
@@ -131,8 +133,8 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
         one, other = join.files
         return self.finding(
             f"{join.what} joins {one} and {other} by position, and their `{join.column}` differs at"
-            f" {join.different:,} of {join.rows:,} places ({join.first[0]} beside {join.first[1]}): each row gets"
-            " the value of another, an answer or a reference that is not its own",
+            f" {join.different:,} of {join.rows:,} positions ({join.first[0]} next to {join.first[1]}): these rows get"
+            " another row's answer or reference",
             f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
             cases=[case_of_node(self.subject, join.node)],
         )
@@ -142,9 +144,9 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
         module = self.subject
         for shuffled in joins_of_shuffled_file(module):
             yield self.finding(
-                "zip joins two files by position, and one of them was shuffled: each question gets the answer of"
-                " another",
-                "join first, and shuffle the joined rows",
+                "zip joins two files by position, but one of them was shuffled: each question gets another one's"
+                " answer",
+                "join the files first, and shuffle the joined rows",
                 cases=[
                     case_of_node(module, shuffled.node),
                     case_of_node(module, shuffled.change.node),
@@ -156,10 +158,10 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
         module = self.subject
         for two in joins_of_filtered_files(module):
             yield self.finding(
-                f"{two.what} joins two files by position, and each was filtered by its own rows: from the first row"
-                " that one of them leaves out alone, the values of other rows are joined",
-                'join by what both have (an id, the question): by_question = {row["question"]: row for row in rows},'
-                " look each row up, and filter the joined rows",
+                f"{two.what} joins two files by position, but each was filtered by its own field: after the first row"
+                " that only one of them drops, rows get values of other rows",
+                'join by a field that both have (an id, the question): by_question = {row["question"]: row for row in'
+                " rows}, look each row up, and filter the joined rows",
                 severity="warning",
                 cases=[
                     case_of_node(module, two.node),
@@ -174,11 +176,15 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
             one, other = join.sides
             is_unsorted = one.order == other.order == AS_GIVEN
             orders = (
-                "each as the file system gives it, which is no fixed order"
+                "each in the order of the file system, which is not fixed"
                 if is_unsorted
                 else f"one {_describe_order(one)}, the other {_describe_order(other)}"
             )
-            unless = "" if join.is_seen or is_unsorted else ", unless all names have as many digits"
+            unless = (
+                ""
+                if join.is_seen or is_unsorted
+                else ", unless all names have the same number of digits"
+            )
             yield self.finding(
                 f"two listings of files are joined by position, {orders}: each file gets another one's partner{unless}",
                 "sort both by the same key, or join by the name: by_stem = {path.stem: path for path in paths}, and"
@@ -202,10 +208,13 @@ def _remedy(found: WrongJoin) -> str:
         key = found.files.column
         return f'join by the key: one.merge(other, on="{key}"), and filter and sort the joined rows'
     if found.change.kind == "parts":
-        return "put the parts together as they were dealt (flat[rank::world] = part), or join by an id of the row"
-    whole = "filter and sort whole rows before they are taken apart, or join by an id of the row"
+        return (
+            "undo the round-robin split: flat = [None] * total, then flat[rank::world] = part for each rank; or join"
+            " by a row id"
+        )
+    whole = "filter and sort whole rows before you split them into columns, or join by a row id"
     return (
-        f"{whole} (merge(on=...)); reset_index and .values on one side alone lose the match"
+        f"{whole} (merge(on=...)); reset_index or .values on only one side loses the match"
         if found.is_by_index
         else whole
     )

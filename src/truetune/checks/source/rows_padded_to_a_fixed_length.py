@@ -1,17 +1,18 @@
 """Every training row is padded to a fixed, long length.
 
 ## What it does
-Follows, in a script that trains, each call that pads to a fixed length (`padding="max_length"`, `pad_to_max_length`, a
-collator, padding made by hand as in `[pad] * n`) to that length, through functions, classes and settings. It reports
+Traces, in a script that trains, each call that pads to a fixed length (`padding="max_length"`, `pad_to_max_length`, a
+collator, hand-written padding as in `[pad] * n`) to that length, through functions, classes and settings. It reports
+
 - a length of 2,048 tokens or more,
-- a call without a length: the tokenizer's own limit is used then (131,072 tokens for many models of today),
+- a call without a length: the tokenizer's own limit is used then (131,072 tokens for many current models),
 - any length, if the data files are next to the script and all rows are certainly shorter than a quarter of it.
 
-It is silent where shapes must be fixed: compiled models, TPUs.
+It does not report cases where shapes must be fixed: compiled models, TPUs.
 
 ## Why it is bad
-Memory and time of a step follow the padded length. Chats and instructions typically have a few hundred tokens: padded
-to 8,192, a row takes ten times the memory and time, or the run is out of memory, and all of it is padding.
+Memory and time of a step grow with the padded length. Chats and instructions typically have a few hundred tokens:
+padded to 8,192, a row takes ten times the memory and time, nearly all of it for padding, or the run is out of memory.
 
 ## Example
 ```python
@@ -38,8 +39,9 @@ trainer = Trainer(model="model", train_dataset=rows.map(encode))
 ```
 
 ## Fix safety
-The collator pads to the longest row of each batch; `train_sampling_strategy="group_by_length"` (`group_by_length=True`
-before transformers 5) reduces the padding further. Compiled models and TPUs may need one length for all.
+The loss stays the same. The collator pads to the longest row of each batch; `train_sampling_strategy="group_by_length"`
+(`group_by_length=True` before transformers 5) reduces the padding further. Compiled models and TPUs may need one length
+for all.
 
 ## References
 - https://huggingface.co/docs/transformers/pad_truncation
@@ -71,8 +73,8 @@ NEEDS_ONE_LENGTH = re.compile(
 )
 """Where one length for all is faster than many"""
 INSTEAD = (
-    "leave padding out here, and let the collator pad to the longest row of a batch"
-    " (DataCollatorForSeq2Seq, DataCollatorWithPadding)"
+    "remove the padding here, and let the collator pad to the longest row of a batch (DataCollatorForSeq2Seq if the"
+    " rows have labels, else DataCollatorWithPadding)"
 )
 
 
@@ -106,7 +108,7 @@ def _cost_message(padding: FixedPadding) -> str:
     rows = _row_lengths_in_words(padding)
     if length is None:
         return (
-            "rows are padded to max_length, and none is set: each row takes the memory and time of the tokenizer's"
+            "rows are padded to max_length, but none is set: each row takes the memory and time of the tokenizer's"
             f" own limit, 32,768 or 131,072 tokens for many models{rows}"
         )
     if length >= MIN_LENGTH or rows:
@@ -126,5 +128,5 @@ def _row_lengths_in_words(padding: FixedPadding) -> str:
     pads = 1 - median / padding.length
     return (
         f"; those of {padding.rows.source} have about {median:,} (the longest {longest:,}), so that about"
-        f" {pads:.0%} of what is trained are pads".replace("%", " %")
+        f" {pads:.0%} of all tokens are padding".replace("%", " %")
     )

@@ -1,17 +1,17 @@
-"""Rows are repeated, or others made of them, before they are divided: copies are trained on and evaluated on.
+"""Rows are repeated or augmented before they are divided: copies of evaluation rows are trained on.
 
 ## What it does
-Follows the rows that a script divides (`train_test_split`, `random_split`, `rows[:n]` and `rows[n:]`, the folds of
-sklearn) back to the file that they are read from. It fires where they were drawn with replacement on the way
+Traces the rows that a script splits (`train_test_split`, `random_split`, `rows[:n]` and `rows[n:]`, the folds of
+sklearn) back to the file that they are read from. It fires if on the way they were sampled with replacement
 (`random.choices`, `sample(replace=True)`, `sklearn.utils.resample`), added by an oversampler of imblearn, taken several
-times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. It also fires where
-texts are cut into overlapping windows (a stride below the length, `return_overflowing_tokens` with a stride,
-`chunk_overlap`), and these are divided at random. Silent where copies
-are taken out again, and where folds keep groups together.
+times (`rows * 3`, `concat([a, b, b])`, `repeat`), or joined with rows that a call makes of them. It also fires if texts
+are cut into overlapping windows (a stride below the length, `return_overflowing_tokens` with a stride,
+`chunk_overlap`), and these are split at random. It does not fire if copies are removed again, or if folds keep groups
+together.
 
 ## Why it is bad
-A copy of an evaluation row is among the training rows. The score is near 1 for a model that has learned them by heart,
-and falls when rows come that were never trained; the rarest classes, which are repeated most, seem the best.
+A copy of an evaluation row is in the training rows. The score is near 1 for a model that has memorised them, and falls
+on new rows. The rarest classes, which are repeated most, seem the best.
 
 ## Example
 ```python
@@ -40,8 +40,8 @@ train += random.choices(rare, k=500)
 ```
 
 ## Fix safety
-There is no automatic fix. The evaluation rows have their natural shares of classes then, and lower scores, which are
-those of new rows. A model that was trained on the leaked rows can't be judged by them any more.
+There is no automatic fix. The evaluation rows then have their natural class shares, and lower scores, which are those
+to expect on new rows. Don't evaluate a model that was trained on the leaked rows with them.
 
 ## References
 - imbalanced-learn, "Common pitfalls and recommended practices": data leakage
@@ -97,16 +97,15 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
             if found.division in known:
                 continue
             yield self.finding(
-                f"{found.what}, and the rows are divided after that: copies of one row are trained on and"
-                " evaluated on",
-                "divide the rows first, and repeat rows of the training part alone",
+                f"{found.what}, and the rows are split after that: copies of one row are trained on and evaluated on",
+                "split the rows first, and repeat only rows of the training part",
                 cases=[case_of_node(module, found.division), case_of_node(module, found.repeat)],
             )
         for windows in random_divisions_of_windows(module):
             yield self.finding(
-                f"a text is cut into windows that overlap ({windows.what}), and these are divided at random: most"
-                " windows of the evaluation overlap with windows of the training",
-                "divide the documents first, and cut each part by itself",
+                f"a text is cut into overlapping windows ({windows.what}), and these are split at random: most"
+                " evaluation windows overlap with training windows",
+                "split the documents first, and cut each part into windows separately",
                 cases=[case_of_node(module, windows.division), case_of_node(module, windows.cut)],
             )
 

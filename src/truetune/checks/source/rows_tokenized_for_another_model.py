@@ -1,15 +1,15 @@
-"""A model is trained on rows that another script tokenized with the tokenizer of another family.
+"""A model is trained on rows that another script tokenized with another family's tokenizer.
 
 ## What it does
 Compares what a training script loads (`load_from_disk`, `load_dataset(data_files=...)`, `torch.load`, `numpy.memmap`)
-with what other scripts of the project save under the same path. Where that script makes token ids, and the training
-script does not, it compares the tokenizer of the one with the model of the other: both have to be published models
-whose vocabularies are known, and differ. Names are followed through constants, defaults of options and of the
-environment, and what shell scripts give. Models that share a vocabulary (a base and its chat model) are silent.
+with what other scripts of the project save under the same path. If that script makes token ids and the training script
+does not, it compares the tokenizer of the first with the model of the second: both must be published models with known
+vocabularies, and these must differ. Names are traced through constants, defaults of options and of environment
+variables, and values in shell scripts. Models that share a vocabulary (a base and its chat model) are not reported.
 
 ## Why it is bad
-An id means another piece of text to the model than to the tokenizer that wrote it. The loss begins near that of
-guessing, or above it, and stays far above what the model has on its own text; no learning rate helps.
+Each id means a different piece of text to the model than to the tokenizer that wrote it. The loss starts near or above
+that of random guessing, and stays far above the model's loss on normal text; no learning rate helps.
 
 ## Example
 ```python
@@ -32,7 +32,8 @@ trainer = Trainer(model=model, train_dataset=load_from_disk("i"))
 ```
 
 ## Fix safety
-There is no automatic fix: the rows have to be made again, and the old ones deleted.
+There is no automatic fix: tokenize the rows again with the model's tokenizer, and delete the old ones. Weights that
+were trained on the old rows can't be used.
 
 ## References
 - huggingface/datasets, `Dataset.save_to_disk` (it keeps ids, and not whose they are)
@@ -70,12 +71,12 @@ class RowsTokenizedForAnotherModel(SourceRule):
         module = self.subject
         for found in ids_of_other_models(module):
             yield self.finding(
-                f"{found.path} holds ids of {found.tokenizer} (vocabulary of"
-                f" {vocabulary_group_of(found.tokenizer)}), and the model that is trained on them is {found.model}"
+                f"{found.path} contains ids of {found.tokenizer} (vocabulary of"
+                f" {vocabulary_group_of(found.tokenizer)}), but the model that is trained on them is {found.model}"
                 f" ({vocabulary_group_of(found.model)}): each id means another"
-                " piece of text to it, and the loss begins near that of guessing",
-                f'make the rows again with the tokenizer of this model, from_pretrained("{found.model}"), and delete'
-                f" {found.path} before",
+                " piece of text to it, and the loss starts near random guessing",
+                f"delete {found.path}, and tokenize the rows again with the model's tokenizer:"
+                f' AutoTokenizer.from_pretrained("{found.model}")',
                 cases=[case_of_node(module, found.node), case_of_node(found.maker, found.made_by)],
             )
             return

@@ -1,14 +1,14 @@
-"""Answers are drawn at random, once for each row, and scored: each evaluation gives another figure.
+"""One answer per row is sampled at random and scored: each evaluation gives another score.
 
 ## What it does
 Looks for `do_sample=True`, and for vLLM's `SamplingParams`, with a temperature of 0.5 or more, in a file that compares
-answers with references and prints a score, and sets no seed. A request to a server that names no temperature is the
-same: it is answered at that of generation_config.json, or at 1. Silent where several answers are drawn for a row
-(`n`, `num_return_sequences`: pass@k, majority), and in files that train.
+answers with references, prints a score and sets no seed; this is info. A request to a server without a temperature is a
+warning: the server uses the one of generation_config.json, or 1. It does not fire if several answers are sampled for a
+row (`n`, `num_return_sequences`: pass@k, majority), or in files that train.
 
 ## Why it is bad
-Two evaluations of one checkpoint differ by a point or several, as much as two checkpoints do. A choice among
-checkpoints is then one among draws, and a sampled answer is worse than the greedy one where there is one right answer.
+Two evaluations of one checkpoint differ by a point or several, as much as two checkpoints do. Choosing the best
+checkpoint is then partly luck, and a sampled answer is worse than the greedy one if there is a single right answer.
 
 ## Example
 ```python
@@ -33,8 +33,8 @@ accuracy = sum(text == row["answer"] for text, row in zip(texts, rows)) / len(ro
 ```
 
 ## Fix safety
-Models of reasoning that repeat themselves greedily are sampled as their makers say: then draw several answers for each
-row, and report the mean with its interval.
+Scores become repeatable. Some reasoning models repeat themselves when decoded greedily: sample them with the settings
+that their authors recommend, several answers for each row, and report the mean with its confidence interval.
 
 ## References
 - Hochlehnert et al. 2025, A Sober Look at Progress in Language Model Reasoning, arXiv 2504.07086
@@ -131,7 +131,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     " each evaluation gives another score",
                     "set do_sample=False"
                     if call.method == "generate"
-                    else "set temperature=0, or n=8 and report the mean with its interval",
+                    else "set temperature=0, or n=8 and report the mean with its confidence interval",
                     cases=[case_of_node(module, call.node)],
                 )
 
@@ -141,9 +141,9 @@ class SampledAnswersScoredOnce(SourceRule):
         for call in _requests_to_servers(module):
             if _leaves_temperature_to_server(module, call):
                 yield self.finding(
-                    "a server is asked without a temperature, and its answers are scored once: it samples (at the"
-                    " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
-                    "send temperature=0",
+                    "the request sets no temperature, and its answers are scored once: the server samples (at the"
+                    " temperature of generation_config.json, or at 1), so each evaluation gives another score",
+                    "send temperature=0 with the request",
                     severity="warning",
                     cases=[case_of_node(module, call.node)],
                 )

@@ -1,13 +1,13 @@
 """A DistributedSampler gives the rows in the same order in every epoch.
 
 ## What it does
-Looks for a `DistributedSampler` that shuffles, in a script that trains for several epochs and calls `set_epoch`
-nowhere. The loops may be in functions and files of their own, or in a generator without end (`while True`,
-`itertools.cycle`).
+Looks for a `DistributedSampler` that shuffles, in a script that trains for several epochs and never calls `set_epoch`.
+The loops may be in other functions and files, or in an endless generator (`while True`, `itertools.cycle`).
 
 ## Why it is bad
-The sampler draws its order from its seed and its epoch. Without `set_epoch` the epoch stays 0: each process sees the
-same rows in the same order, the same batches in each epoch, and never those of the other processes.
+The sampler computes its order from its seed and its epoch. Without `set_epoch` the epoch stays 0: each process (one per
+GPU) gets the same rows in the same order and the same batches in every epoch, and never the rows of the other
+processes.
 
 ## Example
 ```python
@@ -39,7 +39,7 @@ for epoch in range(3):
 ```
 
 ## Fix safety
-Safe. Losses of later epochs are then no longer those of the same batches.
+Safe. The batches of later epochs differ from those before, so their losses can't be compared step by step.
 
 ## References
 - https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
@@ -86,8 +86,9 @@ class SamplerRepeatsItsOrder(SourceRule):
             )
             if shuffles is True and not call.open and _is_read_in_several_rounds(module, call.node):
                 yield self.finding(
-                    "the sampler gives the same order in every epoch: nothing calls set_epoch",
-                    "call sampler.set_epoch(epoch) at the beginning of each epoch",
+                    "the sampler gives the same order in every epoch, since nothing calls set_epoch: each process"
+                    " trains on the same batches again and again",
+                    "call set_epoch(epoch) of this sampler at the start of each epoch",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,13 +1,13 @@
-"""Several samples of one prompt are asked for greedily: they are all the same.
+"""Several samples of one prompt are requested with greedy decoding: they are all the same.
 
 ## What it does
-Looks for calls that ask for more than one answer (`n`, `num_return_sequences`, `num_generations`) with temperature 0,
-or with `do_sample=False` and no beams. Trainers that sample in groups (GRPO, RLOO, online DPO) ask for several by
+Looks for calls that request more than one answer (`n`, `num_return_sequences`, `num_generations`) with temperature 0,
+or with `do_sample=False` and no beams. Trainers that sample in groups (GRPO, RLOO, online DPO) request several by
 default.
 
 ## Why it is bad
-Equal answers make no preference pair and no advantage: pairs have two equal sides, a group's rewards have no spread,
-and nothing is learned. transformers and vLLM refuse the call; servers answer with copies.
+Equal answers give no preference pair and no advantage: both sides of a pair are equal, a group's rewards have no
+spread, and nothing is learned. transformers and vLLM raise an error; servers return copies.
 
 ## Example
 ```python
@@ -83,8 +83,8 @@ class SamplesAllGreedy(SourceRule):
             greedy_argument = _greedy_argument(module, call)
             if greedy_argument is not None:
                 yield self.finding(
-                    f"several answers are asked for with {greedy_argument}: they are all the same",
-                    "give temperature=0.9; for generate, do_sample=True",
+                    f"several answers are requested with {greedy_argument}: they are all the same",
+                    "set temperature=0.9 (for generate also do_sample=True), or request one answer",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,14 +1,14 @@
 """Calls that save or resume a run are in an order that loses a part of it.
 
 ## What it does
-Follows accelerate, optimizers, wrapped models and tokenizers through the script, its functions and the files that it
-imports, and names two calls whose order is broken: a state that is loaded before anything is prepared, a model that is
+Tracks accelerate, optimizers, wrapped models and tokenizers through the script, its functions and the files that it
+imports, and reports two calls in the wrong order: a state that is loaded before anything is prepared, a model that is
 moved after its optimizer got the saved state, a tokenizer that changes after it was saved. All states and orders:
-docs/training-code-protocol.md. It says nothing where a branch, or a function that is not among the files, may change
-the order.
+docs/training-code-protocol.md. It does not fire if a branch, or a function that is not in the files, may change the
+order.
 
 ## Why it is bad
-The resumed run begins from the start, or stops at its first step; the saved folder lacks what was added last.
+The resumed run starts from the beginning, or stops at its first step; the saved folder lacks what was added last.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ accelerator.load_state("last")
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two calls moves is for the author to say.
+There is no automatic fix: you decide which of the two calls to move.
 
 ## References
 - https://huggingface.co/docs/accelerate/usage_guides/checkpoint

@@ -1,12 +1,12 @@
-"""A script loads rows that it saved earlier, and its data file has changed since.
+"""A script loads rows that it saved earlier, although its data file has changed since.
 
 ## What it does
-Finds scripts that load a folder by `load_from_disk` and write the same folder by `save_to_disk` from local files. It
-compares the times on the disk. It fires where a file of the data is younger than the saved rows by more than a minute.
-Scripts that compare times or hashes themselves, or delete the folder, are left alone.
+Finds scripts that load a folder with `load_from_disk` and write the same folder with `save_to_disk` from local files.
+It compares the modification times, and fires if a data file is newer than the saved rows by more than a minute. Scripts
+that compare times or hashes themselves, or delete the folder, are not reported.
 
 ## Why it is bad
-`if os.path.exists(folder)` does not compare the folder with the data. What was edited is not read: the model is trained
+`if os.path.exists(folder)` does not compare the folder with the data. The edited data is not read: the model is trained
 on the old rows, with the old labels and the old template.
 
 ## Example
@@ -42,7 +42,7 @@ else:
 ```
 
 ## Fix safety
-There is no automatic fix: the folder is deleted by hand.
+There is no automatic fix: delete the folder, or write to a new one. The model is then trained on the changed data.
 
 ## References
 - datasets documentation, "Cache management": `map` knows a changed file, `load_from_disk` reads what is there
@@ -116,8 +116,8 @@ class SavedRowsOlderThanData(SourceRule):
             changed, file = latest
             yield self.finding(
                 f"the rows in {name} were saved before {file.name} changed: load_from_disk reads the old rows",
-                f"delete {name}, or give load_from_disk and save_to_disk another folder, and train again; map alone"
-                " keeps its results, and makes them again where a file has changed",
+                f"delete {name}, or use another folder in load_from_disk and save_to_disk, and train again; without"
+                " these two calls, datasets' own cache (load_dataset, map) notices changed files",
                 evidence=[
                     f"rows saved: {_format_time(saved)}",
                     f"data changed: {_format_time(changed)}",

@@ -1,14 +1,14 @@
-"""A schedule with a warm-up is made, and a loop of one's own never steps it: the learning rate stays at its beginning.
+"""A schedule with a warm-up is never stepped by a hand-written loop: the learning rate stays at its start.
 
 ## What it does
 For files that call `backward()` themselves: looks at each schedule of transformers that has a warm-up, and at each
-`OneCycleLR`. It fires where every `step()` of the files that run together is one of an optimizer, a gradient scaler or
-a profiler, and nothing else may step the schedule: no trainer, engine or Lightning module, and no code that sets `lr`.
+`OneCycleLR`. It fires if every `step()` in the files that run together belongs to an optimizer, a gradient scaler or a
+profiler, and nothing else may step the schedule: no trainer, engine or Lightning module, and no code that sets `lr`.
 
 ## Why it is bad
-A schedule sets the rate when it is made, to that of its first step. With a linear warm-up that is 0: every step of the
-optimizer multiplies its update by 0, gradients look healthy, and no weight ever moves. `OneCycleLR` stays at a 25th of
-its peak.
+When a schedule is created, it sets the learning rate of the first step. With a linear warm-up that is 0: every
+optimizer step multiplies its update by 0. Gradients look healthy, but no weight ever changes. `OneCycleLR` stays at
+1/25 of its peak.
 
 ## Example
 ```python
@@ -40,7 +40,8 @@ for batch in batches:
 ```
 
 ## Fix safety
-Safe where the schedule's length counts optimizer steps: it then steps after each `optimizer.step()`.
+Safe if the schedule's length counts optimizer steps: it then steps once after each `optimizer.step()`. The run trains
+for the first time at the intended learning rate.
 
 ## References
 - https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
@@ -106,9 +107,9 @@ class ScheduleNeverStepped(SourceRule):
         for call in schedules:
             if _may_be_stepped_elsewhere(module, call):
                 continue
-            rest = "a 25th of its peak" if call.named(*ONE_CYCLE) else "0, where its warm-up begins"
+            rest = "1/25 of its peak" if call.named(*ONE_CYCLE) else "0, where its warm-up starts"
             yield self.finding(
-                f"the schedule is made and never stepped: the learning rate stays at {rest}",
+                f"the schedule is created but never stepped: the learning rate stays at {rest}",
                 "call scheduler.step() after each optimizer.step()",
                 cases=[case_of_node(module, call.node), case_of_node(part, first.node)],
             )

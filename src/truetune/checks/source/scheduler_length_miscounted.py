@@ -1,16 +1,22 @@
-"""The learning rate's schedule is built over a wrong number of steps.
+"""The learning rate schedule is built with a wrong number of steps.
 
 ## What it does
-It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
-batches that are not divided by the accumulation that `scheduler.step()` comes after, batches where `step()` comes
-once an epoch, epochs where it comes at each batch, the batches of one epoch where the loop runs several, and optimizer
-steps of several batches where it comes at each of them, under a condition or in an inner loop over micro-batches. A
-StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
-fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is set to `"interval": "step"`.
+Looks at the number of steps that a scheduler gets. It fires on:
+
+- rows of a data set that are not divided by a batch size,
+- batches that are not divided by the accumulation steps before each `scheduler.step()`,
+- batches, if `step()` is called once per epoch,
+- epochs, if it is called at each batch,
+- the batches of one epoch, if the loop runs several,
+- optimizer steps of several batches, if it is called at each batch (under a condition, or in an inner loop over
+  micro-batches).
+
+A StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the learning rate after 200 batches
+or fewer was meant for epochs. Lightning steps a schedule once per epoch unless it is set to `"interval": "step"`.
 
 ## Why it is bad
-A schedule that is many times longer than the run: the rate hardly falls, and a warm-up may never end, so that nothing
-is learned. One that is many times shorter: the rate is 0 for most of the run.
+If the schedule is many times longer than the run, the learning rate hardly falls, and a warm-up may never end, so that
+nothing is learned. If it is many times shorter, the learning rate is 0 for most of the run.
 
 ## Example
 ```python
@@ -37,7 +43,8 @@ scheduler = get_linear_schedule_with_warmup(optimizer, 100, len(data) * 3 // 8) 
 ```
 
 ## Fix safety
-The division by the accumulation is not safe: a remainder may be a step more. For rows there is no fix.
+The automatic fix (division by the accumulation steps) is unsafe: a remainder can add a step. For the other cases there
+is no automatic fix. The learning rate over the run changes.
 
 ## References
 - huggingface/accelerate#2318, huggingface/accelerate#1382, huggingface/accelerate#963
@@ -150,10 +157,9 @@ class SchedulerLengthMiscounted(SourceRule):
         ):
             return
         yield self.finding(
-            "the schedule counts optimizer steps, and scheduler.step() comes at each of the micro-batches before one:"
-            " it ends after a part of the run, and from there the learning rate is 0 (or swings up again, of a"
-            " cosine)",
-            "call scheduler.step() after optimizer.step(), outside of the inner loop",
+            "the schedule counts optimizer steps, but scheduler.step() is called at each micro-batch: the schedule"
+            " ends after a part of the run, and from there the learning rate is 0 (or rises again, with a cosine)",
+            "call scheduler.step() after optimizer.step(), outside the inner loop",
             cases=[
                 case_of_node(module, steps.step.node),
                 case_of_node(module, steps.optimizer_step.node),
@@ -167,18 +173,18 @@ class SchedulerLengthMiscounted(SourceRule):
         """The finding on a schedule over epochs that is stepped at each batch."""
         module = self.subject
         return self.finding(
-            "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
+            "the schedule counts epochs, but scheduler.step() is called at each batch: it ends after"
             f" {module.text_of(total)} batches",
-            "give it len(loader) * epochs steps, or step it once an epoch",
+            "set its length to len(loader) * epochs, or call scheduler.step() once per epoch",
             cases=[case_of_node(module, total), case_of_node(module, step.call.node)],
         )
 
     def _finding_on_lightning_epoch_stepping(self, total: ast.expr) -> Finding:
         """The finding on a schedule over optimizer steps that Lightning steps once an epoch."""
         return self.finding(
-            "the schedule counts optimizer steps, and Lightning steps it once an epoch: its"
-            " learning rate hardly leaves the beginning",
-            'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
+            "the schedule counts optimizer steps, but Lightning steps it once per epoch: the"
+            " learning rate hardly changes from its start",
+            'return from configure_optimizers {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
             ' "interval": "step"}}',
             cases=[case_of_node(self.subject, total)],
         )
@@ -191,8 +197,9 @@ class SchedulerLengthMiscounted(SourceRule):
         value = module.flow.value(every)
         share = f"1/{value}" if isinstance(value, int) and value > 1 else f"1/{text}"
         return self.finding(
-            f"the schedule counts optimizer steps, one for {text} batches, and scheduler.step() comes at each batch: it"
-            f" ends after {share} of the run, and from there the learning rate is 0 (or swings up again, of a cosine)",
+            f"the schedule counts optimizer steps, one per {text} batches, but scheduler.step() is called at each"
+            f" batch: it ends after {share} of the run, and from there the learning rate is 0 (or rises again, with a"
+            " cosine)",
             "call scheduler.step() after optimizer.step(), under the same condition",
             cases=[
                 case_of_node(module, step.call.node),
@@ -209,11 +216,11 @@ class SchedulerLengthMiscounted(SourceRule):
         assert epochs is not None, "else the epochs are not known"
         kind = module.flow.value(call.argument(0, "name")) if call.named(BY_NAME) else ""
         is_cosine = call.named("transformers.get_cosine_schedule_*") or kind == "cosine"
-        swings = "swings up again" if is_cosine else "is 0"
+        swings = "rises again" if is_cosine else "is 0"
         return self.finding(
-            f"the schedule counts the batches of one epoch, and the loop runs {max(possible_numbers(module, epochs)):g}"
-            f" epochs: from the second on the learning rate {swings}",
-            f"multiply its length by {module.text_of(epochs)}",
+            f"the schedule counts the batches of one epoch, but the loop runs {max(possible_numbers(module, epochs)):g}"
+            f" epochs: from the second on, the learning rate {swings}",
+            f"multiply the schedule's length by {module.text_of(epochs)}",
             cases=[
                 case_of_node(module, total),
                 case_of_node(module, epochs),
@@ -227,8 +234,8 @@ class SchedulerLengthMiscounted(SourceRule):
         if row_count is not total:
             cases.append(case_of_node(self.subject, row_count))
         return self.finding(
-            "the schedule counts rows, not steps",
-            "use len(loader) * epochs // accumulation steps",
+            "the schedule counts rows, not steps: it is longer than the run, and the learning rate hardly falls",
+            "set its length to len(loader) * epochs // accumulation steps (without accumulation: len(loader) * epochs)",
             cases=cases,
         )
 
@@ -246,9 +253,11 @@ class SchedulerLengthMiscounted(SourceRule):
             batches = every * math.ceil(math.log(GONE) / math.log(gamma))
             if batches <= AT_ONCE:
                 yield self.finding(
-                    f"the rate is multiplied by {gamma:g} at every {f'{every} batches' if every > 1 else 'batch'}:"
-                    f" after {batches} batches a thousandth of it is left",
-                    "step it once an epoch, after the loop over batches, or count its steps in batches",
+                    f"the learning rate is multiplied by {gamma:g} every"
+                    f" {f'{every} batches' if every > 1 else 'batch'}: after {batches} batches only a thousandth of it"
+                    " is left",
+                    "call scheduler.step() once per epoch, after the loop over batches, or choose step_size and gamma"
+                    " for batches",
                     cases=[case_of_node(module, call.node), case_of_node(module, step.call.node)],
                 )
 
@@ -270,7 +279,7 @@ class SchedulerLengthMiscounted(SourceRule):
                 f" rate of 0, the last at {(epochs - 1) / warmup:.0%} of it",
             )
         yield self.finding(
-            "the schedule counts optimizer steps, and scheduler.step() comes once an epoch: the learning"
+            "the schedule counts optimizer steps, but scheduler.step() is called once per epoch: the learning"
             " rate " + ("never gets through its warm-up" if is_too_long else "hardly changes"),
             "call scheduler.step() after each optimizer.step()",
             evidence=why,
@@ -291,9 +300,9 @@ class SchedulerLengthMiscounted(SourceRule):
         text = f"({module.text_of(total)}) // {every_text}"
         simple = isinstance(every, (ast.Name, ast.Attribute, ast.Constant))
         yield self.finding(
-            "the schedule counts every batch, and scheduler.step() comes only every"
-            f" {every_text} batches",
-            f"divide its length by {every_text}",
+            "the schedule counts every batch, but scheduler.step() is only called every"
+            f" {every_text} batches: the run ends long before the schedule does",
+            f"divide the schedule's length by {every_text}",
             cases=[case_of_node(module, total), case_of_node(module, every)],
             fix=fix_of_changes(module, replace_expression(module, total, text), safe=False)
             if simple

@@ -1,14 +1,14 @@
-"""A loop sets the seed again in each pass: the training repeats its order, or all samples of a prompt are the same.
+"""A loop sets the seed again in each pass: training repeats its order, or all samples of a prompt are the same.
 
 ## What it does
-Follows calls that seed the shared generators (`set_seed`, `torch.manual_seed`, `seed_everything`, a function of one's
-own) to the loops that reach them with the same number. It speaks of a loop that trains one model, and of a loop that
-draws several answers to one prompt; of the second kind also where each request has the same `seed` of its own. Loops
-that make their model again are left alone.
+Traces calls that seed the global generators (`set_seed`, `torch.manual_seed`, `seed_everything`, a function of your
+script) to the loops that reach them with the same number. It is an error in a loop that samples several answers to one
+prompt, also if each request has the same `seed`, and a warning in a loop that trains one model. Loops that create their
+model again are not reported.
 
 ## Why it is bad
-A `DataLoader` with `shuffle=True` draws its order from the generator that was seeded: after an evaluation that seeds,
-each epoch has the same order and the same masks of dropout. Eight samples with one seed are one sample, so pass@8 is
+A `DataLoader` with `shuffle=True` takes its order from the global generator. After an evaluation that seeds it, each
+epoch has the same order and the same dropout masks. Eight samples with one seed are one sample, so pass@8 equals
 pass@1, and a majority vote changes nothing.
 
 ## Example
@@ -40,7 +40,8 @@ for _ in range(8):
 ```
 
 ## Fix safety
-There is no automatic fix. With the seed set once, the run can still be repeated.
+There is no automatic fix. If the seed is set once before the loop, the run is still reproducible. Samples differ from
+each other, so scores such as pass@8 change.
 
 ## References
 - huggingface/diffusers#7991, GuyTevet/motion-diffusion-model#254 (training), huggingface/lighteval#568 (samples)
@@ -62,13 +63,14 @@ from truetune.checks.source.evidence.seeds_set_again_in_loops import (
 from truetune.source.parsed_source_file import Module
 
 MESSAGES = {
-    "training": "the seed is set again in the passes of a training loop: the order of the rows and dropout begin again"
-    " after it",
-    "samples": "each draw has the same seed: all samples of a prompt are the same",
+    "training": "the seed is set again in each pass of a training loop: the order of the rows and the dropout masks"
+    " repeat",
+    "samples": "each sample is drawn with the same seed: all samples of a prompt are the same",
 }
 REMEDIES = {
-    "training": "set the seed once before the loop, or give what draws a generator of its own",
-    "samples": "set the seed once before the loop, or add the number of the draw to it",
+    "training": "set the seed once before the loop; if an evaluation needs a fixed seed, pass it"
+    " generator=torch.Generator().manual_seed(...) instead",
+    "samples": "set the seed once before the loop, or use seed + i for the i-th sample",
 }
 """What begins again -> what to do"""
 

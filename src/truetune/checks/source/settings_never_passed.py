@@ -1,16 +1,16 @@
-"""An object that configures a training or a generation is built, and nothing is given it.
+"""An object that configures training or generation is created but never passed on.
 
 ## What it does
-Follows, in a file that trains or generates, each `LoraConfig` (and the other configs of PEFT), each collator, callback,
-`TrainingArguments` or `SFTConfig`, `GenerationConfig`, `StoppingCriteriaList` and vLLM's `SamplingParams` to what reads
-it. It speaks where nothing does and the call that would take it goes without one. Silent where the same is set in
-another way (`get_peft_model`, an adapter that is loaded, another object of the kind), and where a name may be read from
-elsewhere: an attribute of a class, a text, another file that runs with it.
+Tracks, in a file that trains or generates, each `LoraConfig` (and the other configs of PEFT), each collator, callback,
+`TrainingArguments` or `SFTConfig`, `GenerationConfig`, `StoppingCriteriaList` and vLLM's `SamplingParams`. It fires if
+nothing uses the object and the call that would take it gets no other one. It is an error for a config of PEFT, else a
+warning. It does not fire if the same is set in another way (`get_peft_model`, an adapter that is loaded, another object
+of the kind), or if a name may be read elsewhere: an attribute of a class, a string, another file that runs with it.
 
 ## Why it is bad
-Nothing is raised, and what the object says does not happen. With a `LoraConfig` left unused all weights are trained:
-a 7B model needs 60 GB or more in place of 18, at a learning rate that is meant for adapters. A collator that is left
-unused is the one that masks the prompts.
+There is no error, and the settings have no effect. With an unused `LoraConfig` all weights are trained: a 7B model
+needs 60 GB or more instead of 18, at a learning rate that is meant for adapters. An unused collator may be the one that
+masks the prompts.
 
 ## Example
 ```python
@@ -33,7 +33,8 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: the object may be left from an experiment. Then remove it.
+There is no automatic fix: the object may be left over from an experiment. Then remove it. If you pass it on, the run
+changes: its memory, its loss or its answers.
 
 ## References
 - huggingface/trl documentation, "PEFT integration": `SFTTrainer(peft_config=...)`
@@ -69,7 +70,7 @@ class SettingsNeverPassed(SourceRule):
             node = left.taker.node
             place = module.describe_cell_and_line_of_node(node) or f"line {module.place(node)[0]}"
             yield self.finding(
-                f"{_class_name_with_article(left.name)} is built and never passed on: {left.effect}",
+                f"{_class_name_with_article(left.name)} is created but never passed on: {left.effect}",
                 _remedy(left, place),
                 cases=[case_of_node(module, left.made.node)],
                 severity="error" if left.kind.is_adapter else None,
@@ -88,8 +89,8 @@ def _remedy(left: SettingsLeftBehind, place: str) -> str:
     value = f"[{left.variable}]" if left.kind.argument == "callbacks" else left.variable
     given = f"{left.kind.argument}={value}"
     if not left.kind.is_adapter:
-        return f"give it to {left.taker_name} ({place}): {given}; or remove it"
+        return f"pass it to {left.taker_name} ({place}): {given}; or remove it"
     wrap = f"model = get_peft_model(model, {left.variable})"
     if left.takes_it:
-        return f"give it to {left.taker_name} ({place}): {given}; or remove it if all weights are to be trained"
-    return f"add {wrap} before {place}; or remove it if all weights are to be trained"
+        return f"pass it to {left.taker_name} ({place}): {given}; or remove it if you want to train all weights"
+    return f"add {wrap} before {place}; or remove the config if you want to train all weights"

@@ -1,15 +1,15 @@
-"""Calls that set up a training are in an order in which one of them undoes, or misses, the other.
+"""Calls that set up a training are in an order in which one undoes, or misses, the other.
 
 ## What it does
-Follows models, tokenizers, samplers and trainers through the script, its functions and the files that it imports, and
-names two calls whose order is broken: an embedding that is resized before the tokens are added, rope settings that
-change after the model was loaded, rows that are encoded before the tokenizer is complete, a sampler that accelerate
-divides again. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a function that
-is not among the files, may change the order.
+Tracks models, tokenizers, samplers and trainers through the script, its functions and the files that it imports, and
+reports two calls in the wrong order: an embedding that is resized before the tokens are added, rope settings that
+change after the model was loaded, rows that are tokenized before the tokenizer is complete, a sampler that accelerate
+splits again. All states and orders: docs/training-code-protocol.md. It does not fire if a branch, or a function that is
+not in the files, may change the order.
 
 ## Why it is bad
-Each call works by itself, and the run goes through. What the later call should have seen is not there: adapters stay
-frozen, new tokens have no row or are in no row, the model keeps positions of another length.
+Each call works by itself, and the run finishes. But the earlier call missed what the later one did: adapters stay
+frozen, new tokens have no embedding row or are in no training row, the model keeps positions for another length.
 
 ## Example
 ```python
@@ -36,7 +36,7 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two calls moves is for the author to say.
+There is no automatic fix: you decide which of the two calls to move.
 
 ## References
 - huggingface/accelerate#3520, lm-sys/FastChat#2124

@@ -1,21 +1,23 @@
-"""A script that sees several GPUs is started as one process: DataParallel, or layers that work one after another.
+"""A script that sees several GPUs is started as one process: DataParallel is used, or the GPUs work one after another.
 
 ## What it does
-Reads how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
-shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`, `accelerators: H100:8` and `nvidia.com/gpu: 4` in a
-task's YAML, `count: 4` of a compose file's GPUs; a module after `python -m` counts as its file), or a file that shows
-them to itself. It also names a model that is trained so with `device_map="auto"` (or balanced, sequential; also in the
-settings that the command names), by a Trainer or a loop of one's own, where a launcher that starts a single process is
-the same; and `nn.DataParallel` in a loop of one's own. Silent where a launcher starts several, where Slurm starts it
-several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
-where the model is too large for one GPU by its name, and where nothing is trained.
+Checks how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
+makes several GPUs visible (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`, `accelerators: H100:8` and `nvidia.com/gpu: 4`
+in a task's YAML, `count: 4` of a compose file's GPUs; a module after `python -m` counts as its file), or a file that
+sets them itself. It also reports a model that is trained this way with `device_map="auto"` (or balanced, sequential;
+also in the settings that the command names), by a Trainer or a hand-written loop, also if a launcher starts a single
+process; and `nn.DataParallel` in a hand-written loop.
+
+It does not fire if a launcher starts several processes, if Slurm starts it several times, or with Unsloth, which uses
+one GPU. A model spread by `device_map` is not reported if `max_memory` shows that the split is intended, and info if
+the model may be too large for one GPU.
 
 ## Why it is bad
 With more than one GPU in one process the Trainer wraps the model in `nn.DataParallel`: at each step the weights are
 copied to all GPUs, and the logits of all of them are gathered on the first, which runs out of memory while the others
-are half empty. It is slower than one process for each GPU, and the batch is as many times larger as there are GPUs.
-With `device_map="auto"` each GPU holds some of the layers, and waits while the others compute theirs: four GPUs are no
-faster than one.
+are half empty. This is slower than one process per GPU, and the batch is multiplied by the number of GPUs. With
+`device_map="auto"` each GPU has some of the layers, and waits while the others compute theirs: four GPUs are no faster
+than one.
 
 ## Example
 ```python
@@ -42,9 +44,9 @@ trainer.train()
 ```
 
 ## Fix safety
-One process for each GPU keeps the batch of the run (rows a GPU times GPUs); one GPU makes it smaller: raise the
-accumulation. A rate that was tuned for the old batch fits the first way. A model that one GPU can't hold needs FSDP or
-ZeRO-3 (or 4 bits) before `device_map` is left out.
+One process per GPU keeps the total batch size (rows per GPU times GPUs). With one GPU the batch gets smaller: raise
+`gradient_accumulation_steps`. A learning rate that was tuned for the old batch fits the first way. A model that does
+not fit on one GPU needs FSDP or ZeRO-3 (or 4 bits) before you remove `device_map`.
 
 ## References
 - huggingface/transformers#15544, pytorch/pytorch#7138, huggingface/accelerate#197
@@ -126,7 +128,7 @@ class SeveralGpusInOneProcess(SourceRule):
         visible: ast.Assign | ast.Call | None,
         starts: list[SingleProcessStart],
     ) -> Iterator[Finding]:
-        """Findings on a loop of one's own that wraps its model in DataParallel, and is shown
+        """Findings on a hand-written loop that wraps its model in DataParallel, and is shown
         several GPUs.
         """
         module = self.subject
@@ -136,9 +138,9 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         yield self.finding(
             f"nn.DataParallel trains on {gpus} GPUs in one process: each step copies all weights to every GPU, and"
-            " gathers the outputs on the first, which fills while the others wait",
-            f"start one process for each GPU (`torchrun --nproc-per-node {gpus}`), and wrap the model in"
-            " DistributedDataParallel with a DistributedSampler; or leave DataParallel out, on one GPU",
+            " gathers the outputs on the first, which fills up while the others wait",
+            f"start one process per GPU (`torchrun --nproc-per-node {gpus}`), and wrap the model in"
+            " DistributedDataParallel with a DistributedSampler; or use one GPU, without DataParallel",
             evidence=[start.where] if start is not None else [],
             cases=[
                 case_of_node(module, wrap.node),
@@ -204,11 +206,10 @@ class SeveralGpusInOneProcess(SourceRule):
         )
         name = Path(module.path).name
         yield self.finding(
-            f"{gpus} GPUs are shown to one process, and device_map spreads the layers over them: the GPUs work one"
-            " after another",
-            f"remove device_map and start one process for each GPU, with `torchrun --nproc-per-node {gpus} {name}` or"
-            " `accelerate launch`; a model that one GPU can't hold is shared out by FSDP instead"
-            " (`accelerate launch --use_fsdp`)",
+            f"one process sees {gpus} GPUs, and device_map spreads the layers over them: the GPUs work one after"
+            " another, no faster than one",
+            f"remove device_map and start one process per GPU, with `torchrun --nproc-per-node {gpus} {name}`; a model"
+            " that does not fit on one GPU is sharded by FSDP instead (`accelerate launch --use_fsdp`)",
             # A model that may be too large for one GPU is spread on purpose: the GPUs wait all the same.
             severity="warning" if fits else "info",
             evidence=[start.where] if start is not None else [],
@@ -235,8 +236,8 @@ class SeveralGpusInOneProcess(SourceRule):
             *([case_of_node(module, visible)] if visible is not None else []),
         ]
         return self.finding(
-            f"{gpus} GPUs are shown to one process: {_effect_of_several_gpus(module, trainer)}",
-            f"start it with `torchrun --nproc-per-node {gpus}`, or show it one GPU with {VARIABLE}=0",
+            f"one process sees {gpus} GPUs: {_effect_of_several_gpus(module, trainer)}",
+            f"start it with `torchrun --nproc-per-node {gpus}`, or let it use one GPU with {VARIABLE}=0",
             evidence=[start.where] if start is not None else [],
             cases=cases,
         )
@@ -285,10 +286,10 @@ def _effect_of_several_gpus(module: Module, trainer: Call) -> str:
     """What a trainer does with several GPUs, in words."""
     if _trainer_gets_model_name(module, trainer):
         return (
-            "TRL spreads a model that it loads by name over them (device_map), so that they work one after another;"
+            "TRL spreads a model that it loads by name over them (device_map), so they work one after another;"
             " older releases wrap it in DataParallel"
         )
-    return "the Trainer wraps the model in DataParallel, which gathers on the first"
+    return "the Trainer wraps the model in DataParallel, which gathers all outputs on the first GPU"
 
 
 def _is_placement_unclear(module: Module) -> bool:

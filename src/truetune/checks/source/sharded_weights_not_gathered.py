@@ -1,16 +1,16 @@
-"""Sharded weights are saved without being gathered: the files hold empty or partial tensors.
+"""Sharded weights are saved without being gathered: the files contain empty or partial tensors.
 
 ## What it does
 Looks for weights that are saved from inside their wrapper (`unwrap_model(model).save_pretrained(...)` without
 `state_dict=`, `torch.save(engine.module.state_dict(), ...)`, `trainer.model.save_pretrained(...)`) in a script that
 trains with ZeRO-3 or FSDP: by its own code, by a command of the project that starts it, or by the configurations of
-accelerate and DeepSpeed beside it. Silent where the script gathers weights anywhere (`get_state_dict`,
-`GatheredParameters`, `summon_full_params`, `full_tensor`), and where one of these configurations shards nothing.
+accelerate and DeepSpeed next to it. It does not fire if the script gathers weights anywhere (`get_state_dict`,
+`GatheredParameters`, `summon_full_params`, `full_tensor`), or if one of these configurations does not shard.
 
 ## Why it is bad
-Under ZeRO-3 and FSDP a process holds a part of each weight. The model inside the wrapper gives what this process has:
-tensors of size 0, or flat parts. The run ends well, the file is small, and loading it stops with a size mismatch of
-`torch.Size([0])`, or fills the model with random weights.
+Under ZeRO-3 and FSDP each process (one per GPU) has only a part of each weight. The model inside the wrapper saves what
+this process has: tensors of size 0, or flat parts. The run ends normally, but the file is small, and loading it fails
+with a size mismatch of `torch.Size([0])`, or fills the model with random weights.
 
 ## Example
 ```python
@@ -41,8 +41,8 @@ unwrapped.save_pretrained("out", state_dict=accelerator.get_state_dict(model))
 ```
 
 ## Fix safety
-`accelerator.get_state_dict(model)` takes the prepared model, and must be called on every process: it gathers. A folder
-that DeepSpeed saved as well (`save_checkpoint`) is made whole by its `zero_to_fp32.py`.
+`accelerator.get_state_dict(model)` takes the prepared model, and must be called on every process, since it gathers. If
+DeepSpeed also saved a folder (`save_checkpoint`), its `zero_to_fp32.py` restores the whole weights from it.
 
 ## References
 - huggingface/accelerate#2294, huggingface/accelerate#3238, kohya-ss/sd-scripts#1782, huggingface/trl#2670
@@ -117,12 +117,12 @@ class ShardedWeightsNotGathered(SourceRule):
         module = self.subject
         by_trainer = any("trainer" in module.flow.types(one.node) for one in module.all_calls)
         remedy = (
-            "save with trainer.save_model(), which gathers them"
+            "save with trainer.save_model(), which gathers the weights"
             if by_trainer
-            else "give state_dict=accelerator.get_state_dict(model), called on every process"
+            else "pass state_dict=accelerator.get_state_dict(model) to it, and call get_state_dict on every process"
         )
         return self.finding(
-            f"{module.text_of(call.node.func)} takes the part of the weights that one process holds:"
+            f"{module.text_of(call.node.func)} saves only the part of the weights that one process has:"
             f" {sharding.how} shards them",
             remedy,
             severity="error" if sharding.certain else "warning",

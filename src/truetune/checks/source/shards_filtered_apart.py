@@ -1,15 +1,15 @@
-"""Each process takes its part of the rows and then drops some of them, so that ranks have other numbers of batches.
+"""Each process takes its part of the rows and then drops some, so the numbers of batches differ.
 
 ## What it does
-Looks, in a training loop of one's own around DDP or FSDP, for rows that are chosen by the number of the process
-(`rows[rank::world]`, `i % world == rank`, `shard`, `islice`, a file of each rank) and of which a condition then leaves
-some out: `continue` for rows that are too long, a comprehension with `if`, `filter`. Silent where a
-`DistributedSampler`, `Join`, an agreement among the processes or a fixed number of steps makes the numbers equal.
+Looks, in a hand-written training loop around DDP or FSDP, for rows that are selected by the process's rank
+(`rows[rank::world]`, `i % world == rank`, `shard`, `islice`, a file per rank) and of which a condition then drops some:
+`continue` for rows that are too long, a comprehension with `if`, `filter`. It does not fire if a `DistributedSampler`,
+`Join`, an agreement between the processes or a fixed number of steps makes the numbers equal.
 
 ## Why it is bad
-Every step is a meeting of all processes. The parts lose different numbers of rows, so that one rank has fewer batches
-and leaves the loop first: the others wait for it at the end of the first epoch, until NCCL's time is over. On one GPU
-the script runs through.
+All processes (one per GPU) must take part in every step. The parts lose different numbers of rows, so one process has
+fewer batches and leaves the loop first. The others wait for it at the end of the first epoch until NCCL times out. On
+one GPU the script finishes.
 
 ## Example
 ```python
@@ -52,7 +52,8 @@ for batch in DataLoader(items, batch_size=8, collate_fn=collate, sampler=sampler
 ```
 
 ## Fix safety
-There is no automatic fix. With a sampler each process reads all rows and trains on its part; `set_epoch` belongs to it.
+There is no automatic fix. With a sampler each process reads all rows and trains on its part; call its `set_epoch` at
+the start of each epoch.
 
 ## References
 - docs.pytorch.org/docs/stable/distributed.algorithms.join.html: "Join Context Manager", uneven inputs
@@ -94,9 +95,9 @@ class ShardsFilteredApart(SourceRule):
         module = self.subject
         for found in filtered_shards(module):
             yield self.finding(
-                "each process takes its part of the rows and then leaves some out: the ranks have different numbers of"
-                " batches, and at the end of an epoch those with more wait for the others until NCCL's time is over",
-                "filter the rows before they are divided, and divide them by DistributedSampler(drop_last=True); or"
-                " stop all ranks at the least number of batches (all_reduce of len(loader) with ReduceOp.MIN)",
+                "each process takes its part of the rows and then drops some: the ranks have different numbers of"
+                " batches, and at the end of an epoch those with more wait until NCCL times out",
+                "filter all rows first, then split them with DistributedSampler(rows, drop_last=True); or stop all"
+                " ranks at the smallest number of batches (all_reduce of len(loader) with ReduceOp.MIN)",
                 cases=[case_of_node(module, found.part), case_of_node(module, found.condition)],
             )

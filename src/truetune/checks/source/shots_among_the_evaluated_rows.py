@@ -1,12 +1,12 @@
-r"""The few-shot examples of an evaluation are among the rows that it asks: their answers are in the prompt.
+r"""The few-shot examples of an evaluation are among the evaluated rows: their answers are in the prompt.
 
 ## What it does
-Looks at few-shot examples (`shots`, `demonstrations`) that are the first rows of a list or data set, or drawn from it,
-and at loops of the same file that ask a model about all of its rows. It speaks where nothing takes the examples out.
+Looks at few-shot examples (`shots`, `demonstrations`) that are the first rows of a list or data set, or sampled from
+it, and at loops of the same file that evaluate a model on all of its rows. It fires if nothing removes the examples.
 
 ## Why it is bad
-For each of these rows the prompt holds the question with its answer. With 4 examples and 50 rows, up to 8 points of the
-score are copied from the prompt.
+For each of these rows the prompt contains the question with its answer. With 4 examples and 50 rows, up to 8 points of
+the score are copied from the prompt.
 
 ## Example
 ```python
@@ -33,7 +33,8 @@ for start in range(4, len(rows), 16):
 ```
 
 ## Fix safety
-There is no automatic fix: examples from the training rows keep all test rows.
+There is no automatic fix. If you take the examples from the training rows instead, all test rows can be evaluated. The
+score falls to its true value.
 
 ## References
 - EleutherAI/lm-evaluation-harness documentation, `fewshot_split`
@@ -180,9 +181,9 @@ class ShotsAmongTheEvaluatedRows(SourceRule):
         module = self.subject
         for shared in shots_among_asked_rows(module):
             yield self.finding(
-                f"the few-shot examples are taken from {shared.rows}, and all of {shared.rows} is asked: their answers"
-                " are in the prompt",
-                f"take the examples from the training rows, or ask {shared.rows} without them",
+                f"the few-shot examples are taken from {shared.rows}, and all of {shared.rows} is evaluated: the"
+                " answers to these rows are in the prompt",
+                f"take the examples from the training rows, or leave them out when you loop over {shared.rows}",
                 cases=[
                     case_of_node(module, shared.shots),
                     case_of_node(module, shared.loop.iter),

@@ -1,13 +1,13 @@
-"""A softmax, or an argmax, of a model's logits goes over the rows or the tokens, and not over the classes.
+"""A softmax or argmax of a model's logits is taken over the rows or tokens, and not over the classes.
 
 ## What it does
-Looks at `softmax`, `log_softmax` and `argmax` of `.logits` with a written `dim`. A classifier of sequences gives logits
-of (rows, classes), a language model and a classifier of tokens (rows, tokens, classes). It speaks where `dim` is not
-the last of these.
+Looks at `softmax`, `log_softmax` and `argmax` of `.logits` with an explicit `dim`. A sequence classifier returns logits
+of shape (rows, classes), a language model and a token classifier (rows, tokens, classes). It fires if `dim` is not the
+last of these.
 
 ## Why it is bad
-The probabilities of one class then add up to 1 over the batch: a row's score depends on the rows beside it, and on the
-batch size. Nothing is raised, since every axis can be summed.
+The probabilities of one class then add up to 1 over the batch: a row's score depends on the other rows and on the batch
+size. There is no error, since every axis can be reduced.
 
 ## Example
 ```python
@@ -32,7 +32,8 @@ probabilities = torch.softmax(logits, dim=-1)
 ```
 
 ## Fix safety
-There is no automatic fix: an axis may be meant after a change of the shape that is not seen.
+There is no automatic fix: the axis may be intended after a reshape that the rule can't see. Scores change, so compute
+earlier ones again.
 
 ## References
 - graviraja/MLOps-Basics#29, Lackel/DPN#1, MicrosoftDocs/pytorchfundamentals#21
@@ -146,7 +147,8 @@ class SoftmaxOverTheWrongAxis(SourceRule):
         module = self.subject
         for wrong in reductions_over_wrong_axes(module):
             yield self.finding(
-                f"the logits are reduced over {OVER[wrong.axis]}, and not over the classes, which are the last axis",
-                "write dim=-1",
+                f"the logits are reduced over {OVER[wrong.axis]}, not over the classes, which are the last axis: a"
+                " row's result depends on other rows or tokens",
+                "set dim=-1",
                 cases=[case_of_node(module, wrong.call.node), case_of_node(module, wrong.logits)],
             )

@@ -1,13 +1,13 @@
-"""Sorted rows are split without a shuffle: some labels are in the test part alone.
+"""Sorted rows are split without a shuffle: some labels occur only in the test part.
 
 ## What it does
-Looks for splits in the order of the file (`train_test_split(shuffle=False)` of datasets and scikit-learn, `rows[:n]`
-and `rows[n:]`) whose file lies beside the script, makes the split on its rows, and names the values of a column that
-only the test part has. Silent where anything filters, sorts or shuffles the rows before.
+Looks for splits in file order (`train_test_split(shuffle=False)` of datasets and scikit-learn, `rows[:n]` and
+`rows[n:]`) whose file is next to the script, repeats the split on its rows, and reports the values of a column that
+only the test part has. It does not fire if anything filters, sorts or shuffles the rows before.
 
 ## Why it is bad
-The model is tested on what it was never trained on, and trained on what is never tested: the evaluation is bad whatever
-was learned, and says nothing of the other labels.
+The model is tested on labels that it was never trained on, and trained on labels that are never tested. The evaluation
+is bad whatever it learned, and says nothing about the other labels.
 
 ## Example
 ```python
@@ -52,8 +52,8 @@ parts = Dataset.from_list(rows).train_test_split(test_size=0.25, shuffle=True, s
 ```
 
 ## Fix safety
-There is no automatic fix: the test rows become others, so that earlier figures can't be compared. Where the last rows
-are meant to be held out (later dates, other documents), the line can be ignored.
+There is no automatic fix: the test rows change, so earlier scores can't be compared. If the last rows are held out on
+purpose (later dates, other documents), ignore this line.
 
 ## References
 - scikit-learn, `train_test_split` (`stratify`, `shuffle`); huggingface/datasets, `Dataset.train_test_split`
@@ -99,8 +99,8 @@ class SortedRowsSplitInOrder(SourceRule):
             more = len(split.only_in_test) - MAX_SHOWN
             rest = f" and {more:,} more" if more > 0 else ""
             yield self.finding(
-                f"{split.source} is sorted by `{split.column}` and split in its order: {shown}{rest} only in the"
-                f" {split.test_rows:,} test rows, none is trained",
-                "shuffle before the split (shuffle=True, seed=0), or stratify by the column",
+                f"{split.source} is sorted by `{split.column}` and split in this order: {shown}{rest} only in the"
+                f" {split.test_rows:,} test rows, so the model is never trained on them",
+                f"shuffle before the split (shuffle=True, seed=0), or stratify by `{split.column}`",
                 cases=[case_of_node(module, split.node)],
             )

@@ -1,12 +1,12 @@
-"""A file or notebook cell is no Python that can be read, so no rule looked at it.
+"""A file or notebook cell can't be parsed as Python, so no rule checked it.
 
 ## What it does
-It names what is not judged because the Python that runs truetune can't parse it: a syntax error, Python 2, a cell of
-shell commands, nesting without end. Forms of a newer Python (f-strings with their own quotes inside) and cells of a
-notebook are notes: the code may be right, and the other cells are judged.
+Reports code that is not judged because the Python that runs truetune can't parse it: a syntax error, Python 2, a cell
+of shell commands, nesting that is too deep. Syntax of a newer Python (f-strings with their own quotes inside) and cells
+of a notebook are info: the code may be right, and the other cells are judged.
 
 ## Why it is bad
-Whatever is wrong in the rest of the file stays unseen.
+Any other bug in this file stays undetected.
 
 ## Example
 ```python
@@ -19,7 +19,7 @@ print("loss", loss)
 ```
 
 ## Fix safety
-There is none.
+There is no automatic fix. After the correction, run truetune again: the file may have other findings.
 
 ## References
 - The [Python reference](https://docs.python.org/3/reference/grammar.html)
@@ -64,9 +64,9 @@ class SourceNotParsed(SourceRule):
                     "run truetune with the Python that the code is written for"
                     if broken.newer
                     else (
-                        "correct the syntax, or make it a cell of its kind (%%bash)"
+                        "correct the syntax, or begin a cell of shell commands with %%bash"
                         if module.cells
-                        else "correct the syntax, or leave the file out"
+                        else "correct the syntax, or exclude the file from the check"
                     )
                 ),
                 severity="info" if broken.newer or module.cells else "warning",

@@ -1,15 +1,15 @@
-"""Rows are divided by `hash()` of a text, which is another number in each process.
+"""Rows are split by `hash()` of a string, which differs in each process.
 
 ## What it does
-Finds conditions on `hash(x) % n` that put rows into training or evaluation, where `x` is a text: made by `str`, an
-f-string or a method of texts, or a field that holds texts in the file beside the script. A note where the field's type
-is not known. Silent where a job or a file of settings of the project sets PYTHONHASHSEED, and for numbers, whose hash
-is the number itself.
+Finds conditions on `hash(x) % n` that put rows into training or evaluation, where `x` is a string: made by `str`, an
+f-string or a string method, or a field that contains strings in the file next to the script. It is info if the field's
+type is not known. It does not fire if a job or a settings file of the project sets PYTHONHASHSEED, or for numbers,
+whose hash is the number itself.
 
 ## Why it is bad
-Python salts the hashes of texts, each process by a number of its own. Two runs evaluate different rows, so that their
-scores differ. A run that is resumed, or an evaluation in a script of its own, divides the rows in another way: most of
-its evaluation rows were trained on, and its loss is far too good. Of several processes each has its own division.
+Python salts string hashes with a different random number in each process. Two runs evaluate different rows, so their
+scores differ. A resumed run, or a separate evaluation script, splits the rows differently: most of its evaluation rows
+were trained on, and its loss is far too good. With several GPUs, each process has its own split.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ Trainer(model=model, train_dataset=train, eval_dataset=val).train()
 ```
 
 ## Fix safety
-There is no automatic fix: the division changes once more, and models that were trained before can't be judged by it.
+There is no automatic fix: the split changes once more, so don't evaluate models that were trained before with it.
 
 ## References
 - Python documentation, `object.__hash__` and PYTHONHASHSEED
@@ -116,11 +116,11 @@ class SplitBySaltedHash(SourceRule):
             return
         is_text = any(kinds[place] == "text" for place in salted)
         yield self.finding(
-            "rows are divided by `hash`"
-            + ("" if is_text else ", if it is of a text")
-            + ": the hash of a text is another number in each process, so that a resumed run or another script"
-            " evaluates rows that were trained on",
-            "use a hash without salt: zlib.crc32(str(x).encode()) % n; or divide once, and save the parts",
+            "rows are split by `hash`"
+            + ("" if is_text else ", which matters if it gets a string")
+            + ": the hash of a string differs in each process, so a resumed run or another script evaluates rows that"
+            " were trained on",
+            "use an unsalted hash: zlib.crc32(str(x).encode()) % n; or split once, and save both parts",
             severity="warning" if is_text else "info",
             cases=[case_of_node(module, place) for place in salted],
         )

@@ -1,12 +1,12 @@
-"""A statement that looks like a step of the training does nothing: a method not called, an attribute that nobody reads.
+"""A statement that looks like a training step does nothing: a method is not called, or an attribute has no effect.
 
 ## What it does
-Finds methods that are named and not called (`optimizer.zero_grad`), attributes that are misspelled by a letter
-(`param.require_grad = False`, `tokenizer.pading_side = "left"`), and `requires_grad` that is set on a module, such as
-`model.lm_head.requires_grad = False`. An attribute that the file reads is left alone.
+Finds methods that are named but not called (`optimizer.zero_grad`), attributes that are misspelled by one letter
+(`param.require_grad = False`, `tokenizer.pading_side = "left"`), and `requires_grad` set on a module, such as
+`model.lm_head.requires_grad = False`. An attribute that the file reads is not reported.
 
 ## Why it is bad
-Python takes each of them without a word. Layers that were to stay frozen are trained, gradients are never cleared, the
+Python accepts each of them silently. Layers that should stay frozen are trained, gradients are never cleared, or the
 model is evaluated with dropout.
 
 ## Example
@@ -30,7 +30,8 @@ for name, param in model.named_parameters():
 ```
 
 ## Fix safety
-There is no automatic fix: what was frozen only in name trains, and a run that works that way may be what is wanted.
+There is no automatic fix. The run changes: what was only meant to be frozen was trained so far, and a run that works
+that way may be what you want.
 
 ## References
 - udacity/deep-learning-v2-pytorch#12, SvenBecker/vscode-pytorch#8, catalyst-team/catalyst#81
@@ -52,9 +53,9 @@ from truetune.checks.source.evidence.statements_without_effect import (
 from truetune.source.parsed_source_file import Module
 
 MESSAGES = {
-    "call": "{written} is named and not called: the line does nothing",
-    "name": "{written} is an attribute that nothing reads: it is {meant} misspelled, and the line does nothing",
-    "module": "{written} is set on a module, and only tensors have it: nothing is frozen or unfrozen by it",
+    "call": "{written} is named but not called: the line does nothing",
+    "name": "{written} is a misspelling of {meant}: nothing reads this attribute, so the line does nothing",
+    "module": "{written} is set on a module, but only its parameters use it: the line freezes or unfreezes nothing",
 }
 """The kind of a statement -> what is said of it"""
 

@@ -1,16 +1,16 @@
-"""Calls within a training step are in an order in which one of them does harm.
+"""Calls within a training step are in an order that does harm.
 
 ## What it does
-Follows GradScalers, optimizers, schedules, samplers and accelerate through the script, its functions and the files
-that it imports, and names two calls whose order is broken: gradients that are clipped before they are unscaled, a
-scaler that is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that
-steps before its optimizer. All states and orders: docs/training-code-protocol.md. It says nothing where a branch, or a
-function that is not among the files, may change the order.
+Tracks GradScalers, optimizers, schedules, samplers and accelerate through the script, its functions and the files that
+it imports, and reports two calls in the wrong order: gradients that are clipped before they are unscaled, a scaler that
+is never updated, a plain `optimizer.step()` on scaled gradients, clipping after the step, a schedule that steps before
+its optimizer. All states and orders: docs/training-code-protocol.md. It does not fire if a branch, or a function that
+is not in the files, may change the order.
 
 ## Why it is bad
-The loop runs, and its loss is a number. A limit of 1.0 on gradients that are multiplied by 65,536 cuts them to nothing,
-a scaler that is never updated stops at the second step, and a schedule that comes first leaves out its first learning
-rate.
+The loop runs with a finite loss, but a clipping limit of 1.0 on gradients that are multiplied by 65,536 (float16)
+reduces them to almost nothing. A scaler that is never updated stops at the second step, and a schedule that steps first
+skips its first learning rate.
 
 ## Example
 ```python
@@ -46,7 +46,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two calls moves is for the author to say.
+There is no automatic fix: you decide which of the two calls to move.
 
 ## References
 - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping

@@ -2,13 +2,13 @@
 
 ## What it does
 Looks for a `DataLoader` over a streaming data set, or over an `IterableDataset` of your own that never uses the rank.
-The script must run as several processes: it starts `torch.distributed` itself, or lets Lightning start processes
-(`devices=4`, or a strategy that is named for several), in this file or one that runs with it. The rule is silent if
-the stream is split (`split_dataset_by_node`, `shard`) or the loader is prepared with accelerate. Rows that are
-divided over the loader's workers alone are not divided over processes, and Lightning puts no sampler into a stream.
+The script must run as several processes (one per GPU): it starts `torch.distributed` itself, or lets Lightning start
+processes (`devices=4`, or a strategy for several), in this file or one that runs with it. It does not fire if the
+stream is split (`split_dataset_by_node`, `shard`) or the loader is prepared with accelerate. Rows that are only split
+between the loader's workers are not split between processes, and Lightning adds no sampler to a stream.
 
 ## Why it is bad
-A stream has no sampler: all processes train on the same rows. N GPUs give no more progress than one.
+A stream has no sampler: all processes train on the same rows, so several GPUs make no more progress than one.
 
 ## Example
 ```python
@@ -35,8 +35,8 @@ loader = DataLoader(rows, batch_size=4)
 ```
 
 ## Fix safety
-Safe. The number of files should be a multiple of the number of processes, or every process reads all files and skips
-the rows of the others.
+Safe: the rows of an epoch are then shared between the processes. The number of files should be a multiple of the number
+of processes; otherwise every process reads all files and skips the rows of the others.
 
 ## References
 - huggingface/datasets#5360, huggingface/datasets#5961, huggingface/datasets#7854
@@ -144,8 +144,8 @@ class StreamReadWholeByEveryRank(SourceRule):
             ):
                 yield self.finding(
                     "every process reads the whole stream: the IterableDataset gives all rows to each",
-                    "let its __iter__ skip the rows of other processes: every world_size-th row from the rank on,"
-                    " and of workers too (torch.utils.data.get_worker_info)",
+                    "in its __iter__ yield only the rows of this process: if number % world_size == rank, and with"
+                    " loader workers also of this worker (torch.utils.data.get_worker_info)",
                     cases=[case_of_node(module, call.node)],
                 )
                 continue
@@ -157,7 +157,7 @@ class StreamReadWholeByEveryRank(SourceRule):
             ):
                 yield self.finding(
                     "every process reads the whole stream: all train on the same rows",
-                    "give it to datasets.distributed.split_dataset_by_node, with the rank and the"
-                    " number of processes",
+                    "split it: rows = split_dataset_by_node(rows, torch.distributed.get_rank(),"
+                    " torch.distributed.get_world_size()), from datasets.distributed",
                     cases=[case_of_node(module, call.node)],
                 )

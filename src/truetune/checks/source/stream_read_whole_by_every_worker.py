@@ -1,15 +1,15 @@
 """Every worker of a DataLoader reads the whole stream.
 
 ## What it does
-Looks for a `DataLoader` with several workers over an `IterableDataset` of your own whose code never asks which worker
-it is. The rule is silent where a `worker_init_fn` is given, where the class, its bases or the functions that it calls
-speak of workers, where its rows come from a stream of datasets or WebDataset, which divides its files among the workers
-itself, and where it goes through rows without end.
+Looks for a `DataLoader` with several workers over an `IterableDataset` of your own whose code never checks which worker
+it is. It does not fire if a `worker_init_fn` is passed, if the class, its bases or the functions that it calls mention
+workers, if its rows come from a stream of datasets or WebDataset, which splits its files between the workers itself, or
+if it loops over rows without end.
 
 ## Why it is bad
-Each worker has a copy of the data set and goes through it from the beginning: with 8 workers each row comes eight times
-in an epoch, in neighbouring batches. The time of an epoch is eightfold, the loss falls by repetition, and nothing says
-so. `Dataset`s with a length are not concerned: their sampler divides the rows.
+Each worker has a copy of the data set and reads it from the beginning: with 8 workers each row comes eight times in an
+epoch, in neighbouring batches. An epoch takes eight times as long, the loss falls through repetition, and there is no
+warning. A `Dataset` with a length is not affected: its sampler splits the rows.
 
 ## Example
 ```python
@@ -42,7 +42,8 @@ loader = DataLoader(Rows(), batch_size=4, num_workers=8)
 ```
 
 ## Fix safety
-Safe. Files that are divided among the workers (`files[worker.id::worker.num_workers]`) are read faster than lines.
+Safe: each row then comes once per epoch. Splitting files between the workers (`files[worker.id::worker.num_workers]`)
+is faster than splitting lines.
 
 ## References
 - huggingface/datasets#3423
@@ -114,8 +115,9 @@ class StreamReadWholeByEveryWorker(SourceRule):
                 continue
             workers = _number_of_workers(module, call)
             yield self.finding(
-                f"each of the {workers} workers goes through all rows of {stream.definition.name}: every row comes"
+                f"each of the {workers} workers reads all rows of {stream.definition.name}: every row comes"
                 f" {workers} times in an epoch",
-                "take get_worker_info() in __iter__, and give each worker its own files or lines",
+                "in __iter__ call worker = torch.utils.data.get_worker_info(), and yield only rows with number %"
+                " worker.num_workers == worker.id",
                 cases=[case_of_node(module, call.node), case_of_node(module, stream.definition)],
             )

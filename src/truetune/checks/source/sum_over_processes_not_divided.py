@@ -1,14 +1,14 @@
-"""A mean is summed over the processes, and nothing divides the sum: the figure grows with their number.
+"""A mean is summed over the processes, and nothing divides the sum: the result grows with their number.
 
 ## What it does
-Follows what `dist.all_reduce` and accelerate's `reduce` are given. It fires where that is a mean (a sum that was
-divided, `x.mean()`, the loss of a model), `op` is not given or `ReduceOp.SUM`, and neither the value before nor the
-sum after is divided by the number of processes. Counts and sums that are divided by each other after the reduction,
-a sum that was divided by a count of all processes, and a sum that is only compared with 0 are left alone.
+Traces the argument of `dist.all_reduce` and accelerate's `reduce`. It fires if that is a mean (a sum that was divided,
+`x.mean()`, the loss of a model), `op` is not set or `ReduceOp.SUM`, and neither the value before nor the sum after is
+divided by the number of processes. It does not report counts and sums that are divided by each other after the
+reduction, a sum that was divided by a count over all processes, and a sum that is only compared with 0.
 
 ## Why it is bad
-On eight GPUs the validation loss is eight times too large, and an accuracy of 0.4 is 3.2, or is cut to 1. Early
-stopping and the choice of the best checkpoint compare figures that no other number of GPUs repeats.
+On eight GPUs (eight processes) the validation loss is eight times too large, and an accuracy of 0.4 becomes 3.2, or is
+clipped to 1. Early stopping and the choice of the best checkpoint compare numbers that depend on the number of GPUs.
 
 ## Example
 ```python
@@ -37,7 +37,8 @@ def validate(model, loader):
 ```
 
 ## Fix safety
-There is no automatic fix: `ReduceOp.AVG` is known to NCCL alone; with gloo, divide by `dist.get_world_size()`.
+There is no automatic fix: only NCCL supports `ReduceOp.AVG`; with gloo, divide by `dist.get_world_size()`. The logged
+values become smaller, so don't compare them with those of earlier runs.
 
 ## References
 - cybertronai/transformer-xl#14
@@ -84,7 +85,7 @@ MAX_VALUES = 200
 """Values behind a mean; some fifty"""
 DIVISIONS = ("div_", "div", "mul_", "mul", "true_divide", "__call__")
 SAME_VALUE = ("item", "clone", "detach", "cpu", "float")
-"""Methods whose result may be divided in place of the tensor"""
+"""Methods whose result may be divided instead of the tensor"""
 
 
 def _reductions(module: Module) -> Iterator[ast.AST]:
@@ -106,9 +107,9 @@ class SumOverProcessesNotDivided(SourceRule):
             return
         for node in _undivided_sums(module):
             yield self.finding(
-                "a mean is summed over the processes and nothing divides the sum: on N processes the figure is N times"
+                "a mean is summed over the processes, and nothing divides the sum: on N processes the value is N times"
                 " too large",
-                "give op=dist.ReduceOp.AVG; without NCCL divide by dist.get_world_size()",
+                "set op=dist.ReduceOp.AVG; without NCCL divide the sum by dist.get_world_size()",
                 cases=[case_of_node(module, node)],
             )
 

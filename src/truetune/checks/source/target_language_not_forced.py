@@ -1,14 +1,14 @@
-"""A translation model that knows many languages generates without the code of the target language.
+"""A multilingual translation model generates without the code of the target language.
 
 ## What it does
-Inspects scripts that generate with NLLB, mBART-50 or M2M100, by the name of the model or the class of the tokenizer:
-calls of `generate`, evaluations with `predict_with_generate`, and pipelines. It fires where nothing in the project
-speaks of `forced_bos_token_id`, of the decoder's first tokens, or (for pipelines) of `tgt_lang`. A saved model whose
-generation_config.json beside the script has it is left alone, and so are models with one target language.
+Inspects scripts that generate with NLLB, mBART-50 or M2M100, recognised by the name of the model or the tokenizer
+class: calls of `generate`, evaluations with `predict_with_generate`, and pipelines. It fires if nothing in the project
+mentions `forced_bos_token_id`, the decoder's first tokens, or (for pipelines) `tgt_lang`. It does not report a saved
+model next to the script whose generation_config.json has it, and models with one target language.
 
 ## Why it is bad
-The first token of the decoder names the language. Without it the model picks one by itself: often that of the source,
-or English, and a fine-tuned model another one for each sentence.
+The first token of the decoder names the language. Without it the model picks one itself: often the source language or
+English, and a fine-tuned model may pick a different one for each sentence.
 
 ## Example
 ```python
@@ -32,7 +32,7 @@ out = model.generate(
 ```
 
 ## Fix safety
-Safe. In training, set `tokenizer.tgt_lang` too and encode the targets by `text_target`, so that they begin with the
+Safe. In training, also set `tokenizer.tgt_lang` and encode the targets with `text_target`, so that they begin with the
 same token.
 
 ## References
@@ -112,10 +112,10 @@ class TargetLanguageNotForced(SourceRule):
         ):
             return
         yield self.finding(
-            "the model translates into many languages, and nothing says which: without forced_bos_token_id the decoder"
-            " picks the language by itself",
-            "give generate forced_bos_token_id, made by convert_tokens_to_ids of the target's code (deu_Latn of NLLB,"
-            " de_DE of mBART-50; M2M100 has get_lang_id); for a trainer set"
+            "the model translates into many languages, but nothing sets the target: without forced_bos_token_id the"
+            " decoder picks the language itself",
+            'pass forced_bos_token_id=tokenizer.convert_tokens_to_ids("deu_Latn") to generate (your target\'s code;'
+            ' mBART-50: "de_DE", M2M100: tokenizer.get_lang_id("de")); for a trainer set'
             " model.generation_config.forced_bos_token_id",
             cases=[case_of_node(module, call.node) for call in calls],
         )

@@ -1,14 +1,14 @@
-"""A loss or a difference takes tensors of unlike axes: each row meets the values of all rows.
+"""A loss or a difference gets tensors of mismatched shapes: each row is compared with the values of all rows.
 
 ## What it does
-Follows the axes of tensors through a script: rows, positions, and the axis of one that a layer with one output leaves.
-It fires where a loss of differences (`mse_loss`, `l1_loss`, ...) or a difference gets scores of `(rows, 1)` and targets
-of `(rows,)`, and where a mean over an axis is subtracted without `keepdim=True`, so that it is laid along another axis.
-Axes that a script adds itself, to compare each with each, are left alone.
+Tracks the axes of tensors through a script: rows, positions, and the axis of size one that a layer with one output
+leaves. It fires if a loss of differences (`mse_loss`, `l1_loss`, ...) or a difference gets scores of `(rows, 1)` and
+targets of `(rows,)`, and if a mean over an axis is subtracted without `keepdim=True`, so that it is aligned with
+another axis. It does not report axes that a script adds itself to compare each with each.
 
 ## Why it is bad
-PyTorch broadcasts both to `(rows, rows)`: each score is pulled to the mean of all targets, and the model learns one
-answer for all. A mean of groups that lies along the wrong axis gives each completion the baseline of another prompt.
+PyTorch broadcasts both to `(rows, rows)`: each score is pulled towards the mean of all targets, and the model learns
+one answer for all rows. A group mean aligned with the wrong axis gives each completion the baseline of another prompt.
 Both run, at most with a warning about sizes.
 
 ## Example
@@ -44,7 +44,7 @@ for rows in batches:
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two has the right axes is not written. The training has to be repeated.
+There is no automatic fix: the rule can't know which of the two has the intended shape. The training must be repeated.
 
 ## References
 - pytorch/pytorch#18349
@@ -115,10 +115,9 @@ class TensorsBroadcastAgainstEachOther(SourceRule):
                     continue
                 seen.add(found.node)
                 yield self.finding(
-                    f"tensors of the axes {_format_axes(found.one)} and {_format_axes(found.other)} meet:"
-                    f" they are broadcast"
-                    " against each other, and each row meets the values of all rows",
-                    "take the axis of one away (scores.squeeze(-1)); a mean that is subtracted needs keepdim=True",
+                    f"tensors of shape {_format_axes(found.one)} and {_format_axes(found.other)} are broadcast against"
+                    " each other: each row is compared with the values of all rows",
+                    "drop the axis of size one: scores.squeeze(-1); a mean that you subtract needs keepdim=True",
                     cases=[case_of_node(module, found.node)],
                 )
 

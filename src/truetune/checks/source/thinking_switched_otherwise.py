@@ -1,14 +1,14 @@
-"""The model is asked with reasoning on, and was trained with it off, or the other way round.
+"""The model is trained with reasoning off and prompted with reasoning on, or the other way round.
 
 ## What it does
-Runs the training and the scripts that ask its model symbolically, and compares `enable_thinking` of
-`apply_chat_template`, and of `chat_template_kwargs` in requests to a server. It speaks where all rows of the training
-are rendered with reasoning off and a question is not (True, or left out for a family that reasons by default: Qwen3,
-SmolLM3, GLM-4.5), and where rows are written with reasoning (`<think>`) and a question switches it off.
+Runs the training and the scripts that prompt its model symbolically, and compares `enable_thinking` of
+`apply_chat_template`, and of `chat_template_kwargs` in requests to a server. It fires if all training rows are rendered
+with reasoning off and a prompt is not (True, or not set for a family that reasons by default: Qwen3, SmolLM3, GLM-4.5),
+and if rows are written with reasoning (`<think>`) and a prompt switches it off.
 
 ## Why it is bad
-The prompt of a question with reasoning off ends in an empty `<think>` block. A model that was trained with the one
-and is asked with the other begins its answer where it never began in training: it reasons at length, or not at all.
+With reasoning off, the prompt ends in an empty `<think>` block. If training and inference differ here, the model starts
+its answer after a text that it never saw in training: it reasons at length, or not at all.
 
 ## Example
 ```python
@@ -37,7 +37,7 @@ print(trainer.model.generate(prompt, max_new_tokens=200))
 ```
 
 ## Fix safety
-There is no automatic fix: the other side may be the one that is meant.
+There is no automatic fix: the other side may be the intended one. If you change the training side, train again.
 
 ## References
 - Qwen3 model cards, "Switching Between Thinking and Non-Thinking Mode"
@@ -101,10 +101,10 @@ class ThinkingSwitchedOtherwise(SourceRule):
                 where = "above" if home is module else f"of {Path(home.path).name}"
                 state, other = ("off", "on") if thinks else ("on", "off")
                 yield self.finding(
-                    f"the rows {where} are rendered with reasoning {state}, and the question has it {other}: another"
-                    " prompt than in training",
-                    f"ask with enable_thinking={trained.thinks} (of a server:"
-                    f' extra_body={{"chat_template_kwargs": {{"enable_thinking": {trained.thinks}}}}}), as in training',
+                    f"the training rows {where} are rendered with reasoning {state}, but this prompt with reasoning"
+                    f" {other}: it differs from those in training",
+                    f"set enable_thinking={trained.thinks} in apply_chat_template, as in training (in requests to a"
+                    f' server: extra_body={{"chat_template_kwargs": {{"enable_thinking": {trained.thinks}}}}})',
                     cases=[case_of_node(module, question.node), case_of_node(home, trained.node)],
                 )
                 return

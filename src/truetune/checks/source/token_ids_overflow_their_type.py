@@ -1,12 +1,12 @@
-"""Token ids are written as 16-bit numbers, and the vocabulary has more tokens than these can count.
+"""Token ids are stored in an integer type that is too small for the vocabulary.
 
 ## What it does
 Looks at token ids that are cast to a small type of numpy or torch (`uint16`, `int16`, `uint8`, ...), or written into an
-array or memmap of it, where the tokenizer is one whose vocabulary is known to be larger.
+array or memmap of that type, if the tokenizer's vocabulary is known to be larger.
 
 ## Why it is bad
-Nothing is raised: each id that is too large becomes another one, modulo 65,536. The model then learns other words, and
-the end of a text, which has one of the highest ids, is a word like any other.
+There is no error: each id that is too large wraps around to another one (modulo 65,536 for `uint16`). The model then
+learns other words, and the end of a text, which has one of the highest ids, becomes an ordinary word.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ np.array(ids, dtype=np.uint32).tofile("train.bin")
 ```
 
 ## Fix safety
-There is no automatic fix: whatever reads the file has to read the same type.
+There is no automatic fix: the code that reads the file must use the same type. Write the file again and train again.
 
 ## References
 - https://github.com/princeton-nlp/LLM-Shearing/issues/65
@@ -122,9 +122,9 @@ class TokenIdsOverflowTheirType(SourceRule):
             if tokens - 1 <= highest:
                 continue
             yield self.finding(
-                f"token ids become {place.name}, which counts to {highest:,}, and {name} has"
+                f"token ids are stored as {place.name}, whose maximum is {highest:,}, but {name} has"
                 f" {tokens:,} tokens: higher ids turn into other tokens",
-                "use numpy.uint32 (or torch.int64), where the ids are written and where they are read",
+                "use numpy.uint32 (or torch.int64) in the code that writes the ids and in the code that reads them",
                 cases=[case_of_node(module, place.node)],
             )
 

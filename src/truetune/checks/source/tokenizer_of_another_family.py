@@ -1,14 +1,14 @@
-"""Model and tokenizer are of families with different vocabularies.
+"""Model and tokenizer belong to families with different vocabularies.
 
 ## What it does
-Follows the model and the tokenizer that one trainer gets, or the ids that a model is called with or generates from.
-Both must be loaded under the names of published models whose vocabularies are known to differ; models that share one
-(a base and its chat model, Pythia and GPT-NeoX) are silent, and so are models without pretrained weights, and scripts
-that write a new embedding.
+Traces the model and the tokenizer that one trainer gets, or the ids that a model is called with or generates from. Both
+must be loaded under the names of published models whose vocabularies are known to differ. It does not report models
+that share one (a base and its chat model, Pythia and GPT-NeoX), models without pretrained weights, and scripts that
+write a new embedding.
 
 ## Why it is bad
-An id means another piece of text to the model than to the tokenizer. Training has to begin from nothing, ids may lie
-beyond the embedding, and answers decode to nonsense.
+Each id means a different piece of text to the model than to the tokenizer. Training starts from nothing, ids may be
+outside the embedding, and answers decode to nonsense.
 
 ## Example
 ```python
@@ -29,7 +29,8 @@ trainer = Trainer(model=model, processing_class=tokenizer)
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two was meant is not known.
+There is no automatic fix: the rule can't know which of the two was intended. A model trained with the wrong tokenizer
+must be trained again.
 
 ## References
 - huggingface/transformers#12488, huggingface/transformers#27206
@@ -120,8 +121,8 @@ class TokenizerOfAnotherFamily(SourceRule):
             # A fine-tune under a name of its own has no group that is known: nothing is compared.
             if None not in groups and groups[0] != groups[1]:
                 yield self.finding(
-                    f"the model {model} has the vocabulary of {groups[0]}, "
-                    f"the tokenizer {tokenizer} that of {groups[1]}",
+                    f"the model {model} has the vocabulary of {groups[0]}, but the tokenizer {tokenizer} that of"
+                    f" {groups[1]}: ids mean different texts to them",
                     f'load the tokenizer of this model: from_pretrained("{model}")',
                     cases=[case_of_node(module, pair.where.node)],
                 )

@@ -1,14 +1,14 @@
-"""A script asks with tokens that the training added, by a tokenizer that does not have them.
+"""A script prompts with tokens that training added, but its tokenizer does not have them.
 
 ## What it does
-Looks at a script that loads what a script beside it trained, and writes one of the tokens into its prompts that the
-training added to its tokenizer (`add_special_tokens`, `add_tokens`). It fires where the asking script loads its
-tokenizer by the name that the training started from, and adds nothing itself.
+Looks at a script that loads what another script of the folder trained, and writes into its prompts a token that the
+training added to its tokenizer (`add_special_tokens`, `add_tokens`). It fires if the script loads its tokenizer by the
+name that the training started from, and adds nothing itself.
 
 ## Why it is bad
-The tokenizer of the base cuts the token into pieces that were never trained: the model sees another prompt, runs on, or
-writes noise, and the token that ends its answers is never recognised. The resized embedding of the training has rows
-that the base lacks, too.
+The base's tokenizer cuts the token into pieces that were never trained on: the model sees another prompt, does not
+stop, or writes noise, and the token that ends its answers is not recognised. The base also lacks the rows that were
+added to the embedding in training.
 
 ## Example
 ```python
@@ -38,8 +38,8 @@ model.generate(**inputs, max_new_tokens=200)
 ```
 
 ## Fix safety
-The training must have saved its tokenizer (`tokenizer.save_pretrained`; TRL's trainer does). Ids are given in the order
-in which tokens are added, so adding them again by hand has to keep that order.
+The training must have saved its tokenizer (`tokenizer.save_pretrained`; TRL's trainer does). Ids are assigned in the
+order in which tokens are added, so if you add them again yourself, keep that order.
 
 ## References
 - huggingface/peft#349, huggingface/transformers#23401, hiyouga/LLaMA-Factory#2684
@@ -138,10 +138,10 @@ class TokensAddedAtTrainingOnly(SourceRule):
                 continue
             name = Path(added.training.path).name
             yield self.finding(
-                f"{added.token} was added to the tokenizer in {name}, and the tokenizer that is loaded here lacks it:"
-                " it is cut into pieces that were never trained",
-                "load the tokenizer that the training saved, and call model.resize_token_embeddings(len(tokenizer))"
-                " before the adapter is put on the base",
+                f"{added.token} was added to the tokenizer in {name}, but the tokenizer loaded here lacks it:"
+                " it is cut into pieces that were never trained on",
+                "load the tokenizer from the folder that the training saved, and call"
+                " model.resize_token_embeddings(len(tokenizer)) before you load an adapter",
                 cases=[
                     case_of_node(module, added.loads.node),
                     case_of_node(module, added.written),

@@ -1,15 +1,15 @@
-"""Tokens are added to the tokenizer, and the model's embedding is not resized.
+"""Tokens are added to the tokenizer, but the model's embedding is not resized.
 
 ## What it does
 Looks for `add_special_tokens` or `add_tokens` on a tokenizer in a file that loads a model, or has a trainer load it
-(`SFTTrainer("name")`), and never calls `resize_token_embeddings`. It warns where the model is known to have no row for
-them, by its files or by its name. Where nothing is known of the model, it is a note in a file that trains, and nothing
-elsewhere: the model may have been made with these tokens. So may a model in a branch for its name (`if "gemma" in
-name`). Other files that are given too count with it.
+(`SFTTrainer("name")`), and never calls `resize_token_embeddings`. It warns if the model is known to have no row for
+them, by its files or by its name. If nothing is known about the model, which may have been made with these tokens, it
+is info in a file that trains and not reported elsewhere. The same holds for a model in a branch for its name (`if
+"gemma" in name`). Other files that are checked together count as well.
 
 ## Why it is bad
-A token that the vocabulary does not hold gets an id after the last row of the embedding: an index error or a CUDA
-assert, and only in a batch that pads.
+A token that is not in the vocabulary gets an id after the last row of the embedding: an index error or a CUDA assert,
+and for a pad token only in batches that need padding.
 
 ## Example
 ```python
@@ -30,8 +30,8 @@ tokenizer.pad_token = "<|finetune_right_pad_id|>"
 ```
 
 ## Fix safety
-Llama 3.1 holds `<|finetune_right_pad_id|>` already, so nothing is added and nothing resized. A vocabulary without a
-free token needs `model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` after the added one.
+Llama 3.1 already contains `<|finetune_right_pad_id|>`, so nothing is added or resized. A vocabulary without a free
+token needs `model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` after the token is added.
 
 ## References
 - meta-llama/llama-cookbook#189, meta-llama/llama3#310, huggingface/transformers#23401, lm-sys/FastChat#3266
@@ -60,8 +60,8 @@ PPO = ("trl.*PPOTrainer", "trl.*RLOOTrainer")
 """They put the id 0 where the mask is 0, before any model sees the pad"""
 TRAIN = ("trainer", "optimizer")
 RESIZE = (
-    "call model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64) (trainer.model,"
-    " where the trainer loads it), or take a token that the vocabulary has"
+    "call model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64) (on trainer.model"
+    " if the trainer loads it), or use a token that is already in the vocabulary"
 )
 
 
@@ -96,7 +96,7 @@ class TokensAddedWithoutResize(SourceRule):
                     added,
                     new,
                     "info",
-                    ": an index error where the model has no row for it",
+                    ": this raises an index error if the model has no row for it",
                     "it is not known how many rows this model's embedding has",
                 )
 
@@ -105,7 +105,7 @@ class TokensAddedWithoutResize(SourceRule):
     ) -> Finding:
         """The finding on new tokens; `limit` says when they harm, where that is not known."""
         return self.finding(
-            f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized{limit}",
+            f"{', '.join(new)} is added to the tokenizer, but the embedding is not resized{limit}",
             _advice_to_resize_or_reuse_token(self.subject, added),
             severity=severity,
             evidence=[evidence],

@@ -1,13 +1,14 @@
-"""Windows are cut at a stride that is longer than they are: what lies between two of them is never used.
+"""The stride between windows is larger than the windows: the tokens between them are never used.
 
 ## What it does
-Follows loops over `range(start, stop, stride)` and the slices `x[i : i + length]` in them, through functions and
-their arguments. It fires where both numbers are known and the stride is larger than the length by more than one.
-Records whose other fields the loop reads too, and samples of less than an eighth, are left alone.
+Looks at loops over `range(start, stop, stride)` and the slices `x[i : i + length]` in them, through functions and their
+arguments. It fires if both numbers are known and the stride is larger than the length by more than one. It does not
+report records whose other fields the loop reads too, and windows of less than an eighth of the stride, which are
+samples.
 
 ## Why it is bad
-A window of 256 tokens at a stride of 512 leaves half of the corpus out, and a batch of 8 rows at a step of 16 half
-of the rows. The number of windows looks right, and nothing is reported.
+A window of 256 tokens at a stride of 512 skips half of the corpus, and a batch of 8 rows at a step of 16 skips half of
+the rows. The number of windows looks right, and there is no error.
 
 ## Example
 ```python
@@ -26,7 +27,7 @@ rows = windows(tokenizer.encode(open("corpus.txt").read()))
 ```
 
 ## Fix safety
-There is no automatic fix: a part of the rows may be left out on purpose.
+There is no automatic fix: some rows may be skipped on purpose. The training then has more windows, and takes longer.
 
 ## References
 - rasbt/LLMs-from-scratch#23
@@ -91,9 +92,9 @@ class TokensBetweenWindowsSkipped(SourceRule):
                 seen.add(found.window)
                 left_out = 1 - found.length / found.step
                 yield self.finding(
-                    f"windows of {found.length:,} are cut at a stride of {found.step:,}: {left_out:.0%} lies between"
-                    " them and is never used",
-                    f"set the stride to {found.length}, or to less",
+                    f"windows of {found.length:,} are cut at a stride of {found.step:,}: {left_out:.0%} of the data is"
+                    " between them and never used",
+                    f"set the stride to {found.length} or less",
                     cases=[case_of_node(module, found.window), case_of_node(module, found.stride)],
                 )
 

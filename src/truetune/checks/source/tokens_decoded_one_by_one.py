@@ -1,14 +1,14 @@
-"""Each token of an answer is decoded alone, and the pieces are joined: spaces and letters of several tokens are lost.
+"""Each token of an answer is decoded separately: spaces, and letters made of several tokens, are lost.
 
 ## What it does
-Looks for `tokenizer.decode` of one id inside a loop that picks tokens one after another (`argmax`, `multinomial`), and
-whose results are yielded, printed or joined. Silent where the text so far is decoded as a whole, and where a streamer
-of transformers does it.
+Looks for `tokenizer.decode` of a single id inside a loop that picks one token after another (`argmax`, `multinomial`),
+if the results are yielded, printed or joined. It does not fire if the text so far is decoded as a whole, or if a
+streamer of transformers does it.
 
 ## Why it is bad
-A token is a piece of bytes and no word. SentencePiece tokenizers (Llama 2, Mistral, Gemma, T5) drop the space in front
-of the first token of what they decode, so that all words run together. Letters of other scripts and emojis take two or
-three tokens, of which each alone is a replacement character.
+A token is a piece of bytes, not a word. SentencePiece tokenizers (Llama 2, Mistral, Gemma, T5) drop the space before
+the first token that they decode, so all words run together. Non-Latin letters and emojis take two or three tokens, each
+of which decodes to a replacement character.
 
 ## Example
 ```python
@@ -43,7 +43,8 @@ def stream(inputs):
 ```
 
 ## Fix safety
-There is no automatic fix. By hand: keep the ids, decode all of them at each step, and give what is new.
+There is no automatic fix. Without a streamer: keep all ids, decode them together at each step, and output only the new
+text. The model's tokens stay the same.
 
 ## References
 - huggingface/transformers#22710; transformers `TextStreamer.put`, which waits for whole words
@@ -93,10 +94,10 @@ class TokensDecodedOneByOne(SourceRule):
                 and _is_piece_yielded_printed_or_added(module, call.node)
             ):
                 yield self.finding(
-                    "each token is decoded alone: spaces between words, and letters of several tokens, are lost where"
-                    " the pieces are joined",
-                    "keep the ids, decode all of them at each step and give what is new; or generate with"
-                    " TextIteratorStreamer",
+                    "each token is decoded separately: spaces between words, and letters made of several tokens, are"
+                    " lost",
+                    "keep all ids, decode them together at each step and output only the new text; or pass a"
+                    " TextIteratorStreamer to model.generate",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,15 +1,15 @@
-"""A loop trains a model that was put into eval() mode.
+"""A loop trains a model that is in eval() mode.
 
 ## What it does
-Runs a training loop symbolically, and looks in which mode each `backward()` after the first pass finds the model whose
-parameters the optimizer has. It speaks where that is `eval()` mode: the loop, or a function, class or other file that
-it calls, switched there and nothing went back (`train()`, `train(was_training)`, Unsloth's `for_training`). A
-`train()` at the beginning of each epoch comes too late for an evaluation between two steps of it. The same of methods
-that Lightning calls between steps (`training_step`, `on_train_batch_end`): since 2.2 it restores no mode after them.
+Runs a training loop symbolically, and checks the mode of the optimized model at each `backward()` after the first pass.
+It fires if that is `eval()` mode: the loop, or a function, class or other file that it calls, switched there and
+nothing switched back (`train()`, `train(was_training)`, Unsloth's `for_training`). A `train()` at the start of each
+epoch comes too late for an evaluation between two steps. The same applies to methods that Lightning calls between steps
+(`training_step`, `on_train_batch_end`): since 2.2 Lightning does not restore the mode after them.
 
 ## Why it is bad
-From the first evaluation on dropout is off, batch norms keep their statistics, and gradient checkpointing of
-transformers models is inactive: the run is regularised otherwise than set, and may run out of memory at the step after
+From the first evaluation on, dropout is off, batch norms stop updating their statistics, and gradient checkpointing of
+transformers models is inactive. The run has less regularisation than set, and may run out of memory at the step after
 its first evaluation.
 
 ## Example
@@ -48,7 +48,8 @@ for epoch in range(3):
 ```
 
 ## Fix safety
-Safe: `model.train()` after the evaluation, or as the first statement of each step.
+Safe: call `model.train()` after the evaluation, or as the first statement of each step. Dropout and gradient
+checkpointing are then on again, so the training loss may be a little higher.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train
@@ -96,8 +97,8 @@ class TrainedInEvalMode(SourceRule):
             off = features_disabled_by_eval_mode(left.trace)
             yield self.finding(
                 f"the model stays in eval() mode for the training steps after this: {_effects_of_eval_mode(off)}",
-                "call model.train() after the evaluation, before the next step"
-                " (was = model.training before eval(), model.train(was) after)",
+                "call model.train() after the evaluation, before the next training step; in a function that others"
+                " call too: was = model.training before eval(), and model.train(was) at its end",
                 cases=self._cases_of_switch(left),
             )
 
@@ -117,6 +118,6 @@ def _effects_of_eval_mode(off: tuple[str, ...]) -> str:
     named = " and ".join(off)
     verb = "are" if len(off) > 1 else "is"
     memory = (
-        ", and memory grows to what a run without it takes" if off[-1].startswith("grad") else ""
+        ", and memory use grows to that of a run without it" if off[-1].startswith("grad") else ""
     )
     return f"{named} {verb} off from then on{memory}"

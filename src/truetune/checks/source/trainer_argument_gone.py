@@ -1,18 +1,17 @@
-"""A trainer is given an argument that newer releases refuse.
+"""A trainer gets an argument that newer releases no longer accept.
 
 ## What it does
-Compares the arguments of `Trainer`, `SFTTrainer`, `DPOTrainer` and the others with what their constructors took,
-release by release (`settings/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask
-for a release that takes the argument, there is nothing to say. Where none of them names a release, the one that is
-installed beside truetune decides whether it is an error; else it is a warning that says from which one on it holds.
-Arguments are followed through dictionaries (`**options`), in other files that are given too. Code that asks first
-(`inspect.signature`, a version) or tries again is left alone, and so are files that import unsloth, which takes the old
-arguments.
+Compares the arguments of `Trainer`, `SFTTrainer`, `DPOTrainer` and the others with what their constructors accept,
+release by release (`settings/stacks/signatures.json`). It does not fire if the notebook, the script or the project's
+requirements pin a release that accepts the argument. If none of them names a release, it is an error if the release
+installed with truetune rejects the argument, else a warning that names the first release that does. Arguments are
+followed through dictionaries (`**options`), also in other files that are checked. It does not report code that checks
+first (`inspect.signature`, a version) or tries again, and files that import Unsloth, which accepts the old arguments.
 
 ## Why it is bad
-The call stops with a TypeError: `tokenizer` is `processing_class` today, and `max_seq_length`, `packing`, `beta` and
-the like moved to the trainer's class of arguments. Who deletes the argument instead of moving it trains with a default:
-rows cut at 1,024 tokens, beta 0.1.
+The call fails with a TypeError: `tokenizer` is now `processing_class`, and `max_seq_length`, `packing`, `beta` and
+others moved to the trainer's class of arguments. If you delete such an argument instead of moving it, the run uses the
+default: rows cut at 1,024 tokens, beta 0.1.
 
 ## Example
 ```python
@@ -45,8 +44,8 @@ SFTTrainer(
 ```
 
 ## Fix safety
-A new name is written where nothing else of the call is gone; safe where your release is known to be new enough. What
-moved to another call is yours to move.
+The automatic fix renames an argument if nothing else in the call is gone; it is safe if your release is known to be new
+enough. Arguments that moved to another class must be moved by hand.
 
 ## References
 - huggingface/trl#2400, huggingface/transformers#34787, huggingface/trl#2161
@@ -162,7 +161,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
 
 
 def _advice_on_argument(package: str, gone: RemovedArgument) -> str:
-    """The advice what to write in place of an argument."""
+    """The advice what to write instead of an argument."""
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

@@ -1,13 +1,14 @@
-"""A trainer is given an optimizer, and its arguments another learning rate or weight decay, which nothing reads.
+"""A trainer gets an optimizer, and ignores the learning rate or weight decay in its arguments.
 
 ## What it does
 Looks at trainers of transformers and TRL that get `optimizers=(optimizer, ...)`. It compares the learning rate and the
-weight decay of the optimizer, or the defaults of its class, with those that the arguments name.
+weight decay of the optimizer, or the defaults of its class, with those in the training arguments. It is an error if the
+learning rates differ by a factor of 10 or more, else a warning.
 
 ## Why it is bad
-A trainer that is given an optimizer makes none, and reads neither `learning_rate` nor `weight_decay` nor `optim` of its
-arguments. `torch.optim.AdamW(model.parameters())` trains at 1e-3, a hundred times the 1e-5 that the arguments, the log
-of the run and its folder say: a pretrained model falls apart.
+A trainer that gets an optimizer creates none itself, and ignores `learning_rate`, `weight_decay` and `optim` of its
+arguments. `torch.optim.AdamW(model.parameters())` trains at 1e-3, a hundred times the 1e-5 that the arguments and the
+run's log say: this destroys a pretrained model.
 
 ## Example
 ```python
@@ -34,7 +35,8 @@ trainer.train()
 ```
 
 ## Fix safety
-There is no automatic fix: which of the two values is meant is for the author to say.
+There is no automatic fix: you decide which of the two values is intended. The run then trains with the value in its
+log.
 
 ## References
 - https://huggingface.co/docs/transformers/main_classes/trainer#transformers.Trainer (`optimizers`)
@@ -145,10 +147,10 @@ class TrainerTakesTheOptimizersRate(SourceRule):
             factor = other.taken / other.named if other.named else 0.0
             is_far = is_rate and not 1 / MIN_FACTOR < factor < MIN_FACTOR
             yield self.finding(
-                f"the run trains with {other.setting} {other.taken:g} of its optimizer, and not with the"
-                f" {other.named:g} of its arguments: a trainer that is given an optimizer reads none of them",
-                f"give the optimizer {'lr' if is_rate else other.setting}=args.{other.setting}, or leave optimizers"
-                " out",
+                f"the run trains with the optimizer's {other.setting} {other.taken:g}, not with the"
+                f" {other.named:g} of its arguments: a trainer that gets an optimizer ignores them",
+                f"create the optimizer with {'lr' if is_rate else other.setting}=args.{other.setting}, or remove"
+                " optimizers= from the trainer",
                 cases=[
                     case_of_node(module, other.argument),
                     case_of_node(module, other.optimizer.node),

@@ -1,15 +1,15 @@
-"""A large model is trained in float32, without the tensor cores of the GPU.
+"""A large model is trained in float32, without the GPU's tensor cores.
 
 ## What it does
-Resolves the precision of a training: the precision of the trainer (Lightning's `precision`, Fabric's, `bf16` and `fp16`
-of TrainingArguments, Accelerate's `mixed_precision`, `autocast` in a loop of one's own), the dtype in which the weights
-are loaded (transformers before 5 loads float32 where none is given), and TF32. It speaks where all of these leave
-float32 for a model with half a billion parameters or more by its name. It gives a note where Accelerate's own
-configuration, which lies outside of the project, may say otherwise.
+Determines the precision of a training: that of the trainer (Lightning's `precision`, Fabric's, `bf16` and `fp16` of
+TrainingArguments, Accelerate's `mixed_precision`, `autocast` in a hand-written loop), the dtype in which the weights
+are loaded (transformers before 5 loads float32 if none is set), and TF32. It warns if all of these give float32 for a
+model with half a billion parameters or more by its name. It is info if Accelerate's own configuration, which is outside
+the project, may say otherwise.
 
 ## Why it is bad
-GPUs since 2017 multiply matrices of 16 bits by tensor cores. In float32 without TF32 these are idle: an A100 has 19
-TFLOPS in the place of 312, and a step takes five to ten times as long. Weights and activations take twice the memory.
+GPUs since 2017 multiply 16-bit matrices with tensor cores. In float32 without TF32 these are idle: an A100 has 19
+TFLOPS instead of 312, and a step takes five to ten times as long. Weights and activations take twice the memory.
 
 ## Example
 ```python
@@ -42,8 +42,9 @@ trainer.fit(Model(), loader)
 ```
 
 ## Fix safety
-bf16 autocast keeps weights and optimizer in float32, and losses differ by rounding. TF32 alone
-(`torch.set_float32_matmul_precision("high")`) changes less and gives less. A T4 or V100 has float16 alone.
+bf16 autocast keeps weights and optimizer in float32, and losses differ only by rounding. TF32
+(`torch.set_float32_matmul_precision("high")`) changes the results less, but saves less time. A T4 or V100 has no
+bfloat16: use float16 there.
 
 ## References
 - https://pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html; Lightning documentation, "N-Bit
@@ -142,12 +143,12 @@ class TrainingComputedInFloat32(SourceRule):
             weights = (
                 "the weights are loaded as float32"
                 if given
-                else "from_pretrained of transformers before 5 loads float32 where no dtype is given"
+                else "from_pretrained of transformers before 5 loads float32 if no dtype is set"
             )
             yield self.finding(
                 f"training runs in float32 without tensor cores: {training.default}, {weights}, and TF32 is off",
                 training.remedy
-                + '; torch.set_float32_matmul_precision("high") alone switches TF32 on',
+                + '; or only switch on TF32: torch.set_float32_matmul_precision("high")',
                 severity="warning" if training.is_certain else "info",
                 cases=[
                     case_of_node(training.place.home, training.place.node),
@@ -258,7 +259,7 @@ def _trainer_without_half_precision(trace: Trace) -> _Float32Training | None:
         if call.is_open or (is_trl and "bf16" not in call.keywords):
             return None
         why = f"{call.names[0].rpartition('.')[2]} has neither bf16 nor fp16"
-        return _Float32Training(call, why, "give it bf16=True (fp16=True on a T4 or V100)")
+        return _Float32Training(call, why, "set bf16=True in it (fp16=True on a T4 or V100)")
     return None
 
 
@@ -274,7 +275,7 @@ def _loop_without_autocast(module: Module, trace: Trace) -> _Float32Training | N
         return _Float32Training(
             accelerator,
             "Accelerator() has no mixed_precision (the settings of `accelerate config` may have one)",
-            'give it mixed_precision="bf16"',
+            'set mixed_precision="bf16" in Accelerator(...)',
             is_certain="mixed_precision" in accelerator.keywords,
         )
     if any(trace.calls("transformers.*Trainer", "trl.*")) or not ON_GPU.search(module.text):

@@ -1,13 +1,13 @@
 """A Lightning module's training_step returns no loss: each batch is skipped.
 
 ## What it does
-Inspects `training_step` of a LightningModule of one's own. It fires where no `return` of it gives a value, the module
-neither steps an optimizer by itself (`automatic_optimization = False`, `manual_backward`) nor hands the step to a base
-class of the project. A step that logs nothing and returns nothing on some ways only is left alone.
+Inspects `training_step` of a LightningModule of your own. It fires if no `return` of it gives a value, and the module
+neither steps an optimizer itself (`automatic_optimization = False`, `manual_backward`) nor passes the step to a base
+class of the project. It does not report a step that returns a loss on some paths and nothing on others.
 
 ## Why it is bad
-Lightning takes the loss from what the method returns. From None it computes no gradient and makes no step: the run
-ends without an error, the logged loss wanders about one value, and no weight has changed.
+Lightning uses the loss that the method returns. With None it computes no gradient and makes no step: the run ends
+without an error, the logged loss stays around one value, and no weight has changed.
 
 ## Example
 ```python
@@ -33,7 +33,7 @@ class Tuned(L.LightningModule):
 ```
 
 ## Fix safety
-Safe: it is what the method is for.
+Safe: returning the loss is what the method is for. The model is then trained for the first time.
 
 ## References
 - https://lightning.ai/docs/pytorch/stable/common/lightning_module.html#training-step ("None - Skip to the next batch")
@@ -81,7 +81,7 @@ class TrainingStepReturnsNothing(SourceRule):
                 continue
             loss = _loss_name(step)
             yield self.finding(
-                "training_step returns nothing: Lightning skips each batch, and no weight is ever changed",
+                "training_step returns nothing: Lightning skips each batch, and no weight ever changes",
                 f"end training_step with `return {loss}`",
                 cases=[case_of_node(module, step)],
             )

@@ -1,16 +1,16 @@
-"""A limit of rows that a script keeps for a trial is switched on by the project's own job.
+"""A row limit that a script has for test runs is switched on by the project's own job.
 
 ## What it does
-Follows the data of a training whose model is saved back to a cut that leaves at most 200 rows (`select(range(64))`,
-`rows[:64]`, `head(64)`) under the condition of a variable of the environment or an option, and reads what the job and
-shell files around the script give these: `export SMOKE_TEST=1`, `DEBUG=1 python train.py`, `python train.py --debug`,
-files that a job sources. It speaks where the value switches the cut on in every job that starts the script. Jobs that
-are called a test or a trial are left alone.
+Traces the data of a training whose model is saved back to a cut that leaves at most 200 rows (`select(range(64))`,
+`rows[:64]`, `head(64)`) under the condition of an environment variable or an option, and reads what the job and shell
+files around the script set: `export SMOKE_TEST=1`, `DEBUG=1 python train.py`, `python train.py --debug`, files that a
+job sources. It fires if the value switches the cut on in every job that starts the script. Jobs that are called a test
+or a trial are not reported.
 
 ## Why it is bad
-The variable was set for a trial, and is in a file that nobody reads again. The real run takes as long as planned,
-for it counts steps, and trains the same few rows hundreds of times: its loss is close to 0, and on anything else the
-model is as before.
+The variable was set for a test run, and stayed in a file that nobody reads again. The real run takes as long as
+planned, since it counts steps, but trains on the same few rows hundreds of times: its loss is close to 0, and on
+anything else the model is unchanged or worse.
 
 ## Example
 ```python
@@ -45,7 +45,7 @@ trainer.save_model("out")
 ```
 
 ## Fix safety
-There is no automatic fix: the run gets longer.
+There is no automatic fix: the run trains on all rows, and its epochs take longer.
 
 ## References
 - Hugging Face Datasets documentation, "Slice splits"
@@ -77,9 +77,9 @@ class TrialLimitSwitchedOn(SourceRule):
             place = str(beside) if beside.is_file() else given.file
             file = Path(given.file).name
             yield self.finding(
-                f"{limit.rows:,} rows reach the training: {given.name}={given.value} of {file} switches the limit of a"
-                " trial on",
-                f"remove {given.name} from {file} (line {given.line}), and train again from the base",
+                f"the run trains on only {limit.rows:,} rows: {given.name}={given.value} in {file} switches on a limit"
+                " for test runs",
+                f"remove {given.name} from {file} (line {given.line}), and train again from the base model",
                 cases=[
                     case_of_node(self.subject, limit.node),
                     Case(f"{given.name}={given.value}", file=place, line=given.line),

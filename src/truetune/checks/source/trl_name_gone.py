@@ -1,15 +1,15 @@
-"""A name is imported from TRL that newer releases do not have there.
+"""A name is imported from TRL that newer releases no longer have there.
 
 ## What it does
-Looks at what a file imports from `trl` itself, or reads of it (`trl.ORPOTrainer`), and at what TRL exported, release by
-release (`settings/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask for a
-release that has the name, there is nothing to say. Where none of them names a release, the one that is installed beside
-truetune decides whether it is an error; else it is a warning that says from which one on it holds. An import that is
-tried (`except ImportError`), or made for one release alone, is left alone.
+Looks at what a file imports from `trl` or reads from it (`trl.ORPOTrainer`), and at what TRL exported, release by
+release (`settings/stacks/signatures.json`). It does not fire if the notebook, the script or the project's requirements
+pin a release that has the name. If none of them names a release, it is an error if the release installed with truetune
+lacks the name, else a warning that names the first release that does. It does not report an import that is tried
+(`except ImportError`), or made only for one release.
 
 ## Why it is bad
-The import stops with an ImportError. `DataCollatorForCompletionOnlyLM` masked prompts: who removes it and sets nothing
-in its place learns the prompts too. The trainers of ORPO, CPO and others moved to `trl.experimental`.
+The import fails with an ImportError. `DataCollatorForCompletionOnlyLM` masked prompts: if you remove it without a
+replacement, the model is trained on the prompts too. The trainers of ORPO, CPO and others moved to `trl.experimental`.
 
 ## Example
 ```python
@@ -29,8 +29,8 @@ SFTTrainer("some/model", args=SFTConfig("out", completion_only_loss=True, max_le
 ```
 
 ## Fix safety
-An import of what has moved to a module of TRL is rewritten: safe where your release is known to be new enough. For
-the rest there is no fix: what takes the place of a class has other arguments.
+The automatic fix rewrites imports of names that moved to another module of TRL; it is safe if your release is known to
+be new enough. There is no fix for the others: the replacement of a class has other arguments.
 
 ## References
 - huggingface/trl#3631, huggingface/trl#3473
@@ -58,12 +58,12 @@ from truetune.source.parsed_source_file import Module
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (
-        "set completion_only_loss in SFTConfig for rows of prompt and completion, "
-        "or assistant_only_loss for messages"
+        "set completion_only_loss=True in SFTConfig if the rows have prompt and completion, or set"
+        " assistant_only_loss=True if they have messages"
     ),
-    "setup_chat_format": "give the tokenizer a chat template, and its tokens, before the trainer",
-    "PPOTrainer": "train with RLOOTrainer or GRPOTrainer",
-    "PPOConfig": "train with RLOOTrainer or GRPOTrainer",
+    "setup_chat_format": "set tokenizer.chat_template and add its tokens to the tokenizer yourself, before the trainer",
+    "PPOTrainer": "use RLOOTrainer or GRPOTrainer",
+    "PPOConfig": "use RLOOConfig or GRPOConfig, with their trainers",
 }
 """What does the same today, where that is no class of the same name"""
 
@@ -120,7 +120,7 @@ class TrlNameGone(SourceRule):
         names = list(dict.fromkeys(use.name for use in gone))
         remedies = dict.fromkeys(_advice_on_name(use.name, name) for use, name in gone.items())
         return self.finding(
-            f"trl has no {', '.join(names)} in {newest} and later",
+            f"trl no longer has {', '.join(names)} in {newest} and later: the import fails",
             "; ".join(remedies),
             severity=severity,
             evidence=[pins.describe_asked_release("trl")],
@@ -156,12 +156,12 @@ def _edits_of_imports(module: Module, gone: Mapping[TrlName, RemovedExport]) -> 
 
 
 def _advice_on_name(name: str, gone: RemovedExport) -> str:
-    """The advice what to import or to use in place of a name."""
+    """The advice what to import or to use instead of a name."""
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:
-        return f"remove {name}, and {INSTEAD[name]}"
-    return f"keep trl below {gone.taken.gone}, or do without {name}"
+        return f"remove {name} (the import and its use), and {INSTEAD[name]}"
+    return f'pin "trl<{gone.taken.gone}", or remove the use of {name}'
 
 
 def _is_used_only_if_available(module: Module, use: TrlName) -> bool:

@@ -1,14 +1,14 @@
-"""Marks of turns are added as plain tokens, so that decoding does not remove them.
+"""Turn markers are added as plain tokens, so decoding does not remove them.
 
 ## What it does
-Inspects `tokenizer.add_tokens` with marks of turns (`<|im_end|>`, `<|user|>`, `<end_of_turn>`) that are not said to be
+Inspects `tokenizer.add_tokens` with turn markers (`<|im_end|>`, `<|user|>`, `<end_of_turn>`) that are not marked as
 special: no `special_tokens=True`, no `AddedToken(..., special=True)`, and no `add_special_tokens` that names them too.
-Tokens of tools or of thinking (`<tool_call>`, `<think>`), which answers may show, are left alone.
+It does not report tokens of tools or of thinking (`<tool_call>`, `<think>`), which answers may show.
 
 ## Why it is bad
-`skip_special_tokens=True` leaves out special tokens only: the marks are in every answer as text. The one that is set
-as `eos_token` is special once the tokenizer is loaded again, and not before. Plain tokens are also normalized, and a
-collator or server that masks special tokens does not know them.
+`skip_special_tokens=True` only removes special tokens, so every answer shows the markers as text. The one that is set
+as `eos_token` becomes special only when the tokenizer is loaded again. Plain tokens are also normalized, and a collator
+or server that masks special tokens does not know them.
 
 ## Example
 ```python
@@ -29,8 +29,8 @@ tokenizer.eos_token = "<|im_end|>"
 ```
 
 ## Fix safety
-Safe for a new training: ids and embedding stay as they are. Of a tokenizer that was saved, set `"special": true` for
-these tokens in tokenizer.json and in `added_tokens_decoder` of tokenizer_config.json.
+Safe for a new training: ids and embedding stay the same. For a saved tokenizer, set `"special": true` for these tokens
+in tokenizer.json and in `added_tokens_decoder` of tokenizer_config.json.
 
 ## References
 - huggingface/transformers documentation, `add_tokens`
@@ -85,11 +85,11 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
             if marks:
                 shown = ", ".join(marks[:3])
                 yield self.finding(
-                    f"{shown} {'is' if len(marks) == 1 else 'are'} added as plain tokens, and answers show them:"
-                    " skip_special_tokens=True leaves out special tokens only (one that is set as eos_token is special"
-                    " after the tokenizer is loaded again)",
-                    'give add_tokens special_tokens=True; of a tokenizer that is saved already, set "special": true for'
-                    " these tokens in tokenizer.json and tokenizer_config.json",
+                    f"{shown} {'is' if len(marks) == 1 else 'are'} added as plain tokens, so answers show them:"
+                    " skip_special_tokens=True only removes special tokens (the eos_token becomes special when the"
+                    " tokenizer is loaded again)",
+                    'pass special_tokens=True to add_tokens; in a tokenizer that is already saved, set "special": true'
+                    " for these tokens in tokenizer.json and tokenizer_config.json",
                     cases=[case_of_node(module, call.node)],
                 )
 

@@ -1,13 +1,13 @@
-"""What is saved as the tuned model is a base that was just loaded, and never touched.
+"""The model that is saved as the tuned one is an untouched base.
 
 ## What it does
 Looks at files that train a model, or put an adapter on one, and at what they save (`save_pretrained`, Unsloth's
-`save_pretrained_merged`, `push_to_hub`). It fires where all that is saved is a model that the same file loads by its
-published name and hands to nothing: no adapter, no trainer, no optimizer, no change of its weights.
+`save_pretrained_merged`, `push_to_hub`). It fires if the only saved model is one that the same file loads by its
+published name and uses nowhere else: no adapter, no trainer, no optimizer, no change of its weights.
 
 ## Why it is bad
-The merged or trained model stays under another name, or was overwritten by a second load, and is gone when the process
-ends. The folder that is served holds the base: its answers are those of before.
+The merged or trained model is in another variable, or was overwritten by a second load, and is lost when the process
+ends. The served folder contains the base: its answers are those before training.
 
 ## Example
 ```python
@@ -32,7 +32,7 @@ tuned.save_pretrained("merged")
 ```
 
 ## Fix safety
-Safe: the folder then holds what was trained.
+Safe: the folder then contains the trained model.
 
 ## References
 - PEFT documentation, "Model merging"; Unsloth documentation, "Saving to VLLM"
@@ -105,9 +105,9 @@ class UntouchedBaseSaved(SourceRule):
                 return
         if saves and loads[0] is not None:
             yield self.finding(
-                f"{module.text_of(saves[0].node.func)} saves the base as it was loaded: nothing was trained in it,"
-                " and no adapter is on it",
-                f"call {saves[0].method} of the model that was trained or merged",
+                f"{module.text_of(saves[0].node.func)} saves the base as it was loaded: it was not trained,"
+                " and has no adapter",
+                f"call {saves[0].method} on the variable with the trained or merged model",
                 cases=[case_of_node(module, saves[0].node), case_of_node(module, loads[0].node)],
             )
 

@@ -1,14 +1,14 @@
-"""After a training, the file asks the base model again, and never what it trained.
+"""After training, the file evaluates the base model again, and never the trained one.
 
 ## What it does
-Looks at files that train a model and generate afterwards (`generate`, a pipeline, vLLM): an error where every model
-that is asked after the training was loaded again by the name of the base, and nothing loads the output or an adapter,
-or asks the trained object. Answers of the base before the training, or beside those of the tuned model, are a
-comparison.
+Looks at files that train a model and generate afterwards (`generate`, a pipeline, vLLM). It fires if every model that
+generates after the training was loaded again by the name of the base, and nothing loads the output or an adapter, or
+uses the trained object. Answers of the base before the training, or next to those of the tuned model, are a comparison
+and not reported.
 
 ## Why it is bad
-Loading the base by its name gives the published weights. The answers are those of an untrained model: the training
-seems to have no effect, and before and after are equal word for word.
+Loading the base by its name gives the published weights. The answers are those of an untrained model: training seems to
+have no effect, and the answers before and after are identical.
 
 ## Example
 ```python
@@ -39,8 +39,8 @@ answers = model.generate(**batch, max_new_tokens=64)
 ```
 
 ## Fix safety
-There is no automatic fix. An adapter's folder can be named to `AutoModelForCausalLM.from_pretrained` too, where peft is
-installed; a folder of whole weights is loaded by its own name.
+There is no automatic fix. You can also pass an adapter's folder to `AutoModelForCausalLM.from_pretrained` if peft is
+installed; a folder of whole weights is loaded by its own name. Scores change to those of the trained model.
 
 ## References
 - huggingface/peft#515, substratusai/runbooks#43
@@ -127,10 +127,10 @@ class UntrainedModelEvaluated(SourceRule):
         """The finding on a base that is asked after the training."""
         module = self.subject
         return self.finding(
-            "what is asked after the training is the base, loaded by its name: nothing loads what was"
-            " trained",
-            'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
-            " whole weights",
+            "after the training, answers come from the base, loaded by its name: nothing loads the trained"
+            " weights",
+            'load the output folder: for an adapter PeftModel.from_pretrained(base, "out"), for whole weights'
+            ' AutoModelForCausalLM.from_pretrained("out")',
             cases=[
                 case_of_node(module, generation.node),
                 case_of_node(module, generation.loads[0]),

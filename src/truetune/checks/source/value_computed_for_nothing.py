@@ -1,12 +1,12 @@
-"""A value is computed for a purpose that its name says, and nothing uses it: class weights, a loss part, a sampler.
+"""A value is computed for a purpose that its name says, but nothing uses it: class weights, a loss part, a sampler.
 
 ## What it does
-Follows weights of classes, groups of parameters with their own weight decay, samplers, parts of the loss
-(`kl_loss`, `scaled_loss`), masks of the loss and tuned thresholds to what reads them. It speaks where they are at most
-printed, and the loss, the optimizer, the loader, the backward pass or the comparison goes without one.
+Looks at class weights, parameter groups with their own weight decay, samplers, parts of the loss (`kl_loss`,
+`scaled_loss`), loss masks and tuned thresholds. It fires if they are at most printed, and the loss, the optimizer, the
+loader, the backward pass or the comparison gets none.
 
 ## Why it is bad
-The log shows the value, the run is the one without it: rare classes are ignored, the policy drifts from its reference,
+The log shows the value, but the run ignores it: rare classes are neglected, the policy drifts from its reference, or
 the gradient is sixteen times too large.
 
 ## Example
@@ -42,7 +42,8 @@ for step, batch in enumerate(loader):
 ```
 
 ## Fix safety
-There is no automatic fix: the value may be left from an experiment. Then remove it.
+There is no automatic fix: the value may be left over from an experiment. Then remove it. If you use it, the run
+changes.
 
 ## References
 - huggingface/transformers#11160 (groups of parameters), LeapLabTHU/JustGRPO#2 (a KL that is in no loss)

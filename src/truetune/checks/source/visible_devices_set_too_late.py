@@ -1,13 +1,13 @@
-"""CUDA_VISIBLE_DEVICES is set after CUDA was started, and hides nothing.
+"""CUDA_VISIBLE_DEVICES is set after CUDA was started, and has no effect.
 
 ## What it does
-Looks for code at the top of a script or notebook that sets `os.environ["CUDA_VISIBLE_DEVICES"]` below a line that has
-asked CUDA for its GPUs: `torch.cuda.is_available()`, `get_device_name`, a tensor or model that is put on "cuda", an
-import of unsloth. `import torch` alone asks for nothing.
+Looks for code at the top level of a script or notebook that sets `os.environ["CUDA_VISIBLE_DEVICES"]` below a line that
+initialises CUDA: `torch.cuda.is_available()`, `get_device_name`, a tensor or model that is moved to "cuda", an import
+of Unsloth. `import torch` by itself does not initialise it.
 
 ## Why it is bad
-CUDA reads the variable once, when it starts. The run then sees all GPUs: it takes the first one, which another run may
-have filled ("CUDA out of memory" with other processes on the GPU), or several where one was meant.
+CUDA reads the variable once, when it starts. The run then sees all GPUs: it uses the first one, which another run may
+have filled ("CUDA out of memory" with other processes on the GPU), or several instead of one.
 
 ## Example
 ```python
@@ -31,8 +31,8 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 ```
 
 ## Fix safety
-Safe above all other imports; safer still in the command: `CUDA_VISIBLE_DEVICES=1 python train.py`. The GPU that is
-chosen is then called cuda:0.
+Safe if you set it above all other imports; safer still in the command: `CUDA_VISIBLE_DEVICES=1 python train.py`. The
+chosen GPU is then called cuda:0.
 
 ## References
 - CUDA programming guide, "CUDA environment variables"; pytorch/pytorch#23544, pytorch/pytorch#9158
@@ -79,8 +79,8 @@ class VisibleDevicesSetTooLate(SourceRule):
             start = next(_cuda_starts_before(module, setting), None)
             if start is not None:
                 yield self.finding(
-                    f"{VARIABLE} is set after CUDA was started, which has read it already: all GPUs stay visible",
-                    f"set it above the imports, or in the command: {VARIABLE}=1 python SCRIPT",
+                    f"{VARIABLE} is set after CUDA was started, which reads it only once: all GPUs stay visible",
+                    f"set it above the other imports, or in the command: {VARIABLE}=1 python SCRIPT",
                     cases=[case_of_node(module, setting), case_of_node(module, start)],
                 )
                 return

@@ -1,13 +1,13 @@
-"""A script trains a model on the GPU of which it gives vLLM nearly all.
+"""A script gives vLLM nearly all of the GPU that it trains on.
 
 ## What it does
-Looks for `vllm.LLM(...)` in a script with a training loop of its own, or a trainer: where it reserves more than 0.7 of
-the GPU (0.9 by default), and nothing sends it to another device, another process, or to sleep.
+Looks for `vllm.LLM(...)` in a script with a hand-written training loop, or a trainer. It fires if vLLM reserves more
+than 0.7 of the GPU (0.9 by default), and nothing moves it to another device, another process, or to sleep.
 
 ## Why it is bad
-vLLM reserves its share of the whole GPU when it is made, and keeps it. Weights, gradients, optimizer states and
-activations have the rest: the start fails ("Free memory on device ... is less than desired GPU memory utilization"), or
-the first step runs out of memory.
+vLLM reserves its share of the whole GPU when it is created, and keeps it. Weights, gradients, optimizer states and
+activations must fit into the rest. The start fails ("Free memory on device ... is less than desired GPU memory
+utilization"), or the first step runs out of memory.
 
 ## Example
 ```python
@@ -44,8 +44,8 @@ for batch in loader:
 ```
 
 ## Fix safety
-vLLM's share must hold the weights once more, and the cache of the answers. It answers with the weights that it has
-loaded: an update of the policy must be copied into it.
+vLLM's share must fit the weights once more and the cache of the answers. It generates with the weights that it loaded:
+updates of the policy must be copied into it.
 
 ## References
 - vLLM documentation, engine arguments: `--gpu-memory-utilization`; vllm-project/vllm `LLM`
@@ -126,9 +126,9 @@ class VllmBesideTraining(SourceRule):
             ):
                 continue
             yield self.finding(
-                f"vLLM takes {share:.0%} of the GPU on which this script trains"
-                f"{', by default' if share_argument is None else ''}",
-                "give gpu_memory_utilization=0.3, or run vLLM in a process with a GPU of its own",
+                f"vLLM reserves {share:.0%} of the GPU that this script trains on"
+                f"{' (the default)' if share_argument is None else ''}: the training runs out of memory",
+                "set gpu_memory_utilization=0.3 in LLM(...), or run vLLM in a separate process on another GPU",
                 cases=[case_of_node(module, call.node)],
             )
 

@@ -1,13 +1,13 @@
-"""Weights are kept under a second name and not copied: later training steps change them too.
+"""Weights are kept in a second variable without a copy: later training steps change them too.
 
 ## What it does
 Looks at `model.state_dict()`, parameters in a list or dictionary, and `best_model = model`, that a script keeps while
-it trains, and reads after later steps: to restore the best epoch, to begin each fold from the same weights,
-to average. It speaks where nothing copies them (`copy.deepcopy`, `clone`, a file).
+it trains, and reads after later steps: to restore the best epoch, to start each fold from the same weights, to average.
+It fires if nothing copies them (`copy.deepcopy`, `clone`, a file).
 
 ## Why it is bad
-`state_dict()` gives the model's own tensors. Each step of the optimizer writes into them, so what is restored as the
-best state is the last one, and nothing says so. `.copy()` and `dict(...)` copy the dictionary, not the tensors.
+`state_dict()` returns the model's own tensors. Each optimizer step overwrites them, so the restored best state is the
+last one, without a warning. `.copy()` and `dict(...)` copy the dictionary, not the tensors.
 
 ## Example
 ```python
@@ -54,7 +54,8 @@ model.save_pretrained("out")
 ```
 
 ## Fix safety
-There is no automatic fix: a copy takes as much memory as the weights. A folder of `model.save_pretrained` does it too.
+There is no automatic fix: a copy takes as much memory as the weights. Saving with `model.save_pretrained` to a folder
+works too. The restored weights are then those of the best epoch, so results change.
 
 ## References
 - pytorch/tutorials#188, zhangj111/astnn#8, WenjieDu/PyPOTS#667
@@ -85,9 +86,9 @@ class WeightsKeptWithoutCopy(SourceRule):
         module = self.subject
         for found in weights_kept_without_copy(module):
             yield self.finding(
-                f"{found.variable} is no copy: {found.how} gives the tensors that are trained, and the steps after it"
+                f"{found.variable} is not a copy: {found.how} gives the tensors that are being trained, and later steps"
                 " change them too",
-                f"copy them: {found.variable} = copy.deepcopy(...), or write them to a file and load that",
+                f"copy them: {found.variable} = copy.deepcopy(...), or save them to a file and load it later",
                 cases=[
                     case_of_node(module, found.kept),
                     case_of_node(module, found.step),

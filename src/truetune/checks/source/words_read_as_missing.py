@@ -1,15 +1,14 @@
-"""pandas reads words of a column as missing values: `NA`, `None`, `null` and `n/a` become NaN.
+"""pandas reads words in a column as missing values: `NA`, `None`, `null` and `n/a` become NaN.
 
 ## What it does
-Reads the file beside a script that `pandas.read_csv` (or `read_table`) reads without `keep_default_na=False` or
-`na_filter=False`, and counts cells that are one of the words which pandas takes for missing, in columns that hold
-texts. It fires where such a cell is written out in the file. Empty cells, columns of numbers, columns that `usecols`
-leaves out, those with a converter, calls with `na_values`, and scripts that put the word back (`fillna("None")`) are
-left alone.
+Reads the file that a script loads with `pandas.read_csv` (or `read_table`) without `keep_default_na=False` or
+`na_filter=False`, and counts cells with a word that pandas treats as missing, in columns that contain text. It fires if
+such a cell is written out in the file. It does not report empty cells, columns of numbers, columns that `usecols`
+excludes, those with a converter, calls with `na_values`, and scripts that put the word back (`fillna("None")`).
 
 ## Why it is bad
-An answer `None`, the country code `NA` or the name `Null` is gone: `dropna()` drops its row, a text built of it says
-"nan", and a label is never learned. Nothing is printed.
+An answer `None`, the country code `NA` or the name `Null` is lost: `dropna()` drops its row, a text built from it says
+"nan", and a label is never trained on. There is no message.
 
 ## Example
 ```python
@@ -30,7 +29,8 @@ df.to_json("train.jsonl", orient="records", lines=True)
 ```
 
 ## Fix safety
-There is no automatic fix: where the words do mean that a value is missing, the rows are right.
+There is no automatic fix: if the words do mean that a value is missing, NaN is right. With `keep_default_na=False`,
+empty cells become empty strings instead of NaN.
 
 ## References
 - pandas-dev/pandas#55032
@@ -97,9 +97,9 @@ class WordsReadAsMissing(SourceRule):
                 continue
             (column, word), _ = counts.most_common(1)[0]
             yield self.finding(
-                f"{path.name} has {counts.total():,} cells in its columns of texts that pandas reads as missing:"
-                f" {word!r} in {column!r}",
-                "read it with keep_default_na=False",
+                f"pandas reads {counts.total():,} text cells of {path.name} as missing values (NaN): {word!r} in"
+                f" {column!r}",
+                "set keep_default_na=False in this call (empty cells then become empty strings)",
                 cases=[case_of_node(self.subject, call.node)],
             )
 

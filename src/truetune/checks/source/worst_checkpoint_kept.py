@@ -1,15 +1,14 @@
 """A script keeps its worst checkpoint: it compares the metric in the wrong direction.
 
 ## What it does
-Looks at three ways to keep the best model: `greater_is_better` that is set on the arguments of a `Trainer`, or that
-HfArgumentParser reads from a file; `ModelCheckpoint` and `EarlyStopping` of Lightning with `monitor` and `mode`; and a
-loop of one's own that saves after `if loss > best`. The name of the metric says which direction is better, and names
-that do not say it are left alone. What is in the call of `TrainingArguments` is judged by
-`best-model-direction-inverted`.
+Looks at three ways to keep the best model: `greater_is_better` set on the arguments of a `Trainer`, or read by
+HfArgumentParser from a file; `ModelCheckpoint` and `EarlyStopping` of Lightning with `monitor` and `mode`; and a
+hand-written loop that saves after `if loss > best`. The metric's name says which direction is better; other names are
+not judged. `greater_is_better` in the call of `TrainingArguments` is judged by `best-model-direction-inverted`.
 
 ## Why it is bad
-Each checkpoint that is better than the last one is thrown away. The log looks as always; only the model that is kept
-is worse than the curves.
+Each checkpoint that is better than the last one is discarded. The log looks normal, but the model that is kept is worse
+than the curves say.
 
 ## Example
 ```python
@@ -26,7 +25,7 @@ keep = ModelCheckpoint(monitor="val_loss", mode="min", save_top_k=1)
 ```
 
 ## Fix safety
-Safe, where the metric is what its name says.
+Safe if the metric is what its name says. The kept checkpoint changes.
 
 ## References
 - Lightning documentation, `ModelCheckpoint` (`mode`); transformers documentation, `greater_is_better`
@@ -64,7 +63,7 @@ class WorstCheckpointKept(SourceRule):
             if choice.takes_greater is choice.is_lower_better:
                 kept = "highest" if choice.takes_greater else "lowest"
                 yield self.finding(
-                    f"the checkpoint that is kept is the one with the {kept} {choice.metric}: the worst one",
+                    f"the checkpoint with the {kept} {choice.metric} is kept, which is the worst one",
                     choice.remedy,
                     cases=[case_of_node(module, choice.node)],
                 )

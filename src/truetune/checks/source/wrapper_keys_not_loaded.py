@@ -1,17 +1,17 @@
-"""Weights are saved under other names than `strict=False` loads them by: no name fits, and nothing is loaded.
+"""Weights are saved under names that do not match the model, and `strict=False` silently loads nothing.
 
 ## What it does
 Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`DistributedDataParallel`, `DataParallel`,
-`torch.compile`, a LoRA of peft), or of a dictionary that holds it as a part (`{"model": ..., "optimizer": ...}`), and
-for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in one script or in one beside
-the script that trains. A load that keeps only the names that the model has (`{k: v for k, v in saved.items() if k in
-own}`) leaves out as much. What takes the prefix away again (`replace("module.", "")`, `.module.state_dict()`,
-`unwrap_model`), or takes the part out, is left alone.
+`torch.compile`, a LoRA of peft), or of a dictionary that contains it as a part (`{"model": ..., "optimizer": ...}`),
+and for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in the same script or in
+another one of the folder. A load that keeps only the names that the model has (`{k: v for k, v in saved.items() if k in
+own}`) skips as much. It does not report code that removes the prefix (`replace("module.", "")`, `.module.state_dict()`,
+`unwrap_model`), or extracts the part.
 
 ## Why it is bad
-The wrapper's names begin with `module.` (`_orig_mod.` where it was compiled), and the plain model has none of them.
-`strict=False` leaves out every key that does not fit, without a word: the model keeps the weights of the base, and the
-answers are the base's. A model that was made by `from_config` keeps its random weights, and answers in garbage.
+The wrapper's names begin with `module.` (`_orig_mod.` after `torch.compile`), and the plain model has none of them.
+`strict=False` silently skips every key that does not match: the model keeps the weights of the base, and the answers
+are the base's. A model that was created by `from_config` keeps its random weights, and writes garbage.
 
 ## Example
 ```python
@@ -38,7 +38,7 @@ tuned.load_state_dict(torch.load("tuned.pt"), strict=True)
 ```
 
 ## Fix safety
-`strict=True` raises an error that names each key that does not fit, and changes nothing where all of them fit.
+`strict=True` raises an error that names each key that does not match, and changes nothing if all of them match.
 
 ## References
 - https://pytorch.org/tutorials/intermediate/ddp_tutorial.html; pytorch/pytorch#9176
@@ -72,12 +72,12 @@ PREFIXES = (
 )
 """Wrapper -> what stands before the names of the weights in its state"""
 SAVE_THE_INSIDE = (
-    "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one model._orig_mod; of a"
-    " file that is written already, take the prefix off the names), and load with strict=True"
+    "save the model inside the wrapper (model.module.state_dict(), or model._orig_mod.state_dict() if it is compiled),"
+    " and load it with strict=True (for a file that already exists, first remove the prefix from its names)"
 )
 SAVE_THE_ADAPTER = (
-    "save the adapter by model.save_pretrained(FOLDER), and load it by PeftModel.from_pretrained(base, FOLDER); or save"
-    " model.merge_and_unload().state_dict(), and load that with strict=True"
+    "save the adapter with model.save_pretrained(FOLDER), and load it with PeftModel.from_pretrained(base, FOLDER); or"
+    " save model.merge_and_unload().state_dict(), and load that with strict=True"
 )
 TAKE_THE_PART = "load the part: load_state_dict(torch.load(FILE)[{part!r}]), with strict=True"
 OPTIMIZER = re.compile(r"opt|sched|scaler|ema|rng|loader", re.I)
@@ -95,7 +95,7 @@ class SavedState(NamedTuple):
 
     case: Case
     keys: str
-    """How its names begin, or what they are in place of names of weights"""
+    """How its names begin, or what they are instead of names of weights"""
     name: re.Pattern[str]
     """What the name of the file looks like"""
     remedy: str
@@ -179,7 +179,7 @@ class WrapperKeysNotLoaded(SourceRule):
             if fitting is not None:
                 stays = _random_weights_note(module, call)
                 yield self.finding(
-                    f"{fitting.keys}, and {_describe_omission(module, call)} leaves them all out: nothing is"
+                    f"{fitting.keys}, and {_describe_omission(module, call)} skips them all: nothing is"
                     f" loaded{stays}",
                     fitting.remedy,
                     cases=[case_of_node(module, call.node), fitting.case],
@@ -258,7 +258,7 @@ def _random_weights_note(module: Module, load: Call) -> str:
     """A note that the weights stay random, where the model was made without any; else empty."""
     maker = module.flow.producing_call(load.receiver) if load.receiver is not None else None
     if maker is not None and (maker.method == "from_config" or maker.named("*.from_config")):
-        return ", and the weights of a model that is made by from_config stay random"
+        return ", and the weights of a model created by from_config stay random"
     return ""
 
 
@@ -293,7 +293,7 @@ def _saved_states_without_plain_weight_names(module: Module) -> Iterator[SavedSt
         case, saved = case_of_node(module, call.node), call.argument(0, "obj")
         parts = _keys_of_saved_dictionary(module, saved)
         if parts:
-            keys = f"the file holds a dictionary of parts ({', '.join(parts)}), none of which is the name of a weight"
+            keys = f"the file contains a dictionary of parts ({', '.join(parts)}), none of which is a weight's name"
             yield SavedState(case, keys, name, TAKE_THE_PART.format(part=parts[0]))
         for entry, model in _models_whose_state_is_saved(module, saved):
             prefix = _prefix_of_wrapped_model(module, model)
@@ -313,7 +313,7 @@ def _state_with_wrapper_prefix(
     case: Case, prefix: str, name: re.Pattern[str], entry: str
 ) -> SavedState:
     """A state whose names begin with what its wrapper is called."""
-    keys = f"the names of the saved weights begin with {prefix}, the model's do not"
+    keys = f"the names of the saved weights begin with {prefix}, but the model's do not"
     remedy = SAVE_THE_ADAPTER if prefix.startswith("base_model") else SAVE_THE_INSIDE
     return SavedState(case, keys, name, remedy, entry)
 

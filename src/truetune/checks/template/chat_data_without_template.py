@@ -1,10 +1,10 @@
-"""The data are chats, and the tokenizer has no chat template.
+"""The data are chats, but the tokenizer has no chat template.
 
 ## What it does
-Counts the chats where there is no template to render them.
+Counts the chats if there is no template to render them.
 
 ## Why it is bad
-Trainers refuse such rows, or fall back to a format of their own that serving does not know.
+Trainers reject such rows, or fall back to their own format, which the server does not know.
 
 ## Example
 ```yaml
@@ -21,8 +21,8 @@ data:
 ```
 
 ## Fix safety
-A template makes markers of its own. On a base model choose one whose markers the model has seen, and save it with the
-tokenizer so that serving uses the same.
+A template adds its own control tokens. For a base model, choose one whose tokens the model has seen, and save it with
+the tokenizer so that the server uses the same.
 
 ## References
 - huggingface/trl#1233, hiyouga/LLaMA-Factory#5836
@@ -76,9 +76,10 @@ class ChatDataWithoutTemplate(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.chats and self.probes.template is None:
             yield self.finding(
-                f"{self.chats:,} of {self.rows:,} rows are chats, and the tokenizer has no chat"
-                " template",
-                "take the tokenizer of the instruct model, or name a template file with --template",
+                f"{self.chats:,} of {self.rows:,} rows are chats, but the tokenizer has no chat template: trainers"
+                " reject them or use their own format",
+                "use the tokenizer of the instruct model, or give a template file with --template and save it as"
+                " chat_template.jinja next to the tokenizer",
                 evidence=[
                     f"no chat_template.jinja and no chat_template in {self.tokenizer.folder}"
                 ],

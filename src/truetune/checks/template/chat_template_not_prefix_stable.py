@@ -1,12 +1,12 @@
-"""The prompt that serving builds is not how the training text begins.
+"""The serving prompt is not the beginning of the training text.
 
 ## What it does
-For each assistant turn it renders the conversation before it with the generation prompt, and checks whether the
-training text begins with that, character by character.
+For each assistant turn, renders the conversation before it with the generation prompt, and checks whether the training
+text begins with that, character by character.
 
 ## Why it is bad
-The model is trained after one text and asked after another. Trainers that find the answer by the length of the prompt
-also mask at the wrong place: the header is supervised, or the answer's first tokens are not.
+The model is trained after one text and prompted with another. Trainers that find the answer by the length of the prompt
+also mask the wrong tokens: the header gets labels, or the first tokens of the answer don't.
 
 ## Example
 ```yaml
@@ -28,7 +28,7 @@ data:
 ```
 
 ## Fix safety
-Where the generation prompt opens a think block, give the rows their reasoning or serve with thinking off
+If the generation prompt opens a think block, give the rows their reasoning or serve with thinking off
 (`template_kwargs`). Editing the template changes what every later user of the model must send.
 
 ## References
@@ -99,8 +99,8 @@ class ChatTemplateNotPrefixStable(DataRule):
             yield self.finding(
                 f"{skewed:,} of {self.turns:,} assistant turns follow another text in training than"
                 " in serving",
-                "train on what is served: put the reasoning into the rows, or turn thinking off"
-                " with template_kwargs, as your serving does",
+                "train on the text that is served: put the reasoning into the rows, or turn thinking off in"
+                " training and serving (template_kwargs: {enable_thinking: false})",
                 evidence=[
                     f"{count:,} turns: {reason}"
                     for reason, count in self.reasons.most_common(SHOWN_CASES)

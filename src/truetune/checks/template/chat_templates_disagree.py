@@ -1,12 +1,12 @@
-"""Two files of the tokenizer hold different chat templates.
+"""Two files of the tokenizer contain different chat templates.
 
 ## What it does
-Compares the default chat template of chat_template.jinja, tokenizer_config.json and chat_template.json, wherever more
-than one of them holds one.
+Compares the default chat templates in chat_template.jinja, tokenizer_config.json and chat_template.json, if more than
+one of them has one.
 
 ## Why it is bad
-Each reader takes another file: transformers of today chat_template.jinja, older releases and several servers that of
-tokenizer_config.json, processors chat_template.json. The model is then trained with one form of prompt and asked in
+Each program reads another file: current transformers chat_template.jinja, older releases and several servers
+tokenizer_config.json, processors chat_template.json. The model is then trained with one prompt format and served with
 another.
 
 ## Example
@@ -56,8 +56,8 @@ class ChatTemplatesDisagree(DataRule):
         """The files that hold the template, and that it is the same."""
         files = list(self._default_templates_by_file())
         if len(files) == 1:
-            return f"1 file holds the template, {files[0]}"
-        return f"{len(files)} files hold the same template: {' and '.join(files)}"
+            return f"1 file contains the template, {files[0]}"
+        return f"{len(files)} files contain the same template: {' and '.join(files)}"
 
     def findings(self) -> Iterator[Finding]:
         templates = self._default_templates_by_file()
@@ -66,9 +66,9 @@ class ChatTemplatesDisagree(DataRule):
         read, *others = templates
         differing = [file for file in others if templates[file] != templates[read]]
         yield self.finding(
-            f"{read} and {' and '.join(differing)} hold chat templates that differ:"
-            f" transformers reads {read}, others the other",
-            f"delete the chat template that was not trained with; transformers trains with {read}",
+            f"{read} and {' and '.join(differing)} contain different chat templates: transformers reads {read},"
+            " other programs the other one",
+            f"delete the chat template that was not used in training (transformers trains with the one in {read})",
             cases=[
                 _case_of_first_differing_line(templates[read], templates[file], file)
                 for file in differing

@@ -1,11 +1,11 @@
 """The template writes today's date.
 
 ## What it does
-Renders the same conversation under two clocks and compares.
+Renders the same conversation with two different clocks and compares. It is a warning.
 
 ## Why it is bad
-Every prompt of training holds the day of encoding, every prompt of serving another one. Caches and runs do not
-repeat, and the model has seen one single date.
+Every training prompt contains the day of encoding, every serving prompt another one. Caches and runs are not
+reproducible, and the model has seen only one date.
 
 ## Example
 ```yaml
@@ -29,7 +29,7 @@ data:
 
 ## Fix safety
 Most such templates take the date as a variable (`template_kwargs: {date_string: "26 Jul 2024"}`). A fixed date makes
-runs repeat; the model then knows that date alone.
+runs reproducible; the model then only knows that date.
 
 ## References
 - sgl-project/sglang#3296, unslothai/unsloth#881, ggml-org/llama.cpp#12802
@@ -90,9 +90,10 @@ class DateInTemplate(DataRule):
             match = difflib.SequenceMatcher(None, early, late, autojunk=False).find_longest_match()
             low = max(0, match.size - 24) if match.a == 0 else 0
             yield self.finding(
-                f"the chat template writes the date of the day into all {self.chats:,} chats",
-                "fix the date with template_kwargs (the template shows its name), and serve"
-                " with the same",
+                f"the chat template writes today's date into all {self.chats:,} chats: training and serving prompts"
+                " differ",
+                "set a fixed date with template_kwargs (often date_string; search the template for strftime_now to"
+                " see the variable), and serve with the same one",
                 evidence=[
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
                     for day, text in zip(PROBE_DAYS, (early, late), strict=True)

@@ -1,8 +1,8 @@
-"""The template writes a system prompt that no row holds.
+"""The template adds a system prompt that is in no row.
 
 ## What it does
-Where there are chats without a system message, it renders one user turn and looks for text in front of it that the
-same template does not write when the row brings its own system message.
+If there are chats without a system message, renders one user turn and looks for text in front of it that the same
+template does not write if the row has its own system message. It is always an info.
 
 ## Why it is bad
 The model learns under a prompt that nobody wrote ("You are Qwen, created by ..."). Another framework's copy of the
@@ -29,8 +29,8 @@ data:
 ```
 
 ## Fix safety
-Writing the system message into every row, and sending it in serving, changes nothing in the tokens of training and
-makes them independent of the default.
+Writing that system message into every row, and sending it in serving, does not change the training tokens, and makes
+them independent of the default.
 
 ## References
 - hiyouga/LLaMA-Factory#10772, hiyouga/LLaMA-Factory#5785, QwenLM/Qwen3#1141, InternLM/lmdeploy#3475
@@ -100,10 +100,8 @@ class DefaultSystemPromptInjected(DataRule):
         injected = self._find_injected_prompt() if self.without else ""
         if injected:
             yield self.finding(
-                f"the chat template adds a system prompt of its own to {self.without:,} of"
-                f" {self.chats:,} chats",
-                "write the system message that you will serve with into every row, and send it in"
-                " serving",
+                f"the chat template adds its own system prompt to {self.without:,} of {self.chats:,} chats",
+                "write the system message that you will serve with into every row, and send the same one in serving",
                 evidence=[repr(injected if len(injected) <= 160 else injected[:157] + "...")],
                 cases=self._case_of_first_chat(injected),
                 count=self.without,
@@ -114,7 +112,7 @@ class DefaultSystemPromptInjected(DataRule):
         """The first chat that gets the injected prompt."""
         if self.first is not None:
             at = self.first.examples[0].rendering.text.find(injected)
-            yield case_at_character(self.first, 0, at, "no system message in this row")
+            yield case_at_character(self.first, 0, at, "this row has no system message")
 
     def _find_injected_prompt(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""

@@ -1,12 +1,12 @@
-"""Answers without reasoning begin with an empty think block that the model must write.
+"""Answers without reasoning begin with an empty think block that is in the loss.
 
 ## What it does
 Looks at the text between the serving prompt and the first character of the answer: an opened and closed think block
-with nothing in it, supervised.
+with nothing in it, with labels.
 
 ## Why it is bad
-The model learns that thinking means to close the block at once. Where the generation prompt supplies the empty block
-(thinking turned off), it is no part of what inference must produce, and is not learned.
+The model learns that thinking means closing the block at once. If the generation prompt contains the empty block
+(thinking off), the model need not write it, and it is not in the loss.
 
 ## Example
 ```yaml
@@ -80,7 +80,7 @@ class EmptyThinkBlockSupervised(DataRule):
                     if len(self.cases) < MAX_CASES:
                         at = match.start(1) - 1
                         self.cases.append(
-                            case_at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn)
+                            case_at_character(batch, i, at, f"in the loss: {match[0]!r}", span.turn)
                         )
 
     def unmet(self) -> Unmet | None:
@@ -96,10 +96,10 @@ class EmptyThinkBlockSupervised(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.turns:,} trained turns begin with an empty think block"
-                " that is supervised",
-                "if you serve without thinking: template_kwargs: {enable_thinking: false}; "
-                "if you serve with it: give the rows their reasoning",
+                f"{self.empty:,} of {self.turns:,} trained turns begin with an empty think block that is in the"
+                " loss: the model learns not to think",
+                "if you serve without thinking, set template_kwargs: {enable_thinking: false} in training and"
+                " serving; if you serve with it, give the rows their reasoning (reasoning_content)",
                 cases=self.cases,
                 count=self.empty,
                 total=self.turns,

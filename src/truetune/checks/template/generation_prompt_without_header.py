@@ -1,13 +1,13 @@
-"""Prompts end without the header that every trained answer begins with.
+"""Prompts end without the header that every training answer begins with.
 
 ## What it does
-Renders a question as it is served (`add_generation_prompt=True`) and the same question with its answer, as it is
-trained. It fires where the template writes a control token between the two, one that also opens other turns: the header
-of the answer, which the generation prompt should have supplied.
+Renders a question as it is served (`add_generation_prompt=True`) and the same question with its answer, as in training.
+It fires if the template writes a control token between the two that also opens other turns: the header of the answer,
+which the generation prompt should have contained.
 
 ## Why it is bad
-The model is asked without the header and has to write it first. Where the loss leaves headers out, it has never learned
-to: it continues the user's turn, or answers as somebody else.
+The model gets no header and has to write it first. If the loss leaves headers out, it has never learned to: it
+continues the user's turn, or answers in another role.
 
 ## Example
 ```yaml
@@ -29,7 +29,7 @@ files:
 ```
 
 ## Fix safety
-Safe: it changes prompts, and no text that is trained.
+Safe: it changes prompts, but no training text.
 
 ## References
 - huggingface/transformers documentation, "Chat templates" (`add_generation_prompt`)
@@ -66,7 +66,9 @@ class GenerationPromptWithoutHeader(DataRule):
         if self.probes.template is None:
             return NO_TEMPLATE
         if self._served_and_trained_question is None:
-            return Unmet("it is about prompts that trained texts begin with, and here they do not")
+            return Unmet(
+                "it is about prompts with which training texts begin, and here they do not"
+            )
         return None
 
     def measurement_if_clean(self) -> str:
@@ -82,9 +84,9 @@ class GenerationPromptWithoutHeader(DataRule):
         if header is None:
             return
         yield self.finding(
-            f"the served prompt ends without the answer's header: {probe.before_answer!r} comes"
-            " before each answer in training, and add_generation_prompt does not write it",
-            "write the header where the template ends: {% if add_generation_prompt %}"
+            f"the serving prompt ends without the answer's header: {probe.before_answer!r} comes before each answer"
+            " in training, but add_generation_prompt does not write it",
+            "write the header at the end of the chat template: {% if add_generation_prompt %}"
             f"{probe.before_answer.strip()}{{% endif %}}",
             evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
         )

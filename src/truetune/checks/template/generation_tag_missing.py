@@ -1,11 +1,12 @@
-"""The trainer takes its mask from `{% generation %}`, and the template has no such tag.
+"""The trainer masks by `{% generation %}` tags, but the chat template has none.
 
 ## What it does
-With `mask_by: generation-tags` it looks for `{% generation %}` in the chat template.
+With `mask_by: generation-tags` (TRL's `assistant_only_loss=True`), it looks for `{% generation %}` in the chat
+template.
 
 ## Why it is bad
-`return_assistant_tokens_mask` then gives only zeros: the run trains on nothing, its loss is 0 or NaN. Trainers that
-catch this in their own way fall back to a mask of ones, and the model learns to write the user's turns.
+`return_assistant_tokens_mask` then returns only zeros: the run trains on nothing, and its loss is 0 or NaN. Some
+trainers fall back to a mask of ones, and the model learns to write the user's turns.
 
 ## Example
 ```yaml
@@ -21,7 +22,7 @@ data:
 ```
 
 ## Fix safety
-The tag adds nothing to the text. Put it around what inference must produce: from the end of the generation prompt
+The tag adds nothing to the text. Put it around what the model must generate: from the end of the generation prompt
 through the stop token.
 
 ## References
@@ -63,9 +64,10 @@ class GenerationTagMissing(DataRule):
             and not template.has_generation_tags
         ):
             yield self.finding(
-                "the mask is to come from {% generation %} tags, and the chat template has none",
-                "let truetune or the trainer mask by the inference contract, or put "
-                "{% generation %}...{% endgeneration %} around each answer and its stop token",
+                "the mask should come from {% generation %} tags, but the chat template has none: no token gets a"
+                " label",
+                "in the chat template, put {% generation %}...{% endgeneration %} around each answer and its stop"
+                " token; or encode the rows with `truetune encode`, whose labels need no tags",
                 evidence=[
                     "return_assistant_tokens_mask gives 0 for every token of every row with this"
                     " template"

@@ -1,12 +1,14 @@
-"""The template's generation tags do not hold what inference must produce.
+"""The template's generation tags do not match what the model must generate.
 
 ## What it does
-Where the mask comes from `{% generation %}` tags, it renders a probe chat with marks inside the tags, and compares what
-they hold with the inference contract: from the end of the generation prompt through the stop token. A think block that the generation prompt supplies is left to `empty-think-block-supervised`.
+If the mask comes from `{% generation %}` tags, renders a test chat with markers inside the tags, and compares their
+content with what the model must generate: from the end of the generation prompt through the stop token. Tags that close
+too early are an error (a warning if it is not known that the trainer uses them); tags that open too early are a
+warning. An empty think block from the generation prompt is reported by `empty-think-block-supervised`.
 
 ## Why it is bad
 Tags that close before the stop token never teach the model to stop. Tags that open before the role header teach it to
-write `assistant` again at the start of each answer. The loss looks healthy in both.
+write `assistant` again at the start of each answer. The loss looks healthy in both cases.
 
 ## Example
 ```yaml
@@ -23,7 +25,7 @@ files:
 ```
 
 ## Fix safety
-Safe: the tags write nothing; moving them changes the mask alone.
+Safe: the tags write nothing; moving them changes only the mask.
 
 ## References
 - huggingface/trl#5988, NVIDIA-NeMo/Automodel#3352, QwenLM/Qwen#446, axolotl-ai-cloud/axolotl#3754
@@ -113,9 +115,7 @@ class GenerationTagsOffTheTurn(DataRule):
 
     def measurement_if_clean(self) -> str:
         """That the generation tags of a probe hold its answer and its stop token, and no more."""
-        return (
-            "the {% generation %} tags of a probe hold its answer and its stop token, and no more"
-        )
+        return "the {% generation %} tags of a test chat contain its answer and its stop token, and nothing else"
 
     def findings(self) -> Iterator[Finding]:
         tagged = self._probe_tags()
@@ -128,11 +128,11 @@ class GenerationTagsOffTheTurn(DataRule):
             yield self.finding(
                 "the generation tags close before the turn ends: "
                 + (
-                    "its stop token is not supervised"
+                    "its stop token is not in the loss"
                     if is_masked_by_tags
-                    else "a trainer that masks by them does not supervise its stop token"
+                    else "a trainer that masks by them leaves its stop token out of the loss"
                 ),
-                "move {% endgeneration %} after the stop token",
+                "in the chat template, move {% endgeneration %} after the stop token",
                 severity=None if is_masked_by_tags else "warning",
                 evidence=[f"not in the tags: {missed!r}"],
                 cases=filter(None, [self.stop]),
@@ -142,9 +142,9 @@ class GenerationTagsOffTheTurn(DataRule):
         header = re.sub(r"</?think>", "", tagged.text[tagged.start : tagged.turn.start]).strip()
         if header:
             yield self.finding(
-                "the generation tags open before the answer: what the generation prompt supplies is"
-                " supervised by a trainer that masks by them",
-                "move {% generation %} after the role header",
+                "the generation tags open before the answer: a trainer that masks by them puts the header into the"
+                " loss, which the prompt already contains",
+                "in the chat template, move {% generation %} after the role header",
                 severity="warning",
                 evidence=[f"in the tags: {header!r}"],
                 cases=filter(None, [self.answer]),

@@ -1,12 +1,12 @@
-"""Prompts and completions are plain strings, and the model is a chat model.
+"""Prompts and completions are plain strings, but the model is a chat model.
 
 ## What it does
-Counts prompt/completion rows and preference pairs of plain strings where the tokenizer has a chat template and none of
-its markers is in the row.
+Counts prompt/completion rows and preference pairs of plain strings if the tokenizer has a chat template and none of its
+control tokens is in the row.
 
 ## Why it is bad
-Trainers join such strings as they are. Serving sends its prompts through the chat template, so the model is asked in
-a form that it was never trained on: "it learns nothing", repetition, no stop.
+Trainers join such strings as they are. Servers send prompts through the chat template, so the model gets a format that
+it was never trained on: "it learns nothing", repetition, no stop.
 
 ## Example
 ```yaml
@@ -22,8 +22,8 @@ data:
 ```
 
 ## Fix safety
-Rows of messages go through the template. For a model that will be served without one, on plain text, the strings are
-right: leave this rule out with `--ignore plain-string-pair-skips-template`.
+Rows of messages go through the template. For a model that is served on plain text without a template, the strings are
+right: use `--ignore plain-string-pair-skips-template`.
 
 ## References
 - huggingface/trl#3468, huggingface/trl#3140, huggingface/trl#1233
@@ -104,9 +104,10 @@ class PlainStringPairSkipsTemplate(DataRule):
             if self.preferences == self.bare:
                 what, columns = "preference pairs", "prompt, chosen and rejected"
             yield self.finding(
-                f"{self.bare:,} of {self.pairs:,} {what} are plain strings, which skip the"
-                " tokenizer's chat template",
-                f"write {columns} as lists of messages, so that they go through the chat template",
+                f"{self.bare:,} of {self.pairs:,} {what} are plain strings, which skip the tokenizer's chat template"
+                " that servers use",
+                f'write {columns} as lists of messages ([{{"role": "user", "content": ...}}]), so that they go'
+                " through the chat template",
                 evidence=[f"the template would put {self.header!r} between prompt and answer"],
                 cases=self.cases,
                 count=self.bare,

@@ -1,11 +1,11 @@
-"""Rows of text that were rendered beforehand get a second BOS.
+"""Rows that were already rendered get a second BOS.
 
 ## What it does
-Counts the plain rows whose text begins with the BOS token while the tokenizer writes one of its own.
+Counts the plain text rows that begin with the BOS token if the tokenizer adds one too.
 
 ## Why it is bad
 Each example begins with two BOS tokens in training and with one in serving, or the other way round. Models of some
-families lose several points by it.
+families lose several points from that.
 
 ## Example
 ```yaml
@@ -109,8 +109,7 @@ class RenderThenRetokenizeDoubleBos(DataRule):
                 "give the trainer the messages instead of rendered text, or encode it with"
                 " add_special_tokens=False",
                 evidence=[
-                    f"the text begins with {self.bos}, and the tokenizer adds {self.bos} to what it"
-                    " encodes"
+                    f"the text begins with {self.bos}, and the tokenizer adds another {self.bos}"
                 ],
                 cases=self.cases,
                 count=self.double,

@@ -1,13 +1,13 @@
-"""Turns that the template rewrites are not trained, because all turns are to be one example.
+"""Earlier turns are not in the loss, because the template rewrites them in a single example.
 
 ## What it does
-With `history: single`, it counts the assistant turns whose text changes once the next turn follows, and which therefore
-no position of that one example can train as they will be served. Turns that lose their reasoning are reported by
+With `history: single`, counts the assistant turns whose text changes once the next turn follows. No position of that
+one example can train them as they will be served. Turns that lose their reasoning are reported by
 `thinking-stripped-from-history`.
 
 ## Why it is bad
-Earlier answers of each chat teach nothing: a template that closes a turn only at the very end leaves all but the last
-answer without a label.
+The earlier answers of each chat teach nothing: a template that closes a turn only at the very end leaves all but the
+last answer without a label.
 
 ## Example
 ```yaml
@@ -35,7 +35,8 @@ data:
 ```
 
 ## Fix safety
-`history: as-served` makes one example per assistant turn, each as inference sees it.
+`history: as-served` makes one example per assistant turn, each as the model sees it at inference. There are more
+examples, so an epoch takes longer.
 
 ## References
 - huggingface/trl#6433, THUDM/slime#330, NVIDIA-NeMo/Automodel#3024
@@ -103,9 +104,9 @@ class RewrittenTurnsUntrained(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.lost:
             yield self.finding(
-                f"{self.lost:,} of {self.turns:,} assistant turns are not trained: the template"
-                " rewrites them once the next turn follows",
-                "use `history: as-served`",
+                f"{self.lost:,} of {self.turns:,} assistant turns are not in the loss: the template rewrites them"
+                " once the next turn follows",
+                "set `history: as-served` (--history as-served), which makes one example per assistant turn",
                 cases=self.cases,
                 count=self.lost,
                 total=self.turns,

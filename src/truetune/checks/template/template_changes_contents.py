@@ -1,14 +1,15 @@
 """The chat template shortens or changes the contents of turns.
 
 ## What it does
-Renders a chat whose system, user and assistant turns hold long texts with line breaks, capitals, quotes and code, and
-looks for each of them, whole, in what the template writes. White space at both ends may go. A turn of which nothing is
-written (a system turn that the template does not know) is `field-reaches-no-token`'s, on rows that have one.
+Renders a chat whose system, user and assistant turns contain long texts with line breaks, capitals, quotes and code,
+and looks for each of them, complete, in what the template writes. White space at both ends may be missing. If nothing
+of a turn is written (a system turn that the template does not know), `field-reaches-no-token` reports it, on rows that
+have one.
 
 ## Why it is bad
-A template that cuts a content (`content[:500]`, `truncate`), takes one part of it (`split`), or changes it (`lower`,
-`replace`, `tojson`) does so in each row and in each request. The model learns from other texts than the rows hold, and
-nothing fails.
+A template that cuts a content (`content[:500]`, `truncate`), takes a part of it (`split`), or changes it (`lower`,
+`replace`, `tojson`) does so in each row and in each request. The model learns from other texts than the rows contain,
+and nothing fails.
 
 ## Example
 ```yaml
@@ -31,7 +32,8 @@ files:
 ```
 
 ## Fix safety
-Write contents as they are. A model that was trained with the template has learned its texts: train it again.
+Write contents as they are. A model that was trained with the old template has learned the changed texts: train it
+again.
 
 ## References
 - bigscience-workshop/promptsource#293, chujiezheng/chat_templates#25
@@ -97,7 +99,8 @@ class TemplateChangesContents(DataRule):
         yield self.finding(
             f"the chat template changes the contents of {' and '.join(roles)} turns:"
             f" {_describe_change(changed[0]['content'], text)}",
-            "write contents as they are: {{ message.content }}, or with | trim",
+            "in the chat template, write contents as they are: {{ message.content }}, or {{ message.content | trim"
+            " }}",
             cases=[
                 Case(f"{one['role']}: {_describe_change(one['content'], text)}") for one in changed
             ],
@@ -143,5 +146,5 @@ def _describe_change(content: str, text: str) -> str:
         else:
             high = middle - 1
     if low == 0:
-        return f"nothing of its {len(content):,} characters is written as it is"
-    return f"of {len(content):,} characters the first {low:,} are written as they are"
+        return f"none of its {len(content):,} characters is written unchanged"
+    return f"only the first {low:,} of {len(content):,} characters are written unchanged"

@@ -1,18 +1,24 @@
-"""The chat template writes the marks of its model family otherwise than the published template does.
+"""The chat template writes its model family's control tokens differently from the published template.
 
 ## What it does
-Renders a question, an answer and the next question, and compares the headers, turn ends and white space between them
-with those of the published models that have the same control tokens (ChatML, Llama 3, Gemma, Phi, DeepSeek, Granite,
-Command R). It also finds marks in a template that are no token, but differ from one of the tokenizer only in bars,
-brackets or case (`<|User|>` for `<｜User｜>`), and tokens whose flags are not the published ones: a mark that takes the
-white space beside it (`lstrip`, `rstrip`), a turn end that is no special token, `split_special_tokens` that cuts all
-marks into pieces.
+Renders a question, an answer and the next question, and compares the headers, turn ends and white space with those of
+the published models that have the same control tokens (ChatML, Llama 3, Gemma, Phi, DeepSeek, Granite, Command R). It
+also finds
+
+- text in a template that is not a token, but differs from one only in bars, brackets or case (`<|User|>` for
+  `<｜User｜>`),
+- control tokens whose flags are not the published ones: they strip white space (`lstrip`, `rstrip`), a turn end is not
+  a special token, or `split_special_tokens` splits all of them.
+
+Text that is not a token, and `split_special_tokens`, are errors, the rest are warnings. Another format is an info if
+the model's name says that it is a base model (`Qwen3-8B-Base`, `Llama-3.1-8B`).
 
 ## Why it is bad
-A chat model was trained on the published form, to the character. A space in place of a line end, one line end of two,
-or `assistant` in place of `model` is other tokens: each turn is out of what the model knows, and the loss of the first
-steps goes into learning the new form. Other programs write the published form, so that what was trained is not asked.
-A mark that is no token is cut into pieces, and ends nothing.
+A chat model was trained on the published format, to the character. A space instead of a line break, one line break
+instead of two, or `assistant` instead of `model` gives other tokens. Each turn is then outside of what the model knows,
+and the loss of the first steps goes into learning the new format. Other programs write the published format, so the
+prompts in serving differ from those in training. A marker that is not a token is split into pieces, and ends
+nothing.
 
 ## Example
 ```yaml
@@ -33,9 +39,8 @@ files:
 ```
 
 ## Fix safety
-The template of the published model is right for a chat model. A base model that is trained with millions of chats may
-learn any form: then serve it with the same one. An error where a mark is no token, else a warning; another form is a
-note where the name of the model says that it is a base (`Qwen3-8B-Base`, `Llama-3.1-8B`).
+The template of the published model is right for a chat model. A base model that is trained on millions of chats may
+learn any format: then serve it with the same one.
 
 ## References
 - opendatalab/MinerU#2676
@@ -93,7 +98,7 @@ class TemplateMarksDifferFromPublished(DataRule):
             or self._texts_around_turns_beside_published is None
         ):
             return Unmet(
-                "it is about templates with the marks of a published family, and this has none"
+                "it is about templates with the control tokens of a published family, and this has none"
             )
         return None
 
@@ -113,7 +118,7 @@ class TemplateMarksDifferFromPublished(DataRule):
         if differences and self._published_marks_of_tokenizer:
             first, is_base = differences[0], self._is_model_named_as_base()
             yield self.finding(
-                f"the template writes {first.written!r} {first.where}, and the published template of"
+                f"the template writes {first.written!r} {first.where}, but the published template of"
                 f" {self._published_marks_of_tokenizer.models} writes {first.published!r}",
                 f"write {first.published!r} there: copy chat_template.jinja from the published model"
                 + ("; or serve this base with the template that trains it" if is_base else ""),
@@ -141,24 +146,24 @@ class TemplateMarksDifferFromPublished(DataRule):
         stripping = [name for name, token in tokens.items() if token.lstrip or token.rstrip]
         if stripping and not marks.are_stripped:
             yield self.finding(
-                f"{', '.join(stripping)} take the white space beside them (lstrip, rstrip): what the"
-                " template writes there never becomes a token",
-                "write lstrip and rstrip false for these tokens in tokenizer.json and"
-                " tokenizer_config.json, as the published tokenizer has them",
+                f"{', '.join(stripping)} strip the white space next to them (lstrip, rstrip): what the template"
+                " writes there never becomes a token",
+                "set lstrip and rstrip to false for these tokens in tokenizer.json and tokenizer_config.json, as in"
+                " the published tokenizer",
                 severity="warning",
             )
         if not tokens[marks.end_token].special:
             yield self.finding(
-                f"{marks.end_token!r}, which ends each answer, is no special token:"
-                " skip_special_tokens leaves it in what is shown",
-                f"write special: true for {marks.end_token} in tokenizer.json and tokenizer_config.json",
+                f"{marks.end_token!r}, which ends each answer, is not a special token: skip_special_tokens leaves it"
+                " in the text that users see",
+                f"set special: true for {marks.end_token} in tokenizer.json and tokenizer_config.json",
                 severity="warning",
             )
         if self.tokenizer.config.get("split_special_tokens") is True:
             yield self.finding(
-                "tokenizer_config.json says split_special_tokens: marks of a rendered chat are cut into"
-                " pieces, and no turn begins or ends",
-                "write split_special_tokens false, as it is while prompts are rendered",
+                "tokenizer_config.json sets split_special_tokens: the control tokens of a rendered chat are split"
+                " into pieces, so no turn begins or ends",
+                "set split_special_tokens to false in tokenizer_config.json",
             )
 
     def _findings_on_misspelt_marks(self) -> Iterator[Finding]:
@@ -167,9 +172,11 @@ class TemplateMarksDifferFromPublished(DataRule):
         if misspelt:
             written, token = next(iter(misspelt.items()))
             yield self.finding(
-                f"the template writes {written!r}, which is no token: the tokenizer's is {token!r}",
-                f"write {token!r} in the template, character by character",
-                evidence=[f"{mark!r} is the token {own!r}" for mark, own in misspelt.items()],
+                f"the template writes {written!r}, which is not a token: the tokenizer's is {token!r}",
+                f"replace {written!r} with {token!r} in the chat template (copy it from tokenizer.json)",
+                evidence=[
+                    (f"{mark!r} should be the token {own!r}") for mark, own in misspelt.items()
+                ],
             )
 
     @cached_property

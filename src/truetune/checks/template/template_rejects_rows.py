@@ -1,11 +1,11 @@
 """The chat template raises on rows.
 
 ## What it does
-Groups the rows that the template raises on by what it says. Where `truetune fix` knows an edit, that is tried on some
-rows of each group, and the remedy is the edit with which they render.
+Groups the rows on which the template raises an error by its message. If `truetune fix` knows a fix, it is tried on some
+rows of each group, and the help names the one with which they render.
 
 ## Why it is bad
-Such rows stop a run in the middle of its preparation, or are left out where a trainer catches the error.
+Such rows stop a run during data preparation, or are dropped if a trainer catches the error.
 
 ## Example
 ```yaml
@@ -26,7 +26,7 @@ data:
 ```
 
 ## Fix safety
-Where the system role is refused, put its text in front of the first user message, in training and in serving alike.
+If the system role is rejected, put its text in front of the first user message, both in training and in serving.
 
 ## References
 - axolotl-ai-cloud/axolotl#752, huggingface/trl#1233
@@ -101,8 +101,8 @@ class TemplateRejectsRows(DataRule):
             listed.append(f"and {len(self.causes) - SHOWN_CAUSES:,} more causes")
         yield self.finding(
             f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template raises on them",
-            "change the rows as the template's message says, or choose another template"
-            " with --template",
+            "change the rows as the template's message says, or use another template (--template FILE) in training"
+            " and serving",
             evidence=listed,
             cases=self.cases,
             count=rejected,

@@ -1,12 +1,13 @@
-"""The template takes the reasoning out of earlier turns.
+"""The template removes the reasoning from earlier turns.
 
 ## What it does
 Counts the chats with reasoning in a turn that is not the last, and the turns whose reasoning the template drops once
-another one follows, or never writes at all.
+another one follows, or never writes at all. If each turn is already an example of its own (`history: as-served`), it is
+an info.
 
 ## Why it is bad
-One rendering of the whole conversation cannot train such a turn as it will be served: its reasoning is gone from the
-labels, and what is left (an answer without thinking) is a layout that serving never asks for. A fine-tune for
+One rendering of the whole conversation cannot train such a turn as it will be served. Its reasoning is not in the
+labels, and what is left, an answer without reasoning, is a format that the server never produces. A fine-tune for
 reasoning then does not reason.
 
 ## Example
@@ -38,8 +39,8 @@ data:
 ```
 
 ## Fix safety
-`history: as-served` makes one example per assistant turn, each as inference sees it; the data set grows by the
-earlier turns of those chats.
+`history: as-served` makes one example per assistant turn, each as the model sees it at inference; the data set grows by
+the earlier turns of those chats.
 
 ## References
 - axon-rl/gem#44, THUDM/slime#330, huggingface/open-r1#585, thinking-machines-lab/tinker-cookbook#142
@@ -92,9 +93,7 @@ class ThinkingStrippedFromHistory(DataRule):
         for row in (row for row in batch.rows if row.origin.row in told):
             for index in sorted(thinking[row.origin.row] - told[row.origin.row]):
                 self.unseen += 1
-                self._keep_case(
-                    Case("its reasoning is in no training text as reasoning", row.origin, index)
-                )
+                self._keep_case(Case("its reasoning is in no training text", row.origin, index))
 
     def _count_rewritten_turns(
         self, batch: Batch, thinking: Mapping[int, set[int]]
@@ -123,7 +122,7 @@ class ThinkingStrippedFromHistory(DataRule):
                 if turn.skew == REWRITTEN and turn.message in wanted:
                     self.rewritten += 1
                     known[row.origin.row].add(turn.message)
-                    text = "its reasoning is gone once the next turn follows"
+                    text = "its reasoning is dropped once the next turn follows"
                     self._keep_case(case_at_turn(batch, i, turn, text))
         return known
 
@@ -157,12 +156,12 @@ class ThinkingStrippedFromHistory(DataRule):
         lost = self.rewritten + self.unseen
         if lost:
             yield self.finding(
-                f"the reasoning of {lost:,} of {self.turns:,} assistant turns that have some is not"
-                " trained",
+                f"the reasoning of {lost:,} of {self.turns:,} assistant turns is not in the loss, because the"
+                " template drops it",
                 (
-                    "use `history: as-served`"
+                    "set `history: as-served` (--history as-served), which makes one example per assistant turn"
                     if self.rewritten
-                    else "use a template that writes reasoning_content"
+                    else "use a chat template that writes reasoning_content (--template FILE)"
                 ),
                 cases=self.cases,
                 count=lost,
@@ -170,9 +169,8 @@ class ThinkingStrippedFromHistory(DataRule):
             )
         elif self.split:
             yield self.finding(
-                f"the template drops reasoning from earlier turns, so {self.split:,} turns are"
-                " examples of their own",
-                "nothing to do: `history: as-served` trains each as it will be served",
+                f"the template drops reasoning from earlier turns, so {self.split:,} turns are separate examples",
+                "change nothing: `history: as-served` trains each turn as it will be served",
                 severity="info",
                 count=self.split,
                 total=self.turns,

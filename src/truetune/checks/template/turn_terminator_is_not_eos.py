@@ -1,13 +1,14 @@
-"""The template ends turns with something other than the tokenizer's EOS.
+"""The template ends turns with another token than the tokenizer's EOS.
 
 ## What it does
-Renders a question and an answer, and compares what the template writes after the answer with the EOS token of the
-tokenizer. It speaks only where the data holds chats.
+Renders a question and an answer, and compares what the template writes after the answer with the tokenizer's EOS token.
+It only fires if the data contains chats. It is an error if the trainer only learns the EOS, or if the template writes
+no control token after an answer. Otherwise it is a warning, or an info if a file lists the token as a stop token.
 
 ## Why it is bad
-Many trainers and stop conditions know one EOS. Where turns end with another token, they leave that token out of the
-loss, or generation never stops at it: loss and evaluation look perfect, and the model talks on. Where the template
-writes no control token at all, there is nothing that could stop the model.
+Many trainers and stop conditions know only one EOS. If turns end with another token, they leave that token out of the
+loss, or generation does not stop at it: loss and evaluation look perfect, and the model keeps talking. If the template
+writes no control token at all, nothing can stop the model.
 
 ## Example
 ```yaml
@@ -25,8 +26,8 @@ data:
 ```
 
 ## Fix safety
-Making the terminator the tokenizer's EOS is what instruct models ship. It changes where other rows (plain text) end,
-so do it before the data are encoded, and list both tokens in `generation_config.json`.
+Making the terminator the tokenizer's EOS is what instruct models do. It changes where other rows (plain text) end, so
+do it before the data is tokenized, and list both tokens in `generation_config.json`.
 
 ## References
 - axolotl-ai-cloud/axolotl#3754, axolotl-ai-cloud/axolotl#3756
@@ -95,12 +96,14 @@ class TurnTerminatorIsNotEos(DataRule):
         eos = self.tokenizer.special.get("eos")
         message = "the chat template writes nothing after an answer, so no turn has an end"
         if text.strip():
-            message = f"the chat template ends an answer with {text!r}, which is no control token"
+            message = (
+                f"the chat template ends an answer with {text!r}, which is not a control token, so nothing stops the"
+                " model"
+            )
         return self.finding(
             message,
-            f"let the template write {eos.token if eos else 'the EOS token'} after each"
-            " assistant turn",
-            evidence=[f"EOS of the tokenizer: {eos.token if eos else 'none'}"],
+            f"in the chat template, write {eos.token if eos else 'the EOS token'} after each assistant turn",
+            evidence=[f"EOS token of the tokenizer: {eos.token if eos else 'none'}"],
             cases=filter(None, [self.first]),
         )
 
@@ -117,11 +120,12 @@ class TurnTerminatorIsNotEos(DataRule):
         if self.setup.trainer.stops_learned.value == "eos":
             severity = "error"
             evidence.append(
-                f"{self.setup.trainer.name_in_reports} learns no token after an answer but the EOS"
+                f"{self.setup.trainer.name_in_reports} only learns the EOS after an answer"
             )
         return self.finding(
-            f"the chat template ends turns with {end.token}, the tokenizer's EOS is {eos_text}",
-            f"set eos_token to {end.token} where the trainer or the server knows only one EOS",
+            f"the chat template ends turns with {end.token}, but the tokenizer's EOS is {eos_text}",
+            f"if your trainer or server knows only one EOS, set eos_token to {end.token} in tokenizer_config.json"
+            " before the data is tokenized, and list both ids as eos_token_id in generation_config.json",
             severity=severity,
             evidence=evidence,
             cases=filter(None, [self.first]),

@@ -1,12 +1,13 @@
-"""Answers in tokenized rows are not in the loss, or only a part of them is.
+"""Answers in tokenized rows are not in the loss, or only partly.
 
 ## What it does
-Looks for rows without any label, for rows whose answers have none, and for answers with gaps in their labels. What
-is at the beginning of an answer may be given to the model, such as an empty think block, and is not counted.
+Looks for rows without any label, rows whose answers have none, and answers with gaps in their labels. The beginning of
+an answer may be given to the model, such as an empty think block, and does not count. Rows without labels are an error
+from half of the rows, and a warning below; gaps are a warning.
 
 ## Why it is bad
-A row without a label trains nothing, and counts as a step all the same. It comes from a limit that cut the answer off,
-a response marker that was not found, or a mask that was inverted.
+A row without a label trains nothing, but counts as a step. The cause is a limit that cut the answer off, a response
+marker that was not found, or an inverted mask.
 
 ## Example
 ```yaml
@@ -19,7 +20,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode the rows again, or leave these out.
+There is no automatic fix: tokenize the rows again, or drop these.
 
 ## References
 - huggingface/trl#6025, huggingface/trl#1053, unslothai/unsloth#3019, huggingface/trl#588
@@ -58,7 +59,8 @@ class AnswersMaskedInTokenRows(TokenizedRule):
         if empty.count:
             yield self.finding(
                 f"{empty.count:,} of {summary.rows:,} rows have no token in the loss",
-                "encode the rows again; leave out those whose answer a limit cuts off",
+                "tokenize the rows again with a higher length limit (truetune encode --max-length N), and drop"
+                " those whose answer is still cut off",
                 severity="error" if 2 * empty.count >= summary.rows else "warning",
                 cases=cases_of_row_places(empty),
                 count=empty.count,
@@ -66,15 +68,16 @@ class AnswersMaskedInTokenRows(TokenizedRule):
             )
         elif summary.answers.total and not summary.answers.learned:
             yield self.finding(
-                f"none of {summary.answers.total:,} answers is in the loss, and other tokens are",
-                "turn the mask round: 1 and the id for the answers, 0 and -100 for the rest",
+                f"none of {summary.answers.total:,} answers is in the loss, but other tokens are: the mask is"
+                " inverted",
+                "invert the mask: 1 in a mask, or the id in labels, for the answers; 0 or -100 for the rest",
             )
         partly = summary.answers.partly
         if partly >= MIN_GAPS and partly >= MIN_GAP_SHARE * summary.answers.learned:
             yield self.finding(
                 f"{partly:,} of {summary.answers.learned:,} answers are only partly in the loss",
-                "encode the rows again: a mask that is shifted, or made of other ids, leaves such"
-                " gaps",
+                "tokenize the rows again: a mask that is shifted, or made from other ids, leaves such gaps"
+                " (truetune encode writes correct labels)",
                 severity="warning",
                 cases=cases_of_row_places(summary.partly),
                 count=partly,

@@ -1,12 +1,12 @@
-"""Tokenized rows begin with two BOS tokens, or lack the one that this tokenizer writes.
+"""Tokenized rows begin with two BOS tokens, or without the one that this tokenizer adds.
 
 ## What it does
-Looks at the first two tokens of each row. BOS is expected where the tokenizer adds it to a plain text or the template
-writes it.
+Looks at the first two tokens of each row. A BOS is expected if the tokenizer adds it to plain text or the template
+writes it. Two are an error, none is a warning.
 
 ## Why it is bad
-Two BOS differ from what is served, and large models answer worse after them. Models that were trained with a BOS in
-every row (Gemma, Llama 3) need it. Neither shows in the loss.
+Two BOS tokens differ from what is served, and large models answer worse after them. Models that were trained with a BOS
+in every row (Gemma, Llama 3) need it. The loss shows neither.
 
 ## Example
 ```yaml
@@ -21,7 +21,8 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode rendered text with `add_special_tokens=False`, or take BOS out of the template.
+There is no automatic fix: tokenize rendered text with `add_special_tokens=False`, or remove BOS from the template, and
+tokenize the rows again.
 
 ## References
 - huggingface/trl#1400, vllm-project/vllm#16976
@@ -59,7 +60,7 @@ class BosWrongInTokenRows(TokenizedRule):
         if summary.two_bos.count:
             yield self.finding(
                 f"{summary.two_bos.count:,} of {summary.rows:,} rows begin with two BOS tokens",
-                "encode rendered text with add_special_tokens=False, and encode the rows again",
+                "tokenize the rendered text again with add_special_tokens=False",
                 cases=cases_of_row_places(summary.two_bos),
                 count=summary.two_bos.count,
                 total=summary.rows,
@@ -72,9 +73,9 @@ class BosWrongInTokenRows(TokenizedRule):
             and not self._were_texts_joined_and_cut()
         ):
             yield self.finding(
-                f"{lacking:,} of {summary.rows:,} rows begin without BOS, which this tokenizer or its"
-                " template writes",
-                "encode the rows again with this tokenizer's BOS (truetune encode)",
+                f"{lacking:,} of {summary.rows:,} rows begin without the BOS that this tokenizer or its template"
+                " adds",
+                "tokenize the rows again with this tokenizer's BOS (truetune encode does that)",
                 severity="warning",
                 cases=cases_of_row_places(summary.without_bos),
                 count=lacking,

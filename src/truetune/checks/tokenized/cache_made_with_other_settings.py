@@ -1,11 +1,11 @@
-"""A cache was made with another tokenizer, template or setting than those beside it.
+"""A cache of tokenized rows was made with another tokenizer, template or setting.
 
 ## What it does
-Compares the digests of tokenizer, template and settings in the manifest of `truetune encode` with those that are named.
-Rows of any cache that are longer than `max_length` of the settings are a sign too.
+Compares the hashes of tokenizer, template and settings in the manifest of `truetune encode` with the ones given. Rows
+of any cache that are longer than the settings' `max_length` are a warning.
 
 ## Why it is bad
-A cache is not made again when its tokenizer or its template is edited: the run trains what was right before.
+A cache is not rebuilt when its tokenizer or template changes: the run trains on the old version.
 
 ## Example
 ```yaml
@@ -20,7 +20,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: delete the cache, or encode the rows again.
+There is no automatic fix: delete the cache, or tokenize the rows again.
 
 ## References
 - huggingface/datasets#3297
@@ -45,15 +45,15 @@ class CacheMadeWithOtherSettings(TokenizedRule):
         for one in self.subject.differences:
             yield self.finding(
                 f"the cache was made with another {one.what}: {one.made_with}, now {one.now}",
-                "delete the cache, and encode the rows again",
+                "delete the cache and tokenize the rows again, or the run trains on the old version",
             )
         limit, longer = self.subject.spec.max_length, self._count_rows_beyond_limit()
         if longer:
             summary = self.subject.summary
             yield self.finding(
-                f"{longer:,} of {summary.rows:,} rows are longer than max_length {limit:,}: another"
-                " limit made them",
-                "encode the rows again with this limit: a trainer cuts them, and their stop tokens"
+                f"{longer:,} of {summary.rows:,} rows are longer than max_length {limit:,}: they were made with"
+                " another limit",
+                "tokenize the rows again with this limit; otherwise the trainer cuts them, and their stop tokens"
                 " are lost",
                 severity="warning",
                 evidence=[f"the longest row has {len(summary.lengths) - 1:,} tokens"],
@@ -75,12 +75,12 @@ class CacheMadeWithOtherSettings(TokenizedRule):
             return make_count_measurement(
                 "rows that are longer than max_length", 0, self.subject.summary.rows
             )
-        return "tokenizer, template and settings are those that the cache's maker wrote down"
+        return "tokenizer, template and settings are those in the manifest of the cache"
 
     def unmet(self) -> Unmet | None:
         """Also unmet where the cache has no manifest and no max_length is set."""
         if self.subject.cache.manifest is None and self.subject.spec.max_length is None:
             return super().unmet() or Unmet(
-                "nothing says what the cache was made with", "name --max-length"
+                "it is not known what the cache was made with", "give --max-length"
             )
         return super().unmet()

@@ -1,11 +1,11 @@
 """Labels of tokenized rows begin before the answer.
 
 ## What it does
-Looks for labels in what the template writes before an answer, where the prompts themselves have none.
+Looks for labels on what the template writes before an answer, if the prompts themselves have none.
 
 ## Why it is bad
-The header is part of the prompt when the model is served, so these labels teach nothing, and a mask that begins too
-early often ends too early: prompt and whole text were encoded apart, and their lengths differ.
+The header is part of the prompt when the model is served, so these labels teach nothing. A mask that begins too early
+often ends too early: prompt and whole text were tokenized separately, and their lengths differ.
 
 ## Example
 ```yaml
@@ -18,7 +18,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode the rows again.
+There is no automatic fix: tokenize the rows again.
 
 ## References
 - NVIDIA-NeMo/Automodel#3352, QwenLM/Qwen#446, NVIDIA-NeMo/Speech#16284
@@ -68,7 +68,8 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
             yield self.finding(
                 f"{answers.headers:,} of {answers.learned:,} learned answers have labels in their"
                 " header",
-                "begin the labels after the header: truetune encode does so",
+                "begin the labels after the header, and check that they include the stop token; tokenize the rows"
+                " again with truetune encode, which does that",
                 cases=cases_of_row_places(summary.headers_learned),
                 count=answers.headers,
                 total=answers.learned,
@@ -96,5 +97,5 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
                 "the model writes a part of the header itself: the generation prompt ends before it"
             )
         if lacking is None and self.subject.summary.prompts_learned.count:
-            return Unmet("prompts are in the loss as a whole")
+            return Unmet("whole prompts are in the loss")
         return lacking

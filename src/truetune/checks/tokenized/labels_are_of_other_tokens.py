@@ -1,11 +1,11 @@
-"""Labels of tokenized rows are not the ids of their own places.
+"""Labels of tokenized rows are not the ids at their own positions.
 
 ## What it does
-Compares each label that is not -100 with the id at its place, and with the next id.
+Compares each label that is not -100 with the id at its position, and with the next id.
 
 ## Why it is bad
-Trainers shift labels themselves. Labels that were shifted before teach each token the one after the next, and the loss
-falls all the same; labels of another cut or another tokenizer teach noise.
+Trainers shift labels themselves. Labels that are already shifted teach each token the one after the next, and the loss
+still falls. Labels of another text or tokenizer teach noise.
 
 ## Example
 ```yaml
@@ -18,7 +18,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: write the labels as the ids themselves, and -100.
+There is no automatic fix: write the ids themselves as labels, and -100 where there is no loss.
 
 ## References
 - huggingface/transformers#47394, huggingface/transformers#37830, huggingface/transformers#35066
@@ -49,16 +49,17 @@ class LabelsAreOfOtherTokens(TokenizedRule):
         # encoding hardly any.
         shifted = 2 * summary.labels_shifted >= differ
         how = (
-            "are those of the next token: they were shifted already"
+            "are the id of the next token: they are already shifted, and the trainer shifts them again"
             if shifted
             else "are of other tokens"
         )
         yield self.finding(
             f"{differ:,} of {summary.labels_compared:,} labels {how}",
             (
-                "write the id of its own place as each label: the trainer shifts them"
+                "set each label to the id at its own position (labels = input_ids, and -100 where masked); the"
+                " trainer shifts them itself"
                 if shifted
-                else "make labels and input_ids from one encoding of each row"
+                else "make labels and input_ids from the same tokenization of each row"
             ),
             cases=cases_of_row_places(summary.odd_labels),
             count=differ,
@@ -69,7 +70,7 @@ class LabelsAreOfOtherTokens(TokenizedRule):
         """The number of labels that are not the id of their place."""
         summary = self.subject.summary
         return make_count_measurement(
-            "labels that are not the id of their place",
+            "labels that are not the id at their position",
             summary.labels_differ,
             summary.labels_compared,
         )

@@ -1,10 +1,10 @@
-"""The trainer does not read the column that says what is to be learned.
+"""The trainer ignores the column that tells which tokens are in the loss.
 
 ## What it does
-Compares the mask columns of tokenized rows without labels with those that the named trainer reads by default.
+Compares the mask columns of tokenized rows without labels with those that the given trainer reads by default.
 
 ## Why it is bad
-A mask that nobody reads masks nothing: prompts are learned, and nothing is raised.
+A mask that nobody reads masks nothing: the prompts are in the loss, without any error.
 
 ## Example
 ```yaml
@@ -19,7 +19,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-Writing the mask as labels (the id where it is 1, -100 elsewhere) changes nothing but that.
+Writing the mask as labels (the id where it is 1, -100 elsewhere) changes nothing else.
 
 ## References
 - huggingface/trl#4110, huggingface/open-r1#648
@@ -49,8 +49,8 @@ class LossMaskNotRead(TokenizedRule):
             return
         yield self.finding(
             f"{self.subject.trainer.name_in_reports} does not read {format_name_list(unread)}, and the rows have no"
-            f" labels: all {summary.tokens:,} tokens are learned",
-            "write the mask as labels: the id where it is 1, -100 elsewhere",
+            f" labels: the loss covers all {summary.tokens:,} tokens, prompts included",
+            "write the mask as a `labels` column: the token id where the mask is 1, -100 elsewhere",
             evidence=[f"{self.subject.trainer.name_in_reports} {rule.without_labels}", rule.place],
             count=summary.rows,
         )

@@ -1,12 +1,12 @@
-"""Rows hold several conversations, and no column says where one ends.
+"""Rows contain several conversations, but no column separates them.
 
 ## What it does
-Counts conversations in a row by BOS, system turns and stop tokens, and looks for `seq_lengths`, `position_ids` that
-begin again, numbers of documents, or an attention mask that numbers them.
+Counts the conversations in a row by BOS, system turns and stop tokens, and looks for `seq_lengths`, `position_ids` that
+restart, document numbers, or an attention mask that numbers them.
 
 ## Why it is bad
-Without borders the second conversation looks at the first, and answers with what it finds there. Plain text for
-pretraining is packed so on purpose, and nothing is reported.
+Without boundaries, the second conversation attends to the first, and uses what it finds there. Plain text for
+pretraining is packed like this on purpose, and is not reported.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ make: [healthy, {pack: parted}]
 ```
 
 ## Fix safety
-There is no automatic fix: `truetune encode --packing best-fit` writes the borders.
+There is no automatic fix: `truetune encode --packing best-fit` writes the boundaries.
 
 ## References
 - huggingface/trl#3067, huggingface/trl#5316, huggingface/transformers#25452
@@ -54,10 +54,10 @@ class PacksStoredWithoutBorders(TokenizedRule):
         if self.subject.is_plain_text or summary.joined.count < MIN_ROWS:
             return
         yield self.finding(
-            f"{summary.joined.count:,} of {summary.rows:,} rows hold several documents, and no column"
-            " parts them",
-            "pack with borders: truetune encode --packing best-fit, or a column seq_lengths or"
-            " position_ids",
+            f"{summary.joined.count:,} of {summary.rows:,} rows contain several documents but no column separates"
+            " them: each document attends to the ones before it",
+            "pack the rows again with boundaries: truetune encode --packing best-fit, or write a column"
+            " seq_lengths, or position_ids that restart at 0",
             cases=cases_of_row_places(summary.joined),
             count=summary.joined.count,
             total=summary.rows,
@@ -68,9 +68,11 @@ class PacksStoredWithoutBorders(TokenizedRule):
         borders.
         """
         summary = self.subject.summary
-        parted = f"; {summary.parted:,} rows hold several that are parted" if summary.parted else ""
+        parted = (
+            (f"; {summary.parted:,} rows contain several with boundaries") if summary.parted else ""
+        )
         return make_count_measurement(
-            "rows that hold several documents without borders",
+            "rows that contain several documents without boundaries",
             summary.joined.count,
             summary.rows,
             parted,

@@ -1,12 +1,12 @@
-"""Padding that is stored with tokenized rows is learned, or looked at.
+"""Padding stored in tokenized rows is in the loss, or is not masked from attention.
 
 ## What it does
-Looks for runs of the pad token, or of places that the attention mask hides, at the ends of rows: have they labels, and
-is there an attention mask that hides them?
+Looks for runs of the pad token, or of positions that the attention mask hides, at the ends of rows. Labels on padding
+are an error; padding without an attention mask is a warning from 2 % of all tokens.
 
 ## Why it is bad
-Labels on padding make most of the loss about pads, and the model learns to write them. Without an attention mask it
-looks at them too. Stored padding makes every batch as long as the longest row.
+Labels on padding make most of the loss about pad tokens, and the model learns to write them. Without an attention mask,
+it also attends to them. Stored padding makes every batch as long as the longest row.
 
 ## Example
 ```yaml
@@ -19,7 +19,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-Cutting the pads off before the rows are written changes nothing else: the collator pads each batch.
+Removing the padding before the rows are written changes nothing else: the collator pads each batch.
 
 ## References
 - wangshy31/OneRec-Think#8, JulesBelveze/bert-squeeze#80
@@ -53,18 +53,18 @@ class PaddingStoredInTokenRows(TokenizedRule):
         places = summary.padding + summary.tokens
         if summary.padding_supervised:
             yield self.finding(
-                f"{summary.padding_supervised:,} of {summary.padding:,} places of stored padding have"
-                " labels",
-                "give padding the label -100, or store the rows without it",
+                f"{summary.padding_supervised:,} of {summary.padding:,} tokens of stored padding have labels: the"
+                " model learns to write pad tokens",
+                'set the labels of padding to -100, or tokenize without padding (no padding="max_length"); the'
+                " collator pads each batch",
                 cases=cases_of_row_places(summary.padded),
                 count=summary.padding_supervised,
                 total=summary.padding,
             )
         elif summary.padding_attended == summary.padding and summary.padding >= MIN_SHARE * places:
             yield self.finding(
-                f"{summary.padding:,} of {places:,} places are stored padding, and no attention mask"
-                " hides it",
-                "store the rows without padding, or with an attention_mask",
+                f"{summary.padding:,} of {places:,} tokens are stored padding, and no attention mask hides them",
+                'tokenize without padding (no padding="max_length"), or keep the attention_mask column',
                 severity="warning",
                 cases=cases_of_row_places(summary.padded),
                 count=summary.padding,
@@ -75,7 +75,7 @@ class PaddingStoredInTokenRows(TokenizedRule):
         """The number of places of stored padding that have labels."""
         summary = self.subject.summary
         return make_count_measurement(
-            "places of stored padding with labels",
+            "tokens of stored padding with labels",
             summary.padding_supervised,
             summary.padding + summary.tokens,
         )

@@ -1,12 +1,12 @@
-"""Labels of tokenized rows hold the prompts.
+"""Labels of tokenized rows include the prompts.
 
 ## What it does
-Places the ids by the template's headers, and looks for system, user and tool text that has labels. It is an error where
-most of it has, and a warning where some rows have.
+Locates the turns by the template's headers, and looks for system, user and tool text that has labels. It is an error if
+most of it has, and a warning if only some has.
 
 ## Why it is bad
-The model learns to write what its users write. It comes from `labels = input_ids` in a `map`, from a mask that was lost
-while rows were packed, or from a response marker that was not found.
+The model learns to write what its users write. The cause is `labels = input_ids` in a `map`, a mask that was lost in
+packing, or a response marker that was not found.
 
 ## Example
 ```yaml
@@ -19,7 +19,8 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode the rows again, with labels (`truetune encode`).
+There is no automatic fix: tokenize the rows again with labels (`truetune encode`). The loss gets higher, since it
+covers only the answers.
 
 ## References
 - huggingface/trl#3728, huggingface/trl#1282, arXiv:2405.14394
@@ -63,7 +64,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         yield self.finding(
             f"{prompts.count:,} of {summary.rows:,} rows have prompts in the loss: {learned:,} of"
             f" {total:,} tokens of system, user and tool text have labels",
-            "encode the rows again, with labels of the answers alone: truetune encode",
+            "tokenize the rows again with labels on the answers only: truetune encode DATA -t TOKENIZER -o encoded",
             severity="error" if most else "warning",
             evidence=(
                 ["every token of every row has a label: the labels are a copy of the ids"]

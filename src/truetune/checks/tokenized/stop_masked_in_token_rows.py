@@ -1,12 +1,12 @@
-"""Stop tokens of tokenized rows are not in the loss, or not there at all.
+"""Stop tokens of tokenized rows are not in the loss, or are missing.
 
 ## What it does
-Looks at the token after each learned answer: is it a stop token, and has it a label? Rows that a limit cut at their
-end are left aside.
+Looks at the token after each answer in the loss: is it a stop token, and does it have a label? Rows that a limit cut at
+their end are ignored. It is an error from half of the answers, and a warning below.
 
 ## Why it is bad
-A model that never learned to stop writes on until the limit. It comes from a pad token that is the EOS and is masked by
-its id, from a mask that ends with the text of the answer, or from rows without EOS.
+A model that never learned to stop continues up to the limit. The cause is a pad token that is the EOS and is masked by
+its id, a mask that ends with the text of the answer, or rows without EOS.
 
 ## Example
 ```yaml
@@ -19,7 +19,8 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode the rows again (`truetune encode`), or choose another pad token first.
+There is no automatic fix: choose another pad token if it is the stop token, and tokenize the rows again (`truetune
+encode`).
 
 ## References
 - huggingface/transformers#23530, huggingface/transformers#22794, huggingface/trl#976
@@ -57,10 +58,10 @@ class StopMaskedInTokenRows(TokenizedRule):
         masked = answers.closed - answers.stops_learned
         if masked and explain_shifted_labels(self.subject) is None:
             yield self.finding(
-                f"{masked:,} of {answers.closed:,} stop tokens after learned answers are not in"
-                " the loss",
-                "encode the rows again with labels on the stop tokens, or mask pads by their place"
-                " and not by their id",
+                f"{masked:,} of {answers.closed:,} stop tokens after answers are not in the loss: the model won't"
+                " learn to stop",
+                "tokenize the rows again with labels on the stop tokens (truetune encode does that); mask padding"
+                " by attention_mask, not by the pad id",
                 severity="error" if 2 * masked >= answers.closed else "warning",
                 evidence=self._evidence_that_pad_is_stop_token(),
                 cases=cases_of_row_places(summary.stops_masked),
@@ -70,9 +71,8 @@ class StopMaskedInTokenRows(TokenizedRule):
         never = answers.open + self._count_rows_without_end() if answers.learned else 0
         if never >= MIN_OPEN_ANSWERS and never >= MIN_OPEN_SHARE * answers.learned:
             yield self.finding(
-                f"{never:,} of {answers.learned:,} learned answers end without a stop token",
-                "append the token that ends a turn (truetune encode does so), and encode the rows"
-                " again",
+                f"{never:,} of {answers.learned:,} answers end without a stop token: the model won't learn to stop",
+                "append the token that ends a turn, and tokenize the rows again (truetune encode does that)",
                 severity="error" if 2 * never >= answers.learned else "warning",
                 cases=[
                     *cases_of_row_places(summary.cut_answers),
@@ -96,7 +96,7 @@ class StopMaskedInTokenRows(TokenizedRule):
         pad = special.get("pad")
         is_stop = pad is not None and pad.id in self.subject.placer.stops
         return (
-            [f"the pad token {pad.token} is a stop token: a mask by its id hides both"]
+            [f"the pad token {pad.token} is a stop token: a mask by its id removes both"]
             if pad and is_stop
             else []
         )
@@ -105,7 +105,7 @@ class StopMaskedInTokenRows(TokenizedRule):
         """The number of stop tokens after learned answers that are in the loss."""
         answers = self.subject.summary.answers
         return make_count_measurement(
-            "stop tokens after learned answers in the loss", answers.stops_learned, answers.closed
+            "stop tokens after answers in the loss", answers.stops_learned, answers.closed
         )
 
     def unmet(self) -> Unmet | None:

@@ -1,11 +1,11 @@
-"""Tokenized rows hold ids that this tokenizer does not have.
+"""Tokenized rows contain ids that this tokenizer does not have.
 
 ## What it does
-Compares all ids with the highest id of the tokenizer, and with the rows of the embedding where they are known.
+Compares all ids with the highest id of the tokenizer, and with the rows of the embedding if known.
 
 ## Why it is bad
-On a GPU it ends with a device-side assert far from the cause. It says that another tokenizer made the rows, or that
-tokens were added to it since.
+On a GPU, training ends with a device-side assert far from the cause. Another tokenizer made the rows, or tokens were
+added to it since.
 
 ## Example
 ```yaml
@@ -18,7 +18,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: take the tokenizer that made the rows, or encode them again.
+There is no automatic fix: use the tokenizer that made the rows, or tokenize them again.
 
 ## References
 - huggingface/transformers#23401, huggingface/transformers#33325
@@ -44,10 +44,10 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
         summary, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
         if summary.beyond.count:
             yield self.finding(
-                f"{summary.beyond.count:,} of {summary.rows:,} rows hold ids that the tokenizer does"
-                f" not have: it has {size:,}, the highest id is {summary.highest:,}",
-                "name the tokenizer that made the rows with -t, or encode the rows again with"
-                " this one",
+                f"{summary.beyond.count:,} of {summary.rows:,} rows contain ids that the tokenizer does not have: it"
+                f" has {size:,}, the highest id is {summary.highest:,}",
+                "give the tokenizer that made the rows (-t FOLDER) and train with it, or tokenize the rows again"
+                " with this one (truetune encode)",
                 cases=cases_of_row_places(summary.beyond),
                 count=summary.beyond.count,
                 total=summary.rows,

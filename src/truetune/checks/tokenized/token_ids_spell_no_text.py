@@ -1,12 +1,12 @@
-"""Tokenized rows spell no text under this tokenizer.
+"""Tokenized rows decode to nonsense with this tokenizer.
 
 ## What it does
-Decodes a sample of at most 256 rows, and looks for bytes that are no characters, control characters, words of mixed
-scripts and words without grammar.
+Decodes a sample of at most 256 rows, and looks for invalid bytes, control characters, words of mixed scripts and words
+without grammar.
 
 ## Why it is bad
-Ids mean nothing without their tokenizer. A cache that another one made trains noise, and the loss falls, since noise
-can be learned by heart.
+Ids mean nothing without their tokenizer. A cache made by another one trains on noise, and the loss falls anyway, since
+noise can be memorised.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: take the tokenizer that made the rows, or encode them again.
+There is no automatic fix: use the tokenizer that made the rows, or tokenize them again.
 
 ## References
 - huggingface/datasets#3297
@@ -49,11 +49,13 @@ class TokenIdsSpellNoText(TokenizedRule):
         strange = len(round_trip.strange)
         if strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * round_trip.read:
             yield self.finding(
-                f"{strange:,} of {round_trip.read:,} rows that were decoded spell no text under this"
-                " tokenizer",
-                "name the tokenizer that made the rows with -t, or encode the rows again with"
-                " this one",
-                cases=[Case(f"it spells {text}", origin) for origin, text in round_trip.strange],
+                f"{strange:,} of {round_trip.read:,} decoded rows are nonsense with this tokenizer: another one made"
+                " them",
+                "give the tokenizer that made the rows (-t FOLDER) and train with it, or tokenize the rows again"
+                " with this one (truetune encode)",
+                cases=[
+                    Case((f"it decodes to {text}"), origin) for origin, text in round_trip.strange
+                ],
                 count=strange,
                 total=round_trip.read,
             )
@@ -62,11 +64,11 @@ class TokenIdsSpellNoText(TokenizedRule):
         """The number of decoded rows that spell no text."""
         round_trip = self.subject.round_trip
         return make_count_measurement(
-            "decoded rows that spell no text", len(round_trip.strange), round_trip.read
+            "decoded rows that are nonsense", len(round_trip.strange), round_trip.read
         )
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no row has a text that is long enough to tell."""
         if not self.subject.round_trip.read:
-            return super().unmet() or Unmet("no row has a text that is long enough to tell")
+            return super().unmet() or Unmet("no row has a text that is long enough to judge")
         return super().unmet()

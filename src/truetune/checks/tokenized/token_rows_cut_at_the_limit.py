@@ -1,11 +1,12 @@
 """Tokenized rows are cut off at one length.
 
 ## What it does
-Counts rows of the greatest length, or of the `max_length` that is set, that end without a stop token.
+Counts rows of the greatest length, or of the `max_length` that is set, that end without a stop token. It is an error
+from half of the rows, and a warning below.
 
 ## Why it is bad
-What came after the limit is lost, the stop token first: the model learns answers without an end. In a cache the loss
-is final, since the text is gone.
+What came after the limit is lost, first of all the stop token: the model learns answers without an end. In a cache the
+text is gone, so it can't be recovered from there.
 
 ## Example
 ```yaml
@@ -18,8 +19,8 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode again with a greater limit, or leave long rows out (`truetune encode --overflow
-drop`).
+There is no automatic fix: tokenize the rows again with a higher limit (`truetune encode --max-length N`), which needs
+more memory. If only a few are cut, drop these (`--overflow drop`).
 
 ## References
 - huggingface/trl#2400, huggingface/trl#6003, unslothai/unsloth#2904
@@ -54,10 +55,9 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
         if self.subject.is_plain_text or cut.at_limit < MIN_ROWS:
             return
         yield self.finding(
-            f"{cut.at_limit:,} of {summary.rows:,} rows are cut off at {cut.limit:,} tokens, without"
-            " a stop token",
-            "encode again with a greater limit, or leave these rows out: truetune encode --overflow"
-            " drop",
+            f"{cut.at_limit:,} of {summary.rows:,} rows are cut off at {cut.limit:,} tokens, without a stop token:"
+            " the model learns answers without an end",
+            _remedy_for_cut_rows(cut.limit, is_most=2 * cut.at_limit >= summary.rows),
             severity="error" if 2 * cut.at_limit >= summary.rows else "warning",
             evidence=self._evidence_of_saved_limit(cut.limit),
             cases=[
@@ -76,8 +76,8 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
         saved = self.subject.probes.tokenizer.config.get("model_max_length")
         if saved == limit and self.subject.spec.max_length is None:
             yield (
-                f"model_max_length of tokenizer_config.json is {limit:,}: truncation=True cuts there where a call gives"
-                " no max_length"
+                f"model_max_length in tokenizer_config.json is {limit:,}: truncation=True cuts there if the call"
+                " gives no max_length"
             )
 
     def measurement_if_clean(self) -> Measurement:
@@ -98,3 +98,9 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
                 "it is about answers, and the rows are plain text, which may be cut anywhere"
             )
         return super().unmet()
+
+
+def _remedy_for_cut_rows(limit: int, *, is_most: bool) -> str:
+    """What to do about cut rows; where most are cut, dropping them would leave hardly any."""
+    again = f"tokenize the rows again with a limit above {limit:,}: truetune encode --max-length N"
+    return again if is_most else f"{again}; or drop the rows that do not fit: --overflow drop"

@@ -1,12 +1,13 @@
 """Tokenized rows were made with another chat template.
 
 ## What it does
-Looks for the headers that this template writes, and for control tokens that it never writes. A sample of at most 256
-rows is read back as conversations, rendered by this template, and compared id by id.
+Looks for the headers that this template writes, and for control tokens that it never writes. It also decodes a sample
+of at most 256 rows into conversations, renders them with this template, and compares the ids. Missing headers are an
+error if foreign control tokens are found, or the headers occur as plain text. Otherwise it is a warning.
 
 ## Why it is bad
-The model learns one form of a chat and is served in another. It answers worse, or does not stop, and its loss is as low
-as ever.
+The model learns one chat format and is served with another. It answers worse, or does not stop, and its loss is as low
+as usual.
 
 ## Example
 ```yaml
@@ -19,7 +20,7 @@ make: [healthy]
 ```
 
 ## Fix safety
-There is no automatic fix: encode the rows again with the template that will be served, or serve the old one.
+There is no automatic fix: tokenize the rows again with the template that will be served, or serve the old one.
 
 ## References
 - huggingface/trl#3468, huggingface/trl#3140, huggingface/trl#1233
@@ -63,10 +64,10 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             yield self._finding_on_missing_headers()
         elif len(trip.differ) >= max(MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE * trip.rendered):
             yield self.finding(
-                f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back"
-                " render to other ids",
-                "encode the rows again with this template, or name the one that made them:"
-                " --template FILE",
+                f"{len(trip.differ):,} of {trip.rendered:,} decoded conversations render to other ids with this"
+                " template",
+                "tokenize the rows again with this template (truetune encode), or give the one that made them"
+                " (--template FILE) and serve with it",
                 severity="warning",
                 cases=[Case(text, origin) for origin, text in trip.differ],
                 count=len(trip.differ),
@@ -85,9 +86,10 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         if foreign:
             evidence = [f"control tokens that the template does not write: {', '.join(foreign)}"]
         return self.finding(
-            f"the headers that this template writes ({self._answer_header()!r}) {how}",
-            "encode the rows again with this template, or name the one that made them:"
-            " --template FILE",
+            f"the headers that this chat template writes ({self._answer_header()!r}) {how}: another template made"
+            " them",
+            "tokenize the rows again with this template (truetune encode), or give the one that made them"
+            " (--template FILE) and serve with it",
             # Without either sign the rows may be plain text with stop tokens, which no template
             # wrote.
             severity="error" if foreign or summary.headers_as_text else "warning",
@@ -121,14 +123,14 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         """
         if not self.subject.placer.layout.headers:
             return super().unmet() or Unmet(
-                "the tokenizer has no chat template", "name one with --template"
+                "the tokenizer has no chat template", "give one with --template"
             )
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
         if not self._trainer_uses_template_of_model():
             return Unmet(
-                f"{self.subject.trainer.name_in_reports} renders rows by templates of its own"
+                f"{self.subject.trainer.name_in_reports} renders rows with its own templates"
             )
         if not self.subject.round_trip.rendered:
-            return super().unmet() or Unmet("no row could be read back as a conversation")
+            return super().unmet() or Unmet("no row could be decoded into a conversation")
         return super().unmet()

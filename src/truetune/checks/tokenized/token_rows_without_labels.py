@@ -1,13 +1,14 @@
-"""Rows of token ids say nothing of what is to be learned.
+"""Rows of token ids have no labels, so the loss covers the prompts too.
 
 ## What it does
-Looks for a column `labels` or a mask (`loss_mask`, `completion_mask`, `assistant_masks`) beside `input_ids`. Where
-there is none it is an error for rows in which turns of the template are found, and a note for plain text, which a model
-may be pretrained on.
+Looks for a `labels` column or a mask (`loss_mask`, `completion_mask`, `assistant_masks`) next to `input_ids`. If there
+is none, it is an error for rows in which turns of the template are found, and an info for plain text, which may be for
+pretraining.
 
 ## Why it is bad
-A trainer cannot mask what it can no longer tell apart: the text is gone. It copies `input_ids` into the labels, and the
-model learns its users' prompts with the answers. `completion_only_loss` and `assistant_only_loss` do nothing for them.
+A trainer cannot mask what it can't identify: the text is gone. It copies `input_ids` into the labels, and the model
+learns its users' prompts along with the answers. `completion_only_loss` and `assistant_only_loss` have no effect on
+such rows.
 
 ## Example
 ```yaml
@@ -21,7 +22,7 @@ make: [healthy]
 
 ## Fix safety
 There is no automatic fix: `truetune encode` writes ids with labels; or give the trainer the rows before they were
-tokenized.
+tokenized. The loss gets higher, since it covers only the answers.
 
 ## References
 - huggingface/trl#1507, huggingface/open-r1#517, huggingface/transformers#26357
@@ -38,7 +39,7 @@ from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 from truetune.trainers.label_columns import label_columns_of_trainer
 
-LEARNS_EVERYTHING = "a trainer learns everything, prompts too"
+LEARNS_EVERYTHING = "a trainer computes the loss on all tokens, prompts included"
 
 
 class TokenRowsWithoutLabels(TokenizedRule):
@@ -64,7 +65,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
             prompt_tokens = sum(int(summary.counts[source].sum()) for source in PROMPT_SOURCES)
             yield self.finding(
                 f"{summary.rows:,} rows have input_ids and neither labels nor a mask: {does}",
-                "encode the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",
+                "tokenize the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",
                 evidence=[
                     f"{prompt_tokens:,} of {summary.tokens:,} tokens are system, user or tool text",
                     *known,
@@ -74,8 +75,8 @@ class TokenRowsWithoutLabels(TokenizedRule):
         else:
             yield self.finding(
                 f"{summary.rows:,} rows have neither labels nor a mask: {does}",
-                "leave it so for pretraining; for prompts with answers, encode the rows with labels"
-                " (truetune encode)",
+                "for pretraining, change nothing; for prompts with answers, tokenize the rows with labels (truetune"
+                " encode)",
                 severity="info",
                 count=summary.rows,
             )

@@ -1,14 +1,14 @@
-"""tokenizer_config.json says that BOS or EOS is added, and tokenizer.json does the opposite.
+"""tokenizer_config.json and tokenizer.json disagree on whether BOS or EOS is added.
 
 ## What it does
-Encodes a word with tokenizer.json and compares what comes before and after it with `add_bos_token` and
-`add_eos_token` of tokenizer_config.json, where these are set. It is a note where the chat template writes BOS itself:
-chats are then alike for all readers.
+Encodes a word with tokenizer.json and compares what is added before and after it with `add_bos_token` and
+`add_eos_token` in tokenizer_config.json, if these are set. It is a warning, and an info if the chat template writes BOS
+itself: chats are then the same for all readers.
 
 ## Why it is bad
-transformers 5 and the `tokenizers` library go by tokenizer.json; transformers 4 (for Llama, Gemma and their kin) and
-the converters to GGUF go by the setting. A model that is trained with BOS and served without, or the other way round,
-answers worse from the first token on.
+transformers 5 and the `tokenizers` library follow tokenizer.json. transformers 4 (for Llama, Gemma and similar) and the
+GGUF converters follow the setting. A model that is trained with BOS and served without, or the other way round, answers
+worse from the first token on.
 
 ## Example
 ```yaml
@@ -67,10 +67,10 @@ class AddedBosOrEosContradictsSetting(DataRule):
             name = "BOS" if key == "add_bos_token" else "EOS"
             does = f"adds {name}" if done else f"adds no {name}"
             yield self.finding(
-                f"{key} is {str(stated).lower()} in {CONFIG_FILE}, and tokenizer.json {does}:"
-                " which of the two counts depends on the reader",
-                f"set {key} to {str(done).lower()}, if the model was trained as tokenizer.json"
-                " encodes",
+                f"{key} is {str(stated).lower()} in {CONFIG_FILE}, but tokenizer.json {does}: training and serving"
+                " may follow different files",
+                f"set {key} to {str(done).lower()} in {CONFIG_FILE}, if the model was trained with what"
+                " tokenizer.json does (transformers 5)",
                 severity="info" if name == "BOS" and self._does_template_write_bos() else None,
                 cases=[Case(f"{key}: {str(stated).lower()}", file=CONFIG_FILE)],
             )

@@ -1,13 +1,13 @@
-"""An added token that is a word is found inside of other words, and cuts them.
+"""An added token that is a word is also matched inside longer words, and splits them.
 
 ## What it does
-Looks at the added tokens that are words of letters and are matched anywhere (`single_word` is false), and counts where
-in the rows they are inside of a longer word: after a letter, or before four letters and more. It fires for a token
-that is found so at least five times, in three different words, and in half of its places.
+Looks at added tokens that are words of letters and are matched anywhere (`single_word` is false). It counts how often
+they are inside a longer word in the rows: after a letter, or before four letters or more. It fires if that happens at
+least five times, in three different words, and in half of the token's occurrences.
 
 ## Why it is bad
-Added tokens are cut out of the text before the tokenizer sees it. A token `cat` makes three pieces of `concatenate`,
-which the base model never saw, and the new embedding learns from all words that hold its letters.
+Added tokens are cut out of the text before the tokenizer sees it. A token `cat` splits `concatenate` into three pieces,
+which the base model never saw, and the new embedding learns from all words that contain its letters.
 
 ## Example
 ```yaml
@@ -44,7 +44,7 @@ data:
 ```
 
 ## Fix safety
-Another form of the token changes all ids of rows that hold it: encode them again, and train again.
+Changing the token changes all ids of rows that contain it: tokenize them again, and train again.
 
 ## References
 - huggingface/transformers#1178, huggingface/tokenizers#917
@@ -119,7 +119,7 @@ class AddedTokenCutsWords(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """How many of the places of added words are inside of longer words."""
         return make_count_measurement(
-            "added words inside of other words", self.cuts.total(), self.places.total()
+            "added words inside longer words", self.cuts.total(), self.places.total()
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -131,10 +131,10 @@ class AddedTokenCutsWords(DataRule):
             shown = ", ".join(word for word, _ in words.most_common(SHOWN_WORDS))
             token = self.words[number]
             yield self.finding(
-                f"the added token {token!r} is inside of other words at {cuts:,} of {places:,}"
-                f" places, and cuts them: {shown}",
-                f"add it as AddedToken({token!r}, single_word=True), or in a form that no word"
-                f" holds (<{token}>)",
+                f"the added token {token!r} is inside longer words in {cuts:,} of {places:,} occurrences, and splits"
+                f" them: {shown}",
+                f"add it as AddedToken({token!r}, single_word=True), or in a form that no word contains (<{token}>),"
+                " and tokenize the rows again",
                 cases=self.cases[number],
                 count=cuts,
                 total=places,

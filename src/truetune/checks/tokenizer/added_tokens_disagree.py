@@ -1,14 +1,14 @@
 """Two files of the tokenizer give an added token different ids or flags.
 
 ## What it does
-Compares the added tokens of tokenizer.json with `added_tokens_decoder` of tokenizer_config.json and with
-added_tokens.json: the id of each, and whether it takes the white space beside it (`lstrip`, `rstrip`), is matched
-after normalising, or is special.
+Compares the added tokens in tokenizer.json with `added_tokens_decoder` in tokenizer_config.json and with
+added_tokens.json: the id of each, and whether it strips the white space next to it (`lstrip`, `rstrip`), is matched
+after normalization, or is special.
 
 ## Why it is bad
-Each reader takes another file: the `tokenizers` library and its servers read tokenizer.json, transformers lays the
-flags of tokenizer_config.json over it, converters to other formats read either. Training and serving then give the
-same text other ids, and a token that tokenizer.json lacks gets a new id after the vocabulary.
+Each program reads another file. The `tokenizers` library and servers that use it read tokenizer.json; transformers
+applies the flags of tokenizer_config.json on top; converters to other formats read either. Training and serving then
+give the same text different ids, and a token that tokenizer.json lacks gets a new id after the vocabulary.
 
 ## Example
 ```yaml
@@ -29,7 +29,7 @@ files:
 ```
 
 ## Fix safety
-Take all files from one place: the published tokenizer, or `save_pretrained` of the one that was trained with.
+Take all files from one source: the published tokenizer, or `save_pretrained` of the one used in training.
 
 ## References
 - huggingface/transformers#33371, lm-sys/FastChat#153, InternLM/InternLM#715
@@ -77,7 +77,7 @@ class AddedTokensDisagree(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer.json is the only file that lists added tokens."""
         if not self.tokenizer.added_in_file or not (self.listed or self.ids_of_added_file):
-            return Unmet("it is about added tokens that two files list, and one file alone does")
+            return Unmet("it is about added tokens that two files list, and only one file does")
         return None
 
     def measurement_if_clean(self) -> Measurement:
@@ -96,8 +96,8 @@ class AddedTokensDisagree(DataRule):
         first = found[0]
         yield self.finding(
             f"tokenizer.json and {first.file} differ on {len(found):,} added tokens: {first.text}",
-            "take both files from one place: as they were published, or as save_pretrained wrote"
-            " them together",
+            "take both files from one source: the published tokenizer, or what save_pretrained of the training"
+            " tokenizer wrote",
             severity=first.severity,
             cases=[Case(one.text, file=one.file) for one in found],
             count=len(found),
@@ -143,11 +143,9 @@ class AddedTokensDisagree(DataRule):
             if own == id:
                 return ""
             if own is None:
-                return f"{content} is {id} there, and not in tokenizer.json"
-            return (
-                f"{content} is {id} there, and {own} once tokenizer.json, which lacks it, is loaded"
-            )
-        return "" if own == id else f"{content} is {own} in tokenizer.json, and {id} there"
+                return f"{content} is {id} there, but is not in tokenizer.json"
+            return f"{content} is {id} there, but becomes {own} when tokenizer.json, which lacks it, is loaded"
+        return "" if own == id else f"{content} is {own} in tokenizer.json but {id} there"
 
 
 def _severity_of_flags(flags: list[str]) -> Severity:

@@ -1,13 +1,13 @@
-"""The data hold control tokens that the model has never trained.
+"""The data contain control tokens that the model was never trained on.
 
 ## What it does
-Reads the embedding rows of the control tokens in the encoded rows, those that the chat template writes and those in
-the texts, straight from the safetensors file. It compares their size with that of ordinary tokens, and looks for rows
-that are alike.
+Reads the embedding rows of the control tokens in the tokenized rows (those that the chat template writes and those in
+the texts) from the safetensors file. It compares their norms with those of ordinary tokens, and looks for identical
+rows.
 
 ## Why it is bad
-A base model ships rows for chat markers that no text ever trained: zero, tiny, or all alike. With LoRA and a frozen
-embedding they stay so; the model can't tell the markers apart, writes wrong ones, and does not stop.
+A base model has embedding rows for chat tokens that were never trained: zero, tiny, or all identical. With LoRA and a
+frozen embedding they stay like that. The model can't tell the tokens apart, writes wrong ones, and does not stop.
 
 ## Example
 ```yaml
@@ -25,7 +25,7 @@ data:
 
 ## Fix safety
 Training the embedding rows of these tokens (`trainable_token_indices`, or `modules_to_save` with `embed_tokens` and
-`lm_head`) is safe and costs memory. Starting from the instruct model avoids it.
+`lm_head`) is safe but needs more memory. Starting from the instruct model avoids it.
 
 ## References
 - meta-pytorch/torchtune#2429, unslothai/unsloth#915, unslothai/unsloth#1056
@@ -82,13 +82,13 @@ class BaseModelSpecialTokensUntrained(DataRule):
         """
         if self.matrix is None:
             return Unmet(
-                "there are no weights to read the embedding from", "name the model with --model"
+                "there are no weights to read the embedding from", "give the model with --model"
             )
         if self._are_all_weights_trained():
             return Unmet(
                 f"it is about adapters, and {self.setup.trainer.name_in_reports} trains these rows too"
             )
-        return None if self.used else Unmet("it is about control tokens, and the data hold none")
+        return None if self.used else Unmet("it is about control tokens, and the data contain none")
 
     def measurement_if_clean(self) -> Measurement:
         """The number of control tokens of the data that were never trained, none."""
@@ -127,9 +127,10 @@ class BaseModelSpecialTokensUntrained(DataRule):
         if bad.any():
             tokens = [str(self.tokenizer.backend.id_to_token(int(id))) for id in ids]
             yield self.finding(
-                f"{int(bad.sum())} of {len(ids)} control tokens in the data were never trained",
-                "start from the instruct model, or train and save the embedding rows of these"
-                " tokens",
+                f"{int(bad.sum())} of {len(ids)} control tokens in the data were never trained (their embeddings are"
+                " zero, tiny or identical): the model can't tell them apart",
+                "start from the instruct model, or train the embedding rows of these tokens too:"
+                ' trainable_token_indices=[ids] in LoraConfig, or modules_to_save=["embed_tokens", "lm_head"]',
                 evidence=[
                     f"median norm of {len(ordinary):,} ordinary rows: {median:.3g}"
                     f" ({self.matrix.name})"

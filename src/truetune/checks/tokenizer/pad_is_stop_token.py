@@ -1,16 +1,16 @@
 """The pad token is also a token that ends turns.
 
 ## What it does
-Compares the pad token with every token that ends a turn: the tokenizer's EOS, those of generation_config and config,
-and the one that the chat template writes. It counts the supervised tokens that are the pad token; where there are
-none, and only generation_config or config names it (as Qwen's do), it is a note. It is an error where the trainer masks
-labels by the id of the pad, a note where it masks them by position (TRL, Axolotl, LLaMA-Factory), and a warning where
-the trainer is not known (`--trainer`).
+Compares the pad token with every token that ends a turn: the tokenizer's EOS, those in generation_config.json and
+config.json, and the one that the chat template writes. It counts the supervised tokens that are the pad token. It is an
+error if the trainer masks labels by the pad id, an info if it masks by position (TRL, Axolotl, LLaMA-Factory), and a
+warning if the trainer is not known (`--trainer`). It is also an info if no supervised token is affected and only
+generation_config.json or config.json names it (as Qwen's do).
 
 ## Why it is bad
-Collators that mask by id (transformers' `DataCollatorForLanguageModeling` among them) give each label that equals the
-pad id -100. The stop token is then never learned: answers are good, and never end. The loss looks like that of a
-healthy run.
+Collators that mask by id (such as transformers' `DataCollatorForLanguageModeling`) set each label that equals the pad
+id to -100. The stop token is then never learned: answers are good but never end. The loss looks like that of a healthy
+run.
 
 ## Example
 ```yaml
@@ -29,7 +29,7 @@ data:
 ```
 
 ## Fix safety
-Safe: a pad token is never read by the model. One that is in the vocabulary needs no resize of the embedding.
+Safe: the model never reads a pad token. One that is in the vocabulary needs no resized embedding.
 
 ## References
 - huggingface/transformers#23530, huggingface/transformers#22794, huggingface/trl#976, huggingface/open-r1#494
@@ -67,9 +67,9 @@ class PadIsStopToken(DataRule):
                 "id": SeverityForFact("error", "{trainer} masks every label that is the pad token"),
                 None: SeverityForFact(
                     "warning",
-                    "the trainer is not known: by position (TRL, Axolotl, LLaMA-Factory) no label"
-                    " is lost, by id (transformers' language-modelling collator) all of these are;"
-                    " name it with --trainer",
+                    "the trainer is not known: if it masks padding by position (TRL, Axolotl, LLaMA-Factory), no"
+                    " label is lost; by id (transformers' language-modelling collator), all of these are; give"
+                    " it with --trainer",
                 ),
             },
         ),
@@ -104,7 +104,8 @@ class PadIsStopToken(DataRule):
             return
         better, reason = choose_pad_token(self.tokenizer, self.probes.stops)
         yield self.finding(
-            f"the pad token {clash.token} ({clash.id}) is also a stop token",
+            f"the pad token {clash.token} ({clash.id}) is also a stop token: if padding is masked by its id, the"
+            " model never learns to stop",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
             severity=self._severity_of_clash(clash),
             evidence=[
@@ -125,6 +126,6 @@ class PadIsStopToken(DataRule):
         """Evidence: how many supervised tokens a mask by id takes."""
         if self.supervised:
             yield (
-                f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are"
-                " masked by id"
+                f"{self.masked:,} of {self.supervised:,} supervised tokens lose their label if padding is masked by"
+                " id"
             )

@@ -1,11 +1,11 @@
 """The tokenizer has no pad token.
 
 ## What it does
-Looks for a pad token in the tokenizer's files.
+Looks for a pad token in the tokenizer's files. It is a warning, or an info if the trainer masks padding by position.
 
 ## Why it is bad
-Trainers fall back to EOS without a word, or ask for a pad token, and the usual answer, `pad_token = eos_token`, masks
-every stop token in collators that mask by id.
+Trainers silently fall back to EOS, or ask for a pad token. The usual answer, `pad_token = eos_token`, masks every stop
+token in collators that mask by id, and the model never learns to stop.
 
 ## Example
 ```yaml
@@ -21,7 +21,7 @@ files:
 ```
 
 ## Fix safety
-Safe where the vocabulary has a free token. A new token needs a resize of the embedding before training.
+Safe if the vocabulary has a free token. A new token needs a resized embedding before training.
 
 ## References
 - huggingface/transformers#22794, huggingface/trl#976, unslothai/unsloth#416
@@ -50,7 +50,7 @@ class PadMissing(DataRule):
                 "chosen": MOOT,
                 "error": SeverityForFact(
                     "warning",
-                    "{trainer} stops when it pads the first batch; pad = EOS is the usual repair",
+                    "{trainer} fails when it pads the first batch; setting pad = EOS is the usual workaround",
                 ),
             },
         ),
@@ -73,7 +73,7 @@ class PadMissing(DataRule):
             return
         better, reason = choose_pad_token(self.tokenizer, self.probes.stops)
         yield self.finding(
-            "the tokenizer has no pad token; trainers fall back to EOS, which some collators then"
-            " mask",
+            "the tokenizer has no pad token; trainers fall back to EOS, which some collators then mask, so the"
+            " model never learns to stop",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
         )

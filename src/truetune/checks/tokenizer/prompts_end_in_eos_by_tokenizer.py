@@ -1,11 +1,12 @@
 """The tokenizer of a chat model adds EOS to each text that it encodes.
 
 ## What it does
-Encodes a word with tokenizer.json and checks whether EOS is added at its end, where the folder has a chat template.
+Encodes a word with tokenizer.json and checks whether EOS is added at its end, if the folder has a chat template.
 
 ## Why it is bad
-A trainer that had `add_eos_token` set saves it. Prompts that are sent as plain text then end in EOS: for the model the
-text is over, and it answers with something else or with nothing. Chats do not need it, their template ends turns.
+A trainer that had `add_eos_token` set saved it. Prompts that are sent as plain text then end with EOS: for the model
+the text is over, and it answers with something else or not at all. Chats do not need it, since their template ends
+turns.
 
 ## Example
 ```yaml
@@ -25,7 +26,7 @@ files:
 ```
 
 ## Fix safety
-Safe for chats. A run that trains plain texts adds EOS to each text itself then.
+Safe for chats. A run on plain text then has to add EOS to each text itself.
 
 ## References
 - ggml-org/llama.cpp#3966
@@ -61,8 +62,9 @@ class PromptsEndInEosByTokenizer(DataRule):
             return
         eos = self.tokenizer.special["eos"]
         yield self.finding(
-            f"tokenizer.json adds {eos.token} ({eos.id}) at the end of each text, prompts included:"
-            " a prompt that is sent as plain text is over before the answer",
-            "take EOS out of the post_processor of tokenizer.json, and set add_eos_token to false",
-            evidence=["a chat template is there, which ends turns by itself"],
+            f"tokenizer.json adds {eos.token} ({eos.id}) at the end of each text, prompts included: a prompt sent as"
+            " plain text ends before the answer",
+            "remove EOS from the post_processor in tokenizer.json (or set it to null if it adds nothing else), and"
+            " set add_eos_token to false in tokenizer_config.json",
+            evidence=["the chat template already ends turns"],
         )

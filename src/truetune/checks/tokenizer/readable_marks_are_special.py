@@ -1,14 +1,15 @@
-"""Marks that a program looks for in answers are special tokens: decoding leaves them out.
+"""Tags that programs look for in answers are special tokens, so decoding removes them.
 
 ## What it does
-Looks for marks in pairs (`<think>` and `</think>`, `<tool_call>` and `</tool_call>`, `<answer>` and `</answer>`) that
-are learned in answers and are marked `special: true` in the tokenizer. Without rows it compares the flags with those of
-the published tokenizers whose ids these marks have (Qwen 2.5, 3 and 3.5, DeepSeek V4).
+Looks for pairs of tags (`<think>` and `</think>`, `<tool_call>` and `</tool_call>`, `<answer>` and `</answer>`) that
+are in the loss and have `special: true` in the tokenizer. Without rows, it compares the flags with those of the
+published tokenizers that have these tags with the same ids (Qwen 2.5, 3 and 3.5, DeepSeek V4). It is a warning for tags
+of reasoning and tools, whose parsers read text, and an info for others.
 
 ## Why it is bad
-`decode(..., skip_special_tokens=True)` is what servers, pipelines and reward functions call. It leaves the marks out:
-the parser of tool calls or of reasoning finds none, and a pattern for `<answer>` never matches, though the model writes
-it each time. The tokenizers of Qwen 2.5, Qwen 3 and DeepSeek have such marks with `special: false` for that reason.
+Servers, pipelines and reward functions call `decode(..., skip_special_tokens=True)`. It removes the tags: the parser of
+tool calls or reasoning finds none, and a pattern for `<answer>` never matches, though the model writes it each time.
+For that reason, the tokenizers of Qwen 2.5, Qwen 3 and DeepSeek have such tags with `special: false`.
 
 ## Example
 ```yaml
@@ -41,9 +42,8 @@ data:
 ```
 
 ## Fix safety
-Safe: ids stay what they are. `add_tokens([...], special_tokens=False)` adds marks so; a tokenizer of a published family
-gets its file back. Whoever decodes with `skip_special_tokens=False` may leave it.
-A warning for marks of reasoning and tools, whose parsers read text; a note for others.
+Safe: the ids do not change. `add_tokens([...], special_tokens=False)` adds tags like this; for a published model,
+restore its tokenizer file. If you decode with `skip_special_tokens=False`, change nothing.
 
 ## References
 - vllm-project/vllm#25281
@@ -116,21 +116,21 @@ class ReadableMarksAreSpecial(DataRule):
         room = MAX_CASES - len(self.cases)
         for place in places[:room].tolist():
             mark = self.marks[int(batch.ids[place])]
-            self.cases.append(case_at_token(batch, place, f"{mark} is left out by decode"))
+            self.cases.append(case_at_token(batch, place, f"decode() removes {mark}"))
 
     def unmet(self) -> Unmet | None:
         """Unmet where the tokenizer has no marks in pairs."""
         if not self.mark_count:
-            return Unmet("it is about tokens that are marks in pairs, and the tokenizer has none")
+            return Unmet("it is about tokens that are pairs of tags, and the tokenizer has none")
         return None
 
     def measurement_if_clean(self) -> Measurement:
         """In how many examples such a mark is learned."""
         if not self.examples:
-            what = "marks in pairs that are special here, and text in the published tokenizer"
+            what = "tags that are special here but text in the published tokenizer"
             return make_count_measurement(what, 0, self.mark_count)
         return make_count_measurement(
-            "examples that learn a mark which decoding leaves out", self.hurt, self.examples
+            "examples with a tag in the loss that decoding removes", self.hurt, self.examples
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -140,9 +140,8 @@ class ReadableMarksAreSpecial(DataRule):
         names = [self.marks[id] for id in sorted(self.learned)]
         is_read = any(READ_BY_SERVERS.fullmatch(name.strip("</>").lower()) for name in names)
         yield self.finding(
-            f"{', '.join(names)} are special tokens: decode(skip_special_tokens=True), which servers"
-            f" and pipelines call, leaves them out of the answers; {self.hurt:,} of {self.examples:,}"
-            " examples learn them",
+            f"{', '.join(names)} are special tokens: decode(skip_special_tokens=True), which servers and pipelines"
+            f" call, removes them from the answers; {self.hurt:,} of {self.examples:,} examples train on them",
             _SET_FLAGS,
             severity="warning" if is_read else "info",
             cases=self.cases,
@@ -157,9 +156,9 @@ class ReadableMarksAreSpecial(DataRule):
             return
         models = ", ".join(dict.fromkeys(PUBLISHED_AS_TEXT[one] for one in changed))
         yield self.finding(
-            f"{', '.join(text for _, text in changed)} are special tokens here, and not in the published tokenizer of"
-            f" {models}: decode(skip_special_tokens=True), which servers and pipelines call, leaves them out of the"
-            " answers, and parsers find none",
+            f"{', '.join(text for _, text in changed)} are special tokens here, but not in the published tokenizer"
+            f" of {models}: decode(skip_special_tokens=True), which servers and pipelines call, removes them from"
+            " the answers, and parsers find none",
             _SET_FLAGS,
             count=len(changed),
             total=len(changed),

@@ -1,14 +1,14 @@
-"""Rows are longer than a limit that a file of the model states.
+"""Rows are longer than a limit in the model's files.
 
 ## What it does
-Compares the lengths of the rows, in tokens, with `model_max_length` of tokenizer_config.json and with the positions
-that config.json gives the model, and the longest answer of each chat with `max_new_tokens` of generation_config.json.
-Without that, `max_length` of generation_config.json limits prompt and answer together.
+Compares the lengths of the rows, in tokens, with `model_max_length` in tokenizer_config.json and with the model's
+positions in config.json, and the longest answer of each chat with `max_new_tokens` in generation_config.json. Without
+that, `max_length` in generation_config.json limits prompt and answer together.
 
 ## Why it is bad
-Each limit cuts in silence somewhere: `tokenizer(text, truncation=True)` cuts at `model_max_length`, and vLLM takes no
-longer request; positions beyond those of config.json were never trained; engines end every answer at
-`max_new_tokens`. The model is trained on texts, or has learned answers, that it is later not given or may not finish.
+Each limit cuts silently somewhere. `tokenizer(text, truncation=True)` cuts at `model_max_length`, and vLLM accepts no
+longer request. Positions beyond those in config.json were never trained. Engines end every answer at `max_new_tokens`.
+The model learns from texts that it is not given later, or answers that it may not finish.
 
 ## Example
 ```yaml
@@ -31,7 +31,7 @@ data:
 ```
 
 ## Fix safety
-Safe: `model_max_length` up to the positions of the model. To raise the positions needs scaling, and training with it.
+Raising `model_max_length` up to the model's positions is safe. More positions need scaling, and training with it.
 
 ## References
 - vllm-project/vllm#25865, vllm-project/vllm#19201
@@ -106,7 +106,7 @@ class RowsLongerThanSavedLimits(DataRule):
     code = "TOK013"
     symptoms = ("garbage-output", "good-here-bad-there")
     moot_where = (
-        "sft-max-length-default-1024",
+        "rows-longer-than-default-max-length",
         "one-row-decides-memory",
         "truncation-cuts-the-terminator",
         "truncation-leaves-no-label",
@@ -140,7 +140,7 @@ class RowsLongerThanSavedLimits(DataRule):
         """Unmet where no file states a length, or no row was encoded."""
         if not self.limits:
             return Unmet(
-                "it is about lengths that files state, and none is below the run's own limit"
+                "it is about limits in the model's files, and none is below the run's own limit"
             )
         if self.setup.are_tokens_single_bytes:
             return Unmet("it is about tokens, and the tokenizer is not available")
@@ -196,8 +196,8 @@ def _list_saved_limits(tokenizer: Tokenizer) -> Iterator[SavedLimit]:
             "tokenizer_config.json",
             "model_max_length",
             longest_text,
-            "calls with truncation=True cut them there, and vLLM takes no longer request",
-            "raise model_max_length to the positions of the model, or shorten the rows",
+            "calls with truncation=True cut them there, and vLLM accepts no longer request",
+            "raise model_max_length to the model's max_position_embeddings (config.json), or shorten the rows",
         )
     longest_answer = _limit_or_none((tokenizer.generation_config or {}).get("max_new_tokens"))
     if longest_answer is not None:
@@ -206,7 +206,7 @@ def _list_saved_limits(tokenizer: Tokenizer) -> Iterator[SavedLimit]:
             "max_new_tokens",
             longest_answer,
             "engines end every answer there",
-            "raise max_new_tokens in generation_config.json, or leave it out",
+            "raise max_new_tokens in generation_config.json, or remove it",
             ANSWERS,
         )
     longest_whole = _limit_or_none((tokenizer.generation_config or {}).get("max_length"))
@@ -217,7 +217,7 @@ def _list_saved_limits(tokenizer: Tokenizer) -> Iterator[SavedLimit]:
             "max_length",
             longest_whole,
             "generate() ends prompt and answer together there",
-            "set max_new_tokens in generation_config.json, and leave max_length out",
+            "set max_new_tokens in generation_config.json, and remove max_length",
         )
     positions = positions_of_model(tokenizer.model_config)
     if positions is not None and not does_model_scale_rotary_positions(tokenizer.model_config):
@@ -225,8 +225,9 @@ def _list_saved_limits(tokenizer: Tokenizer) -> Iterator[SavedLimit]:
             "config.json",
             "max_position_embeddings",
             positions,
-            "the model has learned no position beyond it",
-            f"set max_length to {positions:,}, or scale the positions and train with that",
+            "the model was never trained on positions beyond it",
+            f"set the training's max_length to {positions:,}, or scale the positions (rope_scaling) and train with"
+            " that",
         )
 
 

@@ -1,18 +1,19 @@
 """A special token's id in generation_config.json or config.json is a piece of ordinary text.
 
 ## What it does
-Looks up each id that generation_config.json and config.json give for BOS, EOS, pad, and forced tokens in the
-tokenizer's vocabulary, and reports those that are no added token there, or that the vocabulary does not have. An EOS
-that is a token of text counts as well where answers of the rows hold it before their end, such as `</think>`. It is a
-warning where only BOS, pad, or the token that is forced at a limit is wrong.
+Looks up each id that generation_config.json and config.json give for BOS, EOS, pad and forced tokens in the tokenizer's
+vocabulary. It reports those that are not an added token there, or that the vocabulary does not have. An EOS that is a
+text token also counts if answers of the rows contain it before their end, such as `</think>`. It is an error for EOS,
+and a warning if only BOS, pad, or the token forced at a limit is wrong.
 
-The pad token of the tokenizer itself counts where it is a piece of text (`!`, which is id 0 in many vocabularies), and
-what of the rows' answers is that token: a warning.
+The tokenizer's own pad token also counts, as a warning, if it is a piece of text (`!`, which is id 0 in many
+vocabularies); the finding then tells how many tokens in the loss are that token.
 
 ## Why it is bad
-The files give tokens by number. A number of another vocabulary (`2` is EOS in Llama 2, and `#` in Qwen) ends answers
-in the middle, fills them up with text, or never occurs, so that nothing stops. Who masks pads by their id leaves each
-such token of an answer out of the loss, and code that looks for the last token that is no pad finds another one.
+The files give tokens by number. A number from another vocabulary (`2` is EOS in Llama 2, but `#` in Qwen) ends answers
+in the middle, pads them with text, or never occurs, so that nothing stops. If padding is masked by its id, every such
+token of an answer is left out of the loss, and code that looks for the last token that is not padding finds another
+one.
 
 ## Example
 ```yaml
@@ -31,7 +32,7 @@ data:
 ```
 
 ## Fix safety
-Safe where the file belongs to this tokenizer: write the id that the tokenizer has for the token.
+Safe if the file belongs to this tokenizer: write the id that the tokenizer has for the token.
 
 ## References
 - salesforce/CodeGen#32, Vision-CAIR/MiniGPT-4#339, huggingface/transformers#7275
@@ -104,7 +105,7 @@ class SpecialIdIsOrdinaryText(DataRule):
                         continue
                     self.held[statement] += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(f"the answer holds {token!r}", row.origin))
+                        self.cases.append(Case(f"the answer contains {token!r}", row.origin))
 
     def _count_supervised_pad_tokens(self, batch: Batch, pad: SpecialToken) -> None:
         """Count the tokens in the loss that are the pad token."""
@@ -112,7 +113,7 @@ class SpecialIdIsOrdinaryText(DataRule):
         self.supervised += int(batch.supervised.sum())
         self.masked += int(is_pad.sum())
         for place in np.flatnonzero(is_pad)[: MAX_CASES - len(self.pad_cases)].tolist():
-            self.pad_cases.append(case_at_token(batch, place, f"{pad.token!r} of the answer"))
+            self.pad_cases.append(case_at_token(batch, place, f"{pad.token!r} in the answer"))
 
     def unmet(self) -> Unmet | None:
         """Unmet where no file gives an id, and there is no pad token."""
@@ -143,7 +144,7 @@ class SpecialIdIsOrdinaryText(DataRule):
         yield self.finding(
             f"{first.key.name} of {first.file} is {first.id:,}, {self._describe_id_in_vocabulary(first.id)}:"
             f" {first.key.consequence}",
-            f"write the id of this tokenizer's token into {first.file}{self._tokenizer_id_of_same_name(first)}",
+            f"set it to the id of this tokenizer's token in {first.file}{self._tokenizer_id_of_same_name(first)}",
             severity=first.key.severity,
             cases=[
                 Case(
@@ -160,8 +161,8 @@ class SpecialIdIsOrdinaryText(DataRule):
         """The finding that the pad token is a piece of text."""
         better, reason = choose_pad_token(self.tokenizer, self.probes.stops)
         held = (
-            f"; {self.masked:,} of {self.supervised:,} tokens in the loss are it, and are left out where pads are"
-            " masked by their id"
+            f"; {self.masked:,} of {self.supervised:,} tokens in the loss are this token, and lose their label if"
+            " padding is masked by id"
             if self.masked
             else ""
         )
@@ -170,7 +171,8 @@ class SpecialIdIsOrdinaryText(DataRule):
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
             severity="warning",
             evidence=[
-                "who looks for the last token that is no pad by its id (reward models, classifiers) finds another one"
+                "reward models and classifiers, which look for the last token that is not padding by its id, find"
+                " the wrong one"
             ],
             cases=self.pad_cases,
             count=self.masked or None,
@@ -184,9 +186,9 @@ class SpecialIdIsOrdinaryText(DataRule):
         ((statement, count),) = self.held.most_common(1)
         token = self.stops[statement]
         yield self.finding(
-            f"{statement.key.name} of {statement.file} holds {statement.id:,}, {token!r}, which"
-            f" {count:,} of {self.answers:,} answers hold before their end: generation stops there",
-            f"take {statement.id} out of {statement.key.name} in {statement.file}",
+            f"{statement.key.name} in {statement.file} contains {statement.id:,}, {token!r}, which {count:,} of"
+            f" {self.answers:,} answers contain before their end: generation stops there",
+            f"remove {statement.id} from {statement.key.name} in {statement.file}",
             severity="error" if count * MIN_ERROR_ONE_IN >= self.answers else "warning",
             cases=self.cases,
             count=count,

@@ -1,13 +1,13 @@
 """Generation does not stop at the token that ends the turns.
 
 ## What it does
-Compares the token that the chat template writes after an answer with the EOS tokens of generation_config.json, and
-where there is none, with those of the tokenizer and config.json. It is a warning where the tokenizer knows the token
-and generation_config.json does not: transformers' `generate` then runs on, while vLLM stops.
+Compares the token that the chat template writes after an answer with the EOS tokens in generation_config.json, or, if
+there is none, in the tokenizer and config.json. It is an error, or a warning if the tokenizer knows the token but
+generation_config.json does not: transformers' `generate` then continues, while vLLM stops.
 
 ## Why it is bad
-The model learns to end its turn, and the engine does not stop there: the answer is followed by a new user turn that
-the model makes up.
+The model learns to end its turn, but the engine does not stop there: after the answer, the model makes up a new user
+turn.
 
 ## Example
 ```yaml
@@ -27,7 +27,7 @@ data:
 ```
 
 ## Fix safety
-Safe: `eos_token_id` takes a list. Keep what is there, and add the terminator.
+Safe: `eos_token_id` accepts a list. Keep the ids that are there, and add the terminator.
 
 ## References
 - vllm-project/vllm#4180, huggingface/open-r1#663, huggingface/trl#7039, huggingface/trl#7127
@@ -83,10 +83,11 @@ class StopIdsIncomplete(DataRule):
             return
         where = "generation_config.json"
         if not known:
-            where = "the tokenizer, and there is no generation_config.json"
+            where = "the tokenizer (there is no generation_config.json)"
         yield self.finding(
-            f"turns end with {stop.token} ({stop.id}), which is no stop token of {where}",
-            f'write "eos_token_id": {sorted(s.id for s in self.probes.stops)} into'
+            f"turns end with {stop.token} ({stop.id}), which is not a stop token in {where}: generation continues"
+            " after the answer",
+            f'set "eos_token_id": {sorted(s.id for s in self.probes.stops)} in'
             " generation_config.json",
             severity="error" if known and not listed else "warning",
             evidence=list(self._evidence_of_stop_tokens_by_file(stop, listed))
@@ -97,7 +98,7 @@ class StopIdsIncomplete(DataRule):
         """Evidence: the other stop tokens with the files that name them, and the files that name this one."""
         for other in self.probes.stops:
             if other != stop:
-                yield f"{other.token} ({other.id}) is one by: {', '.join(other.origins)}"
+                yield f"{other.token} ({other.id}) is a stop token by: {', '.join(other.origins)}"
         if listed:
             yield (
                 f"{stop.token} is defined only in: {', '.join(sorted(listed))}, which generate()"

@@ -1,12 +1,12 @@
-"""Generation may not write the token that ends a turn.
+"""Generation is not allowed to write the token that ends a turn.
 
 ## What it does
-Looks for the stop tokens of the template and the tokenizer in `suppress_tokens` and `bad_words_ids` of
-generation_config.json.
+Looks for the stop tokens of the template and the tokenizer in `suppress_tokens` and `bad_words_ids` in
+generation_config.json. It is an info if the template ends turns with another token.
 
 ## Why it is bad
-A suppressed token gets the probability 0. The model has learned to end its turn, and can't: each answer runs on to its
-length limit.
+A suppressed token gets the probability 0. The model has learned to end its turn, but can't: each answer continues up to
+its length limit.
 
 ## Example
 ```yaml
@@ -25,7 +25,7 @@ data:
 ```
 
 ## Fix safety
-Safe: a stop token belongs to none of these lists.
+Safe: a stop token belongs in none of these lists.
 
 ## References
 - huggingface/transformers#24099, deepspeedai/DeepSpeedExamples#470
@@ -75,13 +75,13 @@ class StopTokenIsSuppressed(DataRule):
         first = self._stop_token_of_template_or_first(suppressed)
         key = banned[first.id]
         yield self.finding(
-            f"{first.token} ({first.id}) is a stop token, and {key} of {GENERATION_FILE} forbids it:"
-            " an answer can't end with it",
-            f"take {first.id} out of {key}",
+            f"{first.token} ({first.id}) is a stop token, but {key} in {GENERATION_FILE} forbids it: an answer can't"
+            " end with it",
+            f"remove {first.id} from {key} in {GENERATION_FILE}",
             # Where the template ends turns with another token, that one ends the answer all the same.
             severity="error" if self._are_template_or_all_stops_suppressed(suppressed) else "info",
             cases=[
-                Case(f"{banned[stop.id]} holds {stop.id}", file=GENERATION_FILE)
+                Case(f"{banned[stop.id]} contains {stop.id}", file=GENERATION_FILE)
                 for stop in suppressed
             ],
             evidence=[

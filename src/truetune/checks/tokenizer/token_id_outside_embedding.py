@@ -1,13 +1,13 @@
-"""A token of the tokenizer has an id that the embedding has no row for.
+"""A token of the tokenizer has an id for which the embedding has no row.
 
 ## What it does
-Compares the ids of pad, EOS, BOS and of all added tokens with the rows of the embedding (of the weights, else of
-config.json). Added tokens that are none of the three are a note: some families share a tokenizer with a larger model,
-and the rows of the data are looked at by `ids-beyond-embedding`.
+Compares the ids of pad, EOS, BOS and all added tokens with the number of rows of the embedding (from the weights,
+otherwise from config.json). Added tokens other than these three are an info: some families share a tokenizer with a
+larger model, and `ids-beyond-embedding` checks the rows of the data.
 
 ## Why it is bad
-The first batch that pads ends in an index error or a CUDA assert; with a batch size of 1 it hides. Where the id is
-clamped, another token's vector is trained.
+The first batch that is padded ends with an index error or a CUDA assert; with a batch size of 1 it does not show. If
+the id is clamped, another token's vector is trained.
 
 ## Example
 ```yaml
@@ -23,7 +23,7 @@ data:
 
 ## Fix safety
 `model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` is safe before training; the new rows must be
-trained and saved. A pad token from the vocabulary needs none of it.
+trained and saved. A pad token from the vocabulary needs no resizing.
 
 ## References
 - meta-llama/llama-cookbook#189, meta-llama/llama3#310, huggingface/transformers#23401
@@ -83,9 +83,9 @@ class TokenIdOutsideEmbedding(DataRule):
             " and ".join(f"the {name} token" for name in named) or f"{len(texts):,} added tokens"
         )
         yield self.finding(
-            f"outside the embedding of {rows:,} rows: {subject}",
-            f"resize the embedding to {self.tokenizer.vocabulary:,} rows before training, or take"
-            " tokens that the vocabulary has",
+            f"the embedding has {rows:,} rows, too few for {subject}: the first batch with that id fails",
+            f"call model.resize_token_embeddings({self.tokenizer.vocabulary}) before training, or use tokens that"
+            " are already in the vocabulary",
             severity="error" if named else "info",
             cases=[Case(text, file="tokenizer.json") for text in texts.values()],
             count=len(texts),

@@ -1,13 +1,14 @@
-"""The tokenizer does not give back the text that it was given.
+"""The tokenizer does not decode to the text that it encoded.
 
 ## What it does
 Encodes and decodes short texts (capitals, white space, line breaks, accents, digits, code, other scripts) and reports
-those that come back changed. It judges vocabularies that have a token for each byte, and so lose nothing by design.
+those that come back changed. It judges only vocabularies that have a token for each byte, which lose nothing by design.
+It is an error, or a warning if only other scripts or emoji change.
 
 ## Why it is bad
-What is lost before the model sees it can be neither learned nor answered: a tokenizer that lowers letters never writes
-a name, one that drops line breaks never writes code. It happens when a tokenizer.json is rebuilt or edited (a
-normalizer, a pre-tokenizer or the decoder of another tokenizer), and nothing fails.
+What is lost before the model sees it can be neither learned nor generated: a tokenizer that lowercases never writes a
+name, one that drops line breaks never writes code. It happens when a tokenizer.json is rebuilt or edited (a normalizer,
+a pre-tokenizer or the decoder of another tokenizer), and nothing fails.
 
 ## Example
 ```yaml
@@ -22,7 +23,7 @@ files:
 ```
 
 ## Fix safety
-Take tokenizer.json as it was published. A model that was trained with this one has to be trained again.
+Restore tokenizer.json as it was published. A model that was trained with this one has to be trained again.
 
 ## References
 - huggingface/transformers#21161, bigcode-project/starcoder#163, huggingface/transformers#36325
@@ -90,8 +91,8 @@ class TokenizerLosesText(DataRule):
         yield self.finding(
             f"{len(changed)} of {len(PROBE_TEXTS)} short texts come back changed, for example"
             f" {kind}: {text!r} becomes {decoded!r}",
-            "take tokenizer.json as it was published; compare its normalizer, pre_tokenizer and"
-            " decoder with the base model's",
+            "restore tokenizer.json as it was published; its normalizer, pre_tokenizer and decoder must equal the"
+            " base model's",
             severity="error" if loses_latin else "warning",
             cases=[
                 Case(f"{kind}: {text!r} becomes {decoded!r}", file="tokenizer.json")

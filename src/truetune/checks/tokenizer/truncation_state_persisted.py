@@ -1,11 +1,12 @@
-"""tokenizer.json carries a truncation or padding that a run left in it.
+"""tokenizer.json contains a truncation or padding setting that a run left in it.
 
 ## What it does
-Checks whether `truncation` and `padding` in tokenizer.json are null, and counts the examples that would be cut.
+Checks whether `truncation` and `padding` in tokenizer.json are null, and counts the examples that would be cut. It is
+an error if some would be.
 
 ## Why it is bad
-A call with `truncation=True` or `padding=...` changes a fast tokenizer, and `save_pretrained` writes that state. Stacks
-that read tokenizer.json directly then cut or pad every prompt.
+A call with `truncation=True` or `padding=...` changes a fast tokenizer, and `save_pretrained` saves that state.
+Programs that read tokenizer.json directly then cut or pad every prompt.
 
 ## Example
 ```yaml
@@ -53,7 +54,7 @@ class TruncationStatePersisted(DataRule):
             {
                 "ignored": SeverityForFact(
                     "info",
-                    "{trainer} switches it off when it encodes; the `tokenizers` library does not",
+                    "{trainer} switches it off when it tokenizes; the `tokenizers` library does not",
                 ),
                 "removed": MOOT,
                 None: SeverityForFact(
@@ -74,14 +75,14 @@ class TruncationStatePersisted(DataRule):
 
     def measurement_if_clean(self) -> str:
         """That tokenizer.json holds neither truncation nor padding."""
-        return "tokenizer.json holds neither truncation nor padding"
+        return "tokenizer.json contains neither truncation nor padding"
 
     def findings(self) -> Iterator[Finding]:
         cut, pad = self.tokenizer.truncation, self.tokenizer.padding
         if cut is not None:
             yield self.finding(
-                f"tokenizer.json holds a cut at {cut['max_length']:,} tokens, which the"
-                " `tokenizers` library applies"
+                f"tokenizer.json contains a truncation at {cut['max_length']:,} tokens, which the `tokenizers`"
+                " library applies"
                 + (
                     f"; {self.longer:,} of {self.examples:,} examples are longer"
                     if self.examples
@@ -95,8 +96,8 @@ class TruncationStatePersisted(DataRule):
             )
         if pad is not None:
             yield self.finding(
-                "tokenizer.json holds a padding, which the `tokenizers` library applies to each"
-                " text of a batch",
+                "tokenizer.json contains a padding setting, which the `tokenizers` library applies to each text of"
+                " a batch",
                 'set "padding" to null in tokenizer.json',
                 severity=self._severity_without_cut_rows(),
                 evidence=[f"padding: {pad}"],

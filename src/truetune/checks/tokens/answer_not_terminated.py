@@ -1,10 +1,10 @@
 """Trained answers have no stop token after them.
 
 ## What it does
-Counts the trained assistant turns of chats whose closing text in the template holds no stop token.
+Counts the trained assistant turns of chats after which the template writes no stop token.
 
 ## Why it is bad
-Nothing in the loss says where these answers end, so the model never stops after such a turn.
+Nothing in the loss shows where these answers end, so the model never stops after such a turn.
 
 ## Example
 ```yaml
@@ -24,7 +24,7 @@ data:
 
 ## Fix safety
 Adding the EOS token after each assistant turn in the template is safe before training. After it, the model and its
-template belong together.
+template belong together: serve it with the same template.
 
 ## References
 - huggingface/trl#5988, axolotl-ai-cloud/axolotl#3756
@@ -80,7 +80,7 @@ class AnswerNotTerminated(DataRule):
         self.open += 1
         if len(self.cases) < MAX_CASES:
             rendered = batch.examples[example].rendering.text
-            # Some characters behind the end show what stands there in place of the stop token.
+            # Some characters behind the end show what stands there instead of the stop token.
             text = f"ends with {rendered[max(0, turn.end - 24) : turn.end + 16]!r}"
             self.cases.append(case_at_character(batch, example, turn.end - 1, text, turn.message))
 
@@ -97,8 +97,10 @@ class AnswerNotTerminated(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.open:
             yield self.finding(
-                f"{self.open:,} of {self.turns:,} trained answers end without a stop token",
-                "let the chat template write the EOS token after each assistant turn",
+                f"{self.open:,} of {self.turns:,} trained answers end without a stop token, so the model won't learn"
+                " to stop",
+                "in the chat template, write the EOS token after each assistant turn ({{ message.content }}{{"
+                " eos_token }})",
                 cases=self.cases,
                 count=self.open,
                 total=self.turns,

@@ -1,12 +1,12 @@
-"""Examples end in two stop tokens.
+"""Examples end with two stop tokens.
 
 ## What it does
-Counts the examples in which a second supervised stop token follows the one that ends the last answer, with nothing
-but white space between them.
+Counts the examples in which a second supervised stop token follows the one that ends the last answer, with nothing but
+white space in between.
 
 ## Why it is bad
-The model learns to continue after the stop token. Where the first of them ends generation, the second is wasted; where
-it does not, odd tokens trail every answer, and conversations of several turns break.
+The model learns to continue after the stop token. If the first one ends generation, the second is wasted. If it does
+not, extra tokens follow every answer, and conversations of several turns break.
 
 ## Example
 ```yaml
@@ -22,7 +22,7 @@ data:
 ```
 
 ## Fix safety
-Safe: give the trainer the messages, or keep it from appending EOS to text that ends its turns already.
+Safe: give the trainer the messages, or stop it from appending EOS to text whose turns already end with it.
 
 ## References
 - huggingface/trl#3318, huggingface/trl#4481, huggingface/trl#4908, unslothai/unsloth#3228
@@ -102,9 +102,10 @@ class DuplicateEos(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.double:
             yield self.finding(
-                f"{self.double:,} of {self.examples:,} examples end in two stop tokens",
-                "give the trainer the messages instead of rendered text, or keep it from"
-                " appending EOS",
+                f"{self.double:,} of {self.examples:,} examples end with two stop tokens: the model learns to"
+                " continue after the first",
+                "give the trainer the messages instead of rendered text; or remove the stop token at the end of"
+                " each text, since the trainer appends one",
                 cases=self.cases,
                 count=self.double,
                 total=self.examples,

@@ -1,8 +1,8 @@
-"""Rows of plain text end without a stop token, and the tokenizer appends none.
+"""Plain text rows end without a stop token, and the tokenizer adds none.
 
 ## What it does
-Counts the plain rows (text, or prompt and completion as strings) whose last token is no stop token once the tokenizer
-has encoded them.
+Counts the plain text rows (text, or prompt and completion as strings) whose last token is not a stop token after
+tokenization.
 
 ## Why it is bad
 A model that never sees the end of an answer never ends one. Its loss looks the same as that of a healthy run.
@@ -21,8 +21,8 @@ data:
 ```
 
 ## Fix safety
-TRL appends EOS to rows of text and to completions by itself: then say `--trainer trl`, and nothing else changes. Most
-fast tokenizers ignore `add_eos_token`; writing the EOS token at the end of the text always works.
+TRL appends EOS to rows of text and to completions: then pass `--trainer trl`, and change nothing. Most fast tokenizers
+ignore `add_eos_token`; writing the EOS token at the end of the text always works.
 
 ## References
 - huggingface/transformers#22794, huggingface/transformers#23833, huggingface/trl#1623, huggingface/trl#3091
@@ -103,16 +103,21 @@ class EosNotAppendedByTokenizer(DataRule):
                 ""
                 if known
                 else (
-                    ", or name the trainer with --trainer if it does that itself (TRL does,"
-                    " transformers' Trainer does not)"
+                    "; if your trainer does that itself, give its name with --trainer (TRL does, transformers'"
+                    " Trainer does not)"
                 )
             )
             appends = f"{self.setup.trainer.name_in_reports} appends none to such rows"
+            effect = (
+                ": the model won't learn to stop"
+                if known
+                else "; unless the trainer appends one, the model won't learn to stop"
+            )
             yield self.finding(
-                f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token",
-                f"end each with {eos.token if eos else 'the EOS token'}{by_itself}",
+                f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token{effect}",
+                f"end each text with {eos.token if eos else 'the EOS token'}{by_itself}",
                 evidence=[
-                    "encoding with special tokens appends no EOS with this tokenizer",
+                    "this tokenizer adds no EOS",
                     *([appends] if known else []),
                 ],
                 cases=self.cases,

@@ -1,10 +1,11 @@
-"""Tokens of the data have ids that the embedding has no row for.
+"""Tokens in the data have ids for which the embedding has no row.
 
 ## What it does
-Compares the highest id in the encoded rows with the rows of the embedding matrix (of the weights, else of config.json).
+Compares the highest id in the tokenized rows with the number of rows of the embedding matrix (from the weights,
+otherwise from config.json).
 
 ## Why it is bad
-The run ends in an index error or a CUDA assert at the first such batch, which may come late. Where ids are clamped
+The run fails with an index error or a CUDA assert at the first such batch, which may come late. If ids are clamped
 instead, another token's vector is trained.
 
 ## Example
@@ -22,8 +23,8 @@ data:
 ```
 
 ## Fix safety
-`model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` before training; new rows must be trained and
-saved with the adapter.
+`model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` is safe before training; the new rows must be
+trained and saved with the adapter.
 
 ## References
 - meta-llama/llama-cookbook#189, meta-llama/llama3#310, huggingface/transformers#23401
@@ -93,9 +94,9 @@ class IdsBeyondEmbedding(DataRule):
         if self.beyond:
             yield self.finding(
                 f"{self.beyond:,} of {self.tokens:,} tokens have an id beyond the {self.limit:,}"
-                " rows of the embedding",
-                "take the tokenizer that belongs to the model, or resize the embedding before"
-                " training",
+                " rows of the embedding: training fails at the first such batch",
+                "use the tokenizer that belongs to the model, or call model.resize_token_embeddings(len(tokenizer))"
+                " before training and train the new rows",
                 cases=self.cases,
                 count=self.beyond,
                 total=self.tokens,

@@ -1,7 +1,7 @@
-"""Examples without a single supervised token.
+"""Examples have no token in the loss.
 
 ## What it does
-Counts the examples in which nothing is to be learned, before any cut, and the rows that gave no example at all.
+Counts the examples without any label, before any cut, and the rows that produced no example at all.
 
 ## Why it is bad
 Such a row takes time and memory and teaches nothing. A batch of them has a loss of 0 / 0, which trainers log as 0.0.
@@ -19,7 +19,7 @@ data:
 ```
 
 ## Fix safety
-Dropping such rows loses nothing. Look first whether the answer is in another column (`--map`).
+Dropping such rows loses nothing. First check whether the answer is in another column (`--map`).
 
 ## References
 - huggingface/trl#6320, unslothai/unsloth#2095, PrimeIntellect-ai/prime-rl#978
@@ -46,7 +46,7 @@ class NoSupervisedToken(DataRule):
     stability = "stable"
     since = "0.1.0"
     moot_where = (
-        "role-alias-dropped",
+        "turn-roles-unknown-to-template",
         "special-token-in-structure",
         "template-rejects-rows",
         "malformed-rows",
@@ -101,8 +101,9 @@ class NoSupervisedToken(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.rows:,} rows have no supervised token",
-                "give them an assistant turn (look at roles and --map), or drop them",
+                f"{self.empty:,} of {self.rows:,} rows have no token in the loss",
+                "check whether their answer has another role or is in another column (--map role.assistant=NAME,"
+                " --map answer=COLUMN); drop rows without an answer",
                 cases=self.cases,
                 count=self.empty,
                 total=self.rows,

@@ -1,14 +1,15 @@
-"""Rows begin without BOS, and the base was trained with it on every text.
+"""Rows begin without BOS, but the base model was trained with it on every text.
 
 ## What it does
-Recognises the families of which it is published that every text begins with BOS (Gemma, Llama 3, Mistral, DeepSeek,
-Command), by the control tokens that only they have, and counts the examples whose first token is another one.
+Recognises the model families whose every training text began with BOS (Gemma, Llama 3, Mistral, DeepSeek, Command) by
+their control tokens, and counts the examples with another first token. It fires from 10 % of the examples: a warning
+for Gemma, an info for the others, whose loss without BOS was not measured here.
 
 ## Why it is bad
-The base has never seen a text that begins so. Gemma is hurt most: the first losses are several nats too high, and
-answers are rubbish. The others lose less, and what is learned is learned in another place than where it is asked.
-It happens where the tokenizer was edited (`add_bos_token: false`, a post-processor without BOS), where a template of
-another family replaced the model's own, or where text was encoded with `add_special_tokens=False`.
+The base model has never seen a text without BOS. Gemma suffers most: the first losses are far too high, and the answers
+are garbage. Others suffer less, but train on another format than they are served with. The cause is an edited tokenizer
+(`add_bos_token: false`, a post-processor without BOS), a template from another family, or text that was tokenized with
+`add_special_tokens=False`.
 
 ## Example
 ```yaml
@@ -50,8 +51,7 @@ data:
 ```
 
 ## Fix safety
-Safe where no other BOS is written: exactly one has to be at the beginning. Train and ask alike.
-A warning for Gemma, a note for the others, whose loss without BOS was not measured here.
+Safe if no other BOS is written: there must be exactly one at the beginning. Train and serve with the same.
 
 ## References
 - unslothai/unsloth#10312, huggingface/transformers#29250 (Gemma)
@@ -126,7 +126,9 @@ class RowsBeginWithoutBos(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet for tokenizers of other families, and without an example."""
         if self.bos_family is None:
-            return Unmet("it is about tokenizers of families whose bases were trained with BOS")
+            return Unmet(
+                "it is about tokenizers of families whose base models were trained with BOS"
+            )
         return None if self.examples else NO_EXAMPLE
 
     def measurement_if_clean(self) -> Measurement:
@@ -143,18 +145,18 @@ class RowsBeginWithoutBos(DataRule):
             # What the tokenizer adds to plain text is no part of a chat: its template has to write it.
             adds = "adds it to plain text, not to chats"
             remedy = (
-                "begin the chat template with {{ bos_token }}, and plain texts that are encoded with"
-                f" add_special_tokens=False with {family.bos}"
+                "write {{ bos_token }} at the beginning of the chat template, and"
+                f" {family.bos} at the beginning of plain texts that are tokenized with add_special_tokens=False"
             )
         else:
             adds = "does not add it"
             remedy = (
-                "take the post-processor of the published tokenizer.json and add_bos_token: true, or begin each"
-                f" text with {family.bos} where the tokenizer adds none"
+                "restore the post_processor of the published tokenizer.json and set add_bos_token: true, or begin"
+                f" each text with {family.bos}"
             )
         yield self.finding(
-            f"{self.without:,} of {self.examples:,} examples begin without {family.bos}, with which"
-            f" {family.name} was trained on every text",
+            f"{self.without:,} of {self.examples:,} examples begin without {family.bos}, with which every training"
+            f" text of {family.name} began",
             remedy,
             severity=family.severity,
             evidence=[f"this tokenizer {adds}"],

@@ -1,13 +1,12 @@
 """Examples longer than max_length lose the stop token of their last answer.
 
 ## What it does
-Counts the examples longer than `max_length` whose last trained stop token comes after the cut. Where prompts are
-learned too, a row may lose its whole answer and still have labels: such rows are counted apart, and nine of ten are an
-error.
+Counts the examples longer than `max_length` whose last trained stop token comes after the cut. It is a warning. If
+prompts are in the loss too, a row may lose its whole answer and still have labels: such rows are counted separately,
+and it is an error if nearly all rows (90 %) are like that.
 
 ## Why it is bad
-Those rows teach that a long answer does not end: the tuned model stops after short answers and runs on after long
-ones.
+Those rows teach that a long answer does not end: the tuned model stops after short answers, but not after long ones.
 
 ## Example
 ```yaml
@@ -28,7 +27,7 @@ data:
 ```
 
 ## Fix safety
-A longer limit costs memory. Dropping the long rows is safe, and better than cutting them.
+A higher limit needs more memory. Dropping the long rows is safe, and better than cutting them.
 
 ## References
 - huggingface/trl#6003, OpenRLHF/OpenRLHF#1311
@@ -129,14 +128,18 @@ class TruncationCutsTheTerminator(DataRule):
             lost = "the whole answer" if self.whole == self.cut else "the end of their answer"
             where = f"at {self.spec.max_length:,} tokens"
             if self.whole == self.cut:
-                where = f": it is past the cut {where} ({self.setup.trainer.cut.value.setting})"
+                where = f": it is after the cut {where} ({self.setup.trainer.cut.value.setting})"
             yield self.finding(
                 f"{self.cut:,} of {self.examples:,} examples lose {lost}{' ' * (where[0] != ':')}{where}"
                 + (whole if whole and self.whole < self.cut else ""),
                 (
-                    "raise max_length, or drop these rows: of a row without its answer the prompt alone is learned"
+                    "raise max_length, or drop these rows: of a row without its answer, only the prompt is trained"
+                    " on"
                     if self.whole
-                    else "raise max_length, or drop these rows; a cut answer teaches the model not to stop"
+                    else (
+                        "raise max_length, or drop these rows before training; a cut answer teaches the model not"
+                        " to stop"
+                    )
                 ),
                 severity="error" if is_nearly_all(self.whole, self.examples) else None,
                 evidence=() if self.setup.trainer.cut.value.action == "drop" else (ENDS_ARE_LOST,),

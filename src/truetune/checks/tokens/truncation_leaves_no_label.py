@@ -1,11 +1,11 @@
-"""The prompt fills max_length, and nothing that could be learned is left.
+"""The prompt fills max_length, so no label is left.
 
 ## What it does
-Counts the examples that have supervised tokens, all of them after `max_length`.
+Counts the examples whose supervised tokens are all after `max_length`.
 
 ## Why it is bad
-A batch of such rows has a loss of 0 / 0. Some trainers drop them without a word, others log 0.0, and in some stacks
-one such row turns all adapter weights into NaN.
+A batch of such rows has a loss of 0 / 0. Some trainers silently drop them, others log 0.0, and in some one such row
+turns all adapter weights into NaN.
 
 ## Example
 ```yaml
@@ -26,7 +26,7 @@ data:
 ```
 
 ## Fix safety
-Dropping such rows loses nothing that would have been learned.
+Dropping such rows loses nothing that could be learned.
 
 ## References
 - huggingface/trl#6025, huggingface/trl#6320, huggingface/trl#1053, unslothai/unsloth#3019
@@ -54,8 +54,8 @@ from truetune.encoding.batch import Batch
 
 # ln 2, the loss of a pair whose two sides are equally likely under policy and reference.
 KEPT_PAIRS = (
-    "a pair without a token of its answers has the same log-probability on both sides: where it is kept, its DPO"
-    " loss stays at 0.693"
+    "a pair without a token of its answers has the same log-probability on both sides: if it is kept, its DPO loss"
+    " stays at 0.693"
 )
 
 
@@ -71,7 +71,8 @@ class TruncationLeavesNoLabel(DataRule):
             "cut.action",
             {
                 "both": SeverityForFact(
-                    "warning", "{trainer} cuts prompt and answer, and some of the answer stays"
+                    "warning",
+                    ("{trainer} cuts both prompt and answer, so a part of the answer remains"),
                 )
             },
         ),
@@ -80,7 +81,7 @@ class TruncationLeavesNoLabel(DataRule):
             {
                 "dropped": SeverityForFact(
                     "warning",
-                    "{trainer} drops rows without a label, and says nothing",
+                    "{trainer} silently drops rows without a label",
                     holds_for_all=False,
                 )
             },
@@ -110,10 +111,7 @@ class TruncationLeavesNoLabel(DataRule):
                 self.empty += 1
                 self.pairs += batch.examples[i].row.is_preference
                 if len(self.cases) < MAX_CASES:
-                    text = (
-                        f"the first of its {len(trained):,} supervised tokens is number"
-                        f" {trained[0] + 1:,}"
-                    )
+                    text = f"the first of its {len(trained):,} supervised tokens is at position {trained[0] + 1:,}"
                     self.cases.append(case_in_example(batch, i, int(trained[0]), text))
 
     def unmet(self) -> Unmet | None:
@@ -138,9 +136,9 @@ class TruncationLeavesNoLabel(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.examples:,} examples have no supervised token within "
-                f"{self.spec.max_length:,} tokens",
-                "raise max_length, or drop these rows",
+                f"{self.empty:,} of {self.examples:,} examples have no label within {self.spec.max_length:,} tokens:"
+                " the prompt fills the limit",
+                "raise max_length, shorten the prompts, or drop these rows",
                 evidence=[KEPT_PAIRS] if self.pairs else [],
                 cases=self.cases,
                 count=self.empty,

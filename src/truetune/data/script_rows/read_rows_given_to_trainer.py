@@ -665,7 +665,7 @@ def _only_row_of_batch(batch: Value) -> Value:
 
 
 def _replace_loss_mask_by_labels(columns: dict[str, Value]) -> dict[str, Value]:
-    """The columns with labels in place of the mask by which the script's own loss is weighted."""
+    """The columns with labels instead of the mask by which the script's own loss is weighted."""
     masks = [name for name in columns if re.search(LOSS_MASK, name)]
     if "labels" in columns or "input_ids" not in columns or len(masks) != 1:
         return columns

@@ -40,7 +40,7 @@ def shape_records(
 def _replace_by_script_rows(
     records: Iterable[Record], row_of_line: dict[int, ScriptRow]
 ) -> Iterator[Record]:
-    """The records of the lines that the script makes rows of, with these rows in place of their
+    """The records of the lines that the script makes rows of, with these rows instead of their
     own.
     """
     for record in records:

@@ -99,4 +99,4 @@ class RemoveFromPairs(RemoveFromContent):
     at.
     """
 
-    rule = "bos-or-eos-inside-a-preference-pair"
+    rule = "special-token-inside-pair-answer"

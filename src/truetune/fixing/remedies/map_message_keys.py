@@ -27,7 +27,7 @@ class RenameKeys(ProblemRemedy):
     doubt.
     """
 
-    rule = "role-alias-dropped"
+    rule = "turn-roles-unknown-to-template"
     what = "rename the keys of messages to role and content"
     safe = True
     stage = Stage.SHAPE

@@ -69,7 +69,7 @@ def standard_role_of_name(name: Any) -> str | None:
 class RenameRoles(ProblemRemedy):
     """Renames roles whose name stands for one standard role."""
 
-    rule = "role-alias-dropped"
+    rule = "turn-roles-unknown-to-template"
     what = "rename roles to those that templates know"
     safe = True
     stage = Stage.SHAPE

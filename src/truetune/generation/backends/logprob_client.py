@@ -51,7 +51,7 @@ PROBE_IDS = 8
 MAX_LOGPROB_DIFFERENCE = 0.05
 """Nats by which two answers to the same question may differ"""
 IMPOSSIBLE_LOGPROB = -1000.0
-"""Nats that stand for none at all: vLLM writes -9999 in place of minus infinity"""
+"""Nats that stand for none at all: vLLM writes -9999 instead of minus infinity"""
 PROBABILITY_FIELDS = frozenset({"logprobs", "echo", "prompt_logprobs"})
 """Fields of which one at least is needed to know anything"""
 

@@ -61,7 +61,7 @@ def open_backend(
     weights = source.base if source.kind == "adapter" else source.folder
     if weights is None or source.folder is None:
         raise UsageError(
-            f"{source.name}: is no model on this machine; the transformers backend needs its files"
+            f"{source.name}: is not a model on this machine; the transformers backend needs its files"
         )
     model = load_model(
         weights, device=device, dtype=dtype, trust_remote_code=options.trust_remote_code

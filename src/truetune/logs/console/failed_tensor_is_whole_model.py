@@ -71,7 +71,7 @@ def advice_on_fsdp_unit(unit: SettingBeside | None) -> str:
     """Advice on how FSDP gathers one layer at a time."""
     if unit is not None:
         return (
-            f"set fsdp_auto_wrap_policy to TRANSFORMER_BASED_WRAP in place of {unit.text} ({unit.place}): then one"
+            f"set fsdp_auto_wrap_policy to TRANSFORMER_BASED_WRAP instead of {unit.text} ({unit.place}): then one"
             " layer at a time is gathered"
         )
     return (

@@ -284,7 +284,7 @@ MIN_ENGINE_SHARE = 0.3
 GRADIENT_CLIPPING = MemoryCause(
     "clipping",
     "gradients are clipped with copies of all of them at once (foreach)",
-    "train fewer parameters, or torch.nn.utils.clip_grad_norm_(..., foreach=False) in a loop of one's own",
+    "train fewer parameters, or torch.nn.utils.clip_grad_norm_(..., foreach=False) in your own loop",
     by_rows=False,
 )
 EVALUATION_FUNCTION = (

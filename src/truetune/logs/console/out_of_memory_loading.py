@@ -29,7 +29,7 @@ HALF_PRECISION = re.compile(
 )
 QUANTIZED = re.compile(r"quantization_config\s*=|load_in_[48]bit\s*=\s*True")
 FLOAT32 = re.compile(r"dtype\s*=\s*(?:torch\.)?[\"']?(?:float32|float|fp32)\b")
-FLOAT32_ADVICE = "dtype=torch.bfloat16 in place of float32, half of it"
+FLOAT32_ADVICE = "dtype=torch.bfloat16 instead of float32, half of it"
 DTYPE_ADVICE = "dtype=torch.bfloat16 (transformers before 5 loads float32 by default)"
 BITS_ADVICE = (
     "4-bit (a BitsAndBytesConfig that from_pretrained is given as quantization_config: one that is only built does"

@@ -138,7 +138,7 @@ class MemoryFigures:
         if self.has_several_ranks:
             return (
                 'give each process a GPU of its own: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before'
-                ' the first tensor on a GPU, or .to(f"cuda:{local_rank}") in place of "cuda"; `truetune lint'
+                ' the first tensor on a GPU, or .to(f"cuda:{local_rank}") instead of "cuda"; `truetune lint'
                 " SCRIPT` names the line"
             )
         many = len(self.processes) > 1

@@ -153,7 +153,7 @@ class WeightsOnGpu(NamedTuple):
         if load is not None and size is not None:
             yield (
                 f"{load.place} loads {load.value or 'the model'} by {load.text}: transformers before 5 then loads"
-                f" float32, {size:,.1f} GiB of weights in place of {size / 2:,.1f}, and gradients of the same type"
+                f" float32, {size:,.1f} GiB of weights instead of {size / 2:,.1f}, and gradients of the same type"
             )
         saved, capacity = self.beside.setting(SAVED_IN_FLOAT32), self.capacity or 0.0
         if saved is not None and self.failed_while_loading and float(saved.value) > capacity / 2:
@@ -212,7 +212,7 @@ class WeightsOnGpu(NamedTuple):
                 " transformers 4.56"
             )
         if stage is not None:
-            yield f"set {stage.key} to 3 in place of {stage.value} ({stage.place})"
+            yield f"set {stage.key} to 3 instead of {stage.value} ({stage.place})"
         if spread is not None:
             first, later = (share * (self.capacity or USUAL_GIB) for share in SHARES_OF_LAYERS)
             yield (

@@ -94,7 +94,7 @@ def measure_laws(
 
 def _measure_law_catching_errors(law: Any, trial: Trial) -> dict[str, Any]:
     """The outcome of one law, as JSON; what it raises is its outcome, so that the others are still measured."""
-    from truetune.probe.measuring.restore_model_and_trainer_after_law import restore_afterwards
+    from truetune.probe.measuring.restore_all_but_weights_after_law import restore_afterwards
 
     started = time.perf_counter()
     outcome: dict[str, Any]

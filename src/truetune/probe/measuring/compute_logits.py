@@ -226,7 +226,7 @@ def padding_side(trial: Trial) -> str | None:
 
 
 def alter_tokens(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
-    """Alter the tokens of a batch: others, drawn from the same ids, in place of the ordinary ones; special
+    """Alter the tokens of a batch: others, drawn from the same ids, instead of the ordinary ones; special
     tokens stay.
     """
     special = torch.tensor(

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from truetune.probe.measuring.law_input_and_result_types import Trial, Untested
-from truetune.probe.measuring.restore_model_and_trainer_after_law import restore_afterwards
+from truetune.probe.measuring.restore_all_but_weights_after_law import restore_afterwards
 from truetune.probe.measuring.rounding_tolerance import (
     coarsest_precision,
     forward_inputs_without_labels,

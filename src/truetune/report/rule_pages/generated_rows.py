@@ -1,4 +1,4 @@
-"""Rows of examples that are described in place of written: so many copies, repeated texts, drawn
+"""Rows of examples that are described instead of written: so many copies, repeated texts, drawn
 words.
 
 An example that needs forty rows says how they are made. The draws begin at a fixed seed, so that a

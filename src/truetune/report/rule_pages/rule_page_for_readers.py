@@ -30,11 +30,13 @@ from truetune.trainers.trainer_fact_types import TrainerFacts
 PRINTED, CERTAINTY, REFERENCES = "What truetune prints", "How sure it is", "References"
 OUTCOMES = ("log", "checkpoint", "answers", "cause", "evaluation", "serving")
 """Stations whose examples a run or a server gives: nobody edits them to remove the fault"""
-WITHOUT_FAULT = "Without the fault, the same files or figures are these."
+SAME_WITHOUT_FAULT = "The same without the fault"
+SHOWN_HEADINGS = {"Fix safety": "Before you fix it"}
+"""Headings of a rule's file that readers see in other words"""
 # Chosen, not measured: with less in common, a difference is two files in one block, and neither can
 # be read.
 MIN_COMMON_SHARE = 0.4
-"""Of the lines of both files, for a difference to be shown in place of the new file"""
+"""Of the lines of both files, for a difference to be shown instead of the new file"""
 MAX_LINES_ALWAYS_COMPARED = 6
 """Lines of files whose difference is short, whatever they have in common"""
 MAX_LINES_AS_A_WHOLE = 40
@@ -42,18 +44,18 @@ MAX_LINES_AS_A_WHOLE = 40
 LINES_AROUND_CHANGE = 3
 """In the difference of a longer file"""
 STABLE = (
-    "Stable: the rule has a case in the bug bench, a test on real tokenizers, models or trainers,"
-    " and a public source."
+    "Stable: it has a case in the bug bench, a test on real tokenizers, models or trainers, and a"
+    " public source."
 )
 PREVIEW = (
-    "Preview: the rule lacks at least one of a case in the bug bench, a test on real tokenizers,"
-    " models or trainers, and a public source. It runs like the others; `--select stable` leaves"
-    " it out."
+    "Preview: it does not yet have all three of a case in the bug bench, a test on real tokenizers,"
+    " models or trainers, and a public source. Preview rules are on by default; `--select stable`"
+    " turns them off."
 )
 CERTAINTY_BY_SEVERITY = {
-    "error": "An error is proved to spoil the run.",
-    "warning": "A warning may be intended.",
-    "info": "A note needs no change.",
+    "error": "Errors are reported only if the evidence leaves no doubt.",
+    "warning": "What a warning reports can be intentional.",
+    "info": "No change is needed.",
 }
 
 
@@ -73,26 +75,34 @@ def rule_page_for_readers(rule: type[Rule[Any]], printed: str = "") -> str:
     if examples is not None:
         before, after = examples
         sections[BEFORE] = _shown_example(before)
-        sections[AFTER] = _differences_that_fix_example(before, after)
         if station_of_rule(rule) in OUTCOMES:
-            sections[AFTER] = f"{WITHOUT_FAULT}\n\n{sections[AFTER]}"
+            sections[AFTER] = _shown_example(after)
+        else:
+            sections[AFTER] = _differences_that_fix_example(before, after)
     parts = [page.partition("\n## ")[0].strip()]
     for heading, text in sections.items():
         if heading == REFERENCES:
             parts.append(f"## {CERTAINTY}\n{describe_how_sure_rule_is(rule)}")
-        parts.append(f"## {heading}\n{text}")
+        parts.append(f"## {shown_heading(rule, heading)}\n{text}")
         if heading == BEFORE and printed:
             parts.append(f"## {PRINTED}\n{fenced(printed, 'text')}")
     return "\n\n".join(parts) + "\n"
+
+
+def shown_heading(rule: type[Rule[Any]], heading: str) -> str:
+    """A heading of a rule's file as readers see it: nobody uses another log *instead*."""
+    if heading == AFTER and station_of_rule(rule) in OUTCOMES:
+        return SAME_WITHOUT_FAULT
+    return SHOWN_HEADINGS.get(heading, heading)
 
 
 def describe_how_sure_rule_is(rule: type[Rule[Any]]) -> str:
     """How sure a rule is, in Markdown: its stability, its highest severity, and what that depends
     on.
     """
-    since = f"It came with {rule.since}."
+    since = f"Available since {rule.since}."
     if rule.since == UNRELEASED:
-        since = "It comes with the next release."
+        since = "New in the next version."
     parts = [
         f"{STABLE if rule.stability == 'stable' else PREVIEW} {since}",
         f"Its highest severity is *{rule.severity}*. {CERTAINTY_BY_SEVERITY[rule.severity]}",
@@ -101,7 +111,7 @@ def describe_how_sure_rule_is(rule: type[Rule[Any]]) -> str:
     if stacks:
         readers = config_readers()
         titles = [readers[name].title if name in readers else f"{name} settings" for name in stacks]
-        parts.append(f"It applies to these files alone: {', '.join(titles)}.")
+        parts.append(f"It applies only to {', '.join(titles)}.")
     lines = [] if stacks else list(_lines_on_trainers(rule))
     if lines:
         parts.append("It depends on the trainer:\n\n" + "\n".join(lines))

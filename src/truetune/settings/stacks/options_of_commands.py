@@ -14,7 +14,7 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 
 OPTION_WORD = re.compile(r"--[A-Za-z][\w.]*(?:-\w+)*(?:=.*)?", re.S)
 HIDES_WORDS = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*(?:\[[@*]\])?\})")
-"""A variable in place of words: what it sets is not known. `$@`, which nobody fills by default, is none"""
+"""A variable instead of words: what it sets is not known. `$@`, which nobody fills by default, is none"""
 WORD_VALUES = {"true": True, "false": False, "none": None, "null": None}
 """Of an option's value, in small letters"""
 

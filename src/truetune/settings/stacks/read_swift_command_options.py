@@ -90,7 +90,7 @@ def swift_keys() -> frozenset[str]:
 
 
 def read_swift_config(document: LocatedDocument) -> Config:
-    """The YAML that `swift sft` and its kin take in place of options. Raises SpecError."""
+    """The YAML that `swift sft` and its kin take instead of options. Raises SpecError."""
     draft = _draft_of_swift_options(document, "rlhf" if "rlhf_type" in document.value else "sft")
     for key, field in (("dataset", "data"), ("val_dataset", "eval_data")):
         set_datasets_of_draft(

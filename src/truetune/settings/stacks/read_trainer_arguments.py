@@ -147,7 +147,7 @@ def template_has_generation_tags(tokenizer: str | None, template: str | None) ->
 
     Args:
         tokenizer: its folder; None where it is not known, or not on this machine.
-        template: a file that is rendered in place of the tokenizer's template.
+        template: a file that is rendered instead of the tokenizer's template.
     """
     if template is not None:
         files = [Path(template)]

@@ -41,21 +41,21 @@ DECODERS = r"(?i)llama|mistral|qwen|gemma|\bgpt|\bphi-?\d|\bopt-|bloom|falcon|sm
 COUNTED = r"(?:step|steps|i|it|idx|batch_idx|n|seen|count|num|total|denom)\w{0,10}"
 
 NOTHING_TRAINED = (
-    r"^nothing is trainable|no more than a norm or two|^no parameter of the model requires"
+    r"^nothing is trainable|hardly more than a norm or two|^no parameter of the model requires"
     r"|^most tensors of a fine-tuned model equal|^the settings train no weight"
 )
 MASKED = (
-    r"^no token has a label|^the marker that the trainer masks by"
-    r"|^lines have labels, and none of them"
+    r"^no token has a label|^the response marker that the trainer masks by"
+    r"|^sequences have labels, but none of them"
     r"|^completion_only_loss is on, but the|^roles_to_train does not include the"
 )
 OTHER_ROWS = (
-    r"^the answers are paired with the questions|^rows are joined by position"
+    r"^answers are paired with the questions|^rows are joined by position"
     r"|^labels do not belong"
 )
 IN_ORDER = (
     r"^the rows are not shuffled|^neighbouring rows come|^the loss takes the same course"
-    r"|^the loss jumps up and comes back"
+    r"|^the loss jumps up and then returns"
 )
 SCHEDULED = r"^the schedule has ended"
 IN_FLOAT16 = (
@@ -64,7 +64,7 @@ IN_FLOAT16 = (
     r"|^a job trains a model in float16"
 )
 IN_BARE_16_BITS = (
-    r"^weights in bfloat16 alone|^large weights never moved|^all norms are bit-identical"
+    r"^weights in bfloat16 alone|^large weights never changed|^all norms are bit-identical"
     r"|^steps of the run's own optimizer leave"
 )
 CUT = (
@@ -72,17 +72,17 @@ CUT = (
     r"|^training rows are too long"
 )
 NEW_WEIGHTS = (
-    r"^the run begins with a loss above"
-    r"|^a fine-tuning trains a model whose weights are random"
+    r"^the run starts with a loss above"
+    r"|^a fine-tuning run trains a model whose weights are random"
     r"|^a fine-tuning job starts from"
 )
 TAKEN_UP = (
     r"^the run resumed from a checkpoint|^LLaMA-Factory resumes|^the checkpoint to resume from"
-    r"|^the run was taken up again"
+    r"|^the run was resumed without its weights"
 )
 OTHER_RATE = (
     r"^the optimizer and scheduler of ds_config|^the DeepSpeed schedule replaces the"
-    r"|^DeepSpeed trains at another"
+    r"|^DeepSpeed trains with another"
 )
 
 SIGNS: tuple[Sign, ...] = (
@@ -127,7 +127,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=rf"\bref\w*\.requires_grad|{ADAPTER}",
     ),
     Sign(
-        r"^a filter on names of weights",
+        r"^a filter on weight names",
         r"\bif\b.{0,80}\b(?:not )?in (?:n|name|pname|k|key)\b|\.startswith\(|re\.(?:search"
         r"|match|fullmatch)\(",
         beside_in_file=r"requires_grad",
@@ -153,12 +153,12 @@ SIGNS: tuple[Sign, ...] = (
     # --- the graph
     Sign(
         r"^reentrant gradient checkpointing over a frozen base"
-        r"|^checkpointing of activations changes",
+        r"|^gradient checkpointing changes or loses",
         r"None of the inputs have requires_grad",
     ),
     Sign(
         r"^reentrant gradient checkpointing over a frozen base"
-        r"|^checkpointing of activations changes",
+        r"|^gradient checkpointing changes or loses",
         r"gradient_checkpointing_enable\(|\bgradient_checkpointing\s*=\s*True"
         rf"|--gradient_checkpointing\b(?! [Ff]alse)|use_reentrant{SET}[Tt]rue",
         beside=ADAPTER,
@@ -221,7 +221,7 @@ SIGNS: tuple[Sign, ...] = (
         rf"\b(?:mask_prompt|train_on_prompt|mask_prompts?|train_on_input\w*){SET}\w",
     ),
     Sign(
-        r"^the whole text is learned",
+        r"^the loss covers the whole text",
         rf"train_on_inputs?{SET}[Tt]rue|train_on_prompt{SET}[Tt]rue|train_on_input{SET}[Tt]rue"
         r"|dataset_text_field",
     ),
@@ -238,7 +238,7 @@ SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"logits?\w*\[(?:\.\.\.|:),\s*:-1|shift_logits|num_items_in_batch",
     ),
     Sign(
-        r"^an own loss of a causal model",
+        r"^a custom loss of a causal model",
         r"cross_entropy\(|CrossEntropyLoss\(|nll_loss\(",
         beside=r"CausalLM|LMHead",
         unless_in_file=r":\s*-1|shift|ForSequenceClassification|\[1:\]",
@@ -263,7 +263,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\blabels?\[.{0,20}-\s*\w+.{0,10}\]|\[\s*-\s*(?:len\(|\w*len\w*|n_\w+|\w*ans\w*)",
     ),
     Sign(
-        r"^where no answer is marked|^the collator gives labels",
+        r"^if the template marks no answer|^the collator gives labels",
         r"return_assistant_tokens_mask|assistant_masks|\{%-? generation"
         r"|DataCollatorForLanguageModeling\(",
     ),
@@ -315,7 +315,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=TRAINS,
     ),
     Sign(
-        r"^rows are transformed, and the result",
+        r"^rows are transformed, but the result",
         r"^\w{1,30}(?:\[['\"]\w{1,30}['\"]\])?\.(?:map|filter|rename_columns?|select"
         r"|remove_columns|cast_column|shuffle|train_test_split|add_column)\(",
         unless_in_file=r"^(?:random|rng|np|rs)\.shuffle\(|^\w+\.shuffle\(\w+\)",
@@ -326,13 +326,13 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"\bf['\"][^'\"]{0,200}\{\w{1,20}\[",
     ),
     Sign(
-        r"^a model is trained on rows that another script tokenized|^the rows hold token ids",
+        r"^a model is trained on rows that another script tokenized|^the rows contain token ids",
         r"load_from_disk\(|read_parquet\(|np\.memmap\(|tokenized_path|dataset_prepared_path"
         r"|\.arrow\b",
         beside=TRAINS,
     ),
     Sign(
-        r"^a prompt with Gemma's marks",
+        r"^a prompt in Gemma's chat format",
         rf"add_special_tokens{SET}False|<start_of_turn>",
         beside=r"(?i)gemma",
     ),
@@ -354,7 +354,7 @@ SIGNS: tuple[Sign, ...] = (
     Sign(r"^a loop makes a new iterator", r"next\(\s*iter\(", beside=BACKWARD),
     # --- the rate
     Sign(
-        r"^the learning rate is far too small|^the learning rates of the whole run sum",
+        r"^the learning rate is far too small|^the learning rates of all steps sum",
         rf"{NO_RECORD}(?:{RATE}{GIVEN}{TINY}|\b(?!\w{{0,20}}(?:eps|tol|min|delta|decay|loss"
         rf"|norm|beta|alpha))[A-Za-z_]\w{{1,30}}{GIVEN}{POWER}0?(?:[89]|1\d)(?![\d.eE]))",
         unless=PREFERENCES,
@@ -426,7 +426,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|LoraConfig\(.{0,300}\br\s*=\s*[12]\b|get_peft_model\(.{0,300}\br\s*=\s*[12]\b",
     ),
     Sign(
-        r"^every gradient is clipped|^a hyperparameter in code",
+        r"^nearly every gradient is clipped|^a hyperparameter in code",
         r"(?:max_grad_norm|gradient_clip_val|gradient_clipping|grad_clip|clip_grad_norm"
         rf"|max_norm){GIVEN}(?:0?\.\d+|\d(?:\.\d+)?[eE]-\d+)\b"
         r"|clip_grad_norm_\([^)]{0,60},\s*(?:0?\.[0-4]\d*|\d[eE]-\d+)\s*\)"
@@ -507,7 +507,7 @@ SIGNS: tuple[Sign, ...] = (
         beside_in_file=BACKWARD,
     ),
     Sign(
-        r"^a hand-written loop updates float16|^weights are trained in float16",
+        r"^a hand-written loop updates float16|^the trained weights are float16",
         r"from_pretrained\(.{0,400}(?:torch\.float16|['\"]float16['\"])|\.half\(\)"
         r"|\bdtype\w*\s*[=:]\s*['\"]?(?:torch\.)?float16",
         beside=BACKWARD,
@@ -573,14 +573,14 @@ SIGNS: tuple[Sign, ...] = (
         unless=rf"{ADAPTER}|load_in_4bit|deepspeed|zero_optim|FSDP|\.float\(\)",
     ),
     Sign(
-        r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
-        r"|^supervised tokens do not weigh",
+        r"^the logged loss is multiplied|^a hand-written loss that breaks accumulation"
+        r"|^supervised tokens do not have the same weight",
         r"\bdef compute_loss\(",
         unless_in_file=r"/\s*num_items_in_batch",
     ),
     Sign(
-        r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
-        r"|^supervised tokens do not weigh",
+        r"^the logged loss is multiplied|^a hand-written loss that breaks accumulation"
+        r"|^supervised tokens do not have the same weight",
         r"compute_loss_func|model_accepts_loss_kwargs",
     ),
     Sign(
@@ -601,7 +601,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|ckpt_path\s*=|auto_resume",
     ),
     Sign(
-        r"^the run was taken up again",
+        r"^the run was resumed without its weights",
         r"trainer\.train\(\s*\)|\.load_state_dict\(|torch\.load\(",
         beside=r"(?i)requeue|preempt|SIGUSR|restart|spot",
     ),

@@ -96,29 +96,29 @@ _PROMPT_SIGNS = (
         beside_in_file=ASKS,
     ),
     Sign(
-        r"^(?:the client sends|a request sends) (?:the|a) bare question|^the prompt is another one"
+        r"^(?:the client sends|a request sends) (?:the|a) bare question|^the prompt differs from the one"
         r"|^the server builds another prompt",
         COMPLETIONS,
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|template:",
         unless_in_file=r"apply_chat_template",
     ),
     Sign(
-        r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt that will be served"
-        r"|^the client sends the bare question|^the prompt that serving builds",
+        r"^a chat model is asked with a bare text|^the prompt differs from the one|^the prompt in serving is not"
+        r"|^the client sends the bare question|^the serving prompt is not",
         rf"{TOKENIZE}(?!.*(?:labels|text_target)).*return_tensors|\bllm\.generate\(|\bpipe\w*\(|\bgenerator\(",
         beside_in_file=LOCAL_ASKS,
         unless_in_file=rf"add_generation_prompt\s*=\s*True|{SEQ2SEQ}|{CHATS}",
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b|template:",
     ),
     Sign(
-        r"^the prompt is another one|^the prompt that will be served|^the server builds another prompt",
+        r"^the prompt differs from the one|^the prompt in serving is not|^the server builds another prompt",
         MARKS_BY_HAND,
         beside_in_file=ASKS,
         unless_in_file=TRAINS,
     ),
     Sign(
-        r"^the prompt is another one|^the server builds another prompt|^trained with one chat template"
-        r"|^a server uses the chat template|^the server makes another prompt",
+        r"^the prompt differs from the one|^the server builds another prompt|^trained with one chat template"
+        r"|^a server uses the chat template|^the server builds another prompt",
         r"--chat[-_]template\b|--chat-template|\bchat_template(?:_path)?\s*=(?!=)\s*(?:open|Path|['\"f]|[A-Z])",
         beside=ASKS_OR_SERVES,
     ),
@@ -128,19 +128,19 @@ _PROMPT_SIGNS = (
         beside_in_file=ASKS,
     ),
     Sign(
-        r"^the training rows begin with a system prompt|^the prompt is another one|^the server builds another prompt"
-        r"|^the template writes a system prompt",
+        r"^the training rows begin with a system prompt|^the prompt differs from the one"
+        r"|^the server builds another prompt|^the template adds a system prompt",
         r"['\"]role['\"]\s*:\s*['\"]user['\"]|role\s*=\s*['\"]user['\"]",
         beside_in_file=ASKS,
         unless_in_file=rf"['\"]system['\"]|SYSTEM|system_prompt|{TRAINS}",
         beside=r"['\"]?role['\"]?\s*[:=]\s*['\"]system['\"]|default_system|system_prompt|SYSTEM",
     ),
     Sign(
-        r"^the model is asked with reasoning on",
+        r"^the model is trained with reasoning off",
         rf"enable_thinking|/no_?think\b|reasoning[-_]parser|reasoning_effort|thinking_budget{SET}",
     ),
     Sign(
-        r"^text that the chat template rendered is tokenized again|^rows of text that were rendered beforehand",
+        r"^text rendered by the chat template is tokenized|^rows that were already rendered",
         rf"{TOKENIZE}(?!.*(?:add_special_tokens\s*=\s*False"
         rf"|apply_chat_template)).*(?:text|prompt|render|chat|formatted)\w*.*\)",
         beside_in_file=r"apply_chat_template\(.*tokenize\s*=\s*False",
@@ -152,23 +152,23 @@ _PROMPT_SIGNS = (
         unless_in_file=r"\[['\"]input_ids['\"]\]\s*$",
     ),
     Sign(
-        r"^a prompt goes to the model with its placeholder",
+        r"^a prompt reaches the model with a placeholder",
         rf"(?<![fF])(?:['\"]|\"\"\")[^'\"]{{0,300}}\{{{QUESTION}\w*\}}",
         beside_in_file=ASKS,
         unless_in_file=r"\.format\(|\.format_map\(|\.replace\(|PromptTemplate|Template\(|\.substitute\(",
     ),
     Sign(
-        r"^the tokenizer writes EOS after the prompts",
+        r"^the tokenizer appends EOS to the prompts",
         rf"add_eos_token{GIVEN}{TRUE}",
     ),
     Sign(
-        r"^a prompt with Gemma's marks is encoded without BOS",
+        r"^a prompt in Gemma's chat format",
         r"add_special_tokens\s*=\s*False",
         beside_in_file=r"<start_of_turn>",
         unless_in_file=r"<bos>|bos_token",
     ),
     Sign(
-        r"^a translation model that knows many languages",
+        r"^a multilingual translation model",
         r"nllb|mbart|m2m100|[Mm]2M100|MBart",
         beside=TRANSFORMERS_ASKS,
         unless=r"forced_bos_token_id",
@@ -183,7 +183,8 @@ _ROW_SIGNS = (
         unless_in_file=r"-\s?100",
     ),
     Sign(
-        r"^the answers were not what was supervised|^labels are made with care|^the collator gives labels to tokens",
+        r"^the answers were not what was supervised|^labels are masked by hand, and a|^labels are made with care"
+        r"|^the collator gives labels to tokens",
         LANGUAGE_MODELLING,
         beside=r"-\s?100|messages|instruction|question|prompt",
     ),
@@ -217,7 +218,7 @@ _ROW_SIGNS = (
         unless_in_file=r"[Ll]ogits?\w*\[(?:\.\.\.|:),\s*:-1|cross_entropy\(|CrossEntropyLoss",
     ),
     Sign(
-        r"^an own loss of a causal model compares",
+        r"^a custom loss of a causal model compares",
         r"cross_entropy\(|CrossEntropyLoss\(|nll_loss\(|\.gather\(",
         unless_in_file=rf"{SHIFTED_LOGITS}|num_labels|SequenceClassification|num_classes|chosen",
         beside=r"CausalLM|LMHead",
@@ -229,19 +230,20 @@ _ROW_SIGNS = (
         unless_in_file=r"log_softmax|kl_div|chosen|(?:def|class)\s+\w*[Aa]ttention",
     ),
     Sign(
-        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^rows share a line",
+        r"^a hand-written attention mask has no causal part|^in a packed row, one document"
+        r"|^several rows share a sequence",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
         r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
         r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
         unless_in_file=FULL_CAUSAL,
     ),
     Sign(
-        r"^rows share a line|^in a pack, the first token"
-        r"|^in a packed row, one document|^rows hold several conversations",
+        r"^several rows share a sequence|^in a packed sequence, the first token"
+        r"|^in a packed row, one document|^rows contain several conversations",
         rf"\b(?:sample_|eval_)?packing{SET}{TRUE}|\bneat_packing{SET}{FALSE}|group_texts",
     ),
     Sign(
-        r"^labels are a plain copy of padded|^padding that is stored with tokenized rows",
+        r"^labels are a plain copy of padded|^padding stored in tokenized rows",
         COPIED_LABELS,
         unless_in_file=r"-\s?100",
         beside=r"padding\s*=\s*(?:True|['\"](?:max_length|longest))|\.pad\(|pad_sequence",
@@ -251,7 +253,7 @@ _ROW_SIGNS = (
         r"label\w*['\"]?\]?\s*[=:].{0,40}pad_sequence\((?!.*-\s?100)|label\w*.{0,60}\+\s*\[[\w.]*pad_(?:token_)?id\]",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^labels of tokenized rows hold the prompts",
+        r"^the label mask is inverted|^labels of tokenized rows include the prompts",
         rf"-100\]\s*\*\s*(?:len\(\w*{ANSWER}|\(\s*len\(\w+\)\s*-)"
         r"|\[\w*(?:len|start|n|cut)\w*:\]\s*=\s*-100",
     ),
@@ -262,7 +264,7 @@ _ROW_SIGNS = (
         unless=TRANSFORMERS_ASKS,
     ),
     Sign(
-        r"^a large part of the training answers is in another language|^answers of questions in one language",
+        r"^a large part of the training answers is in another language|^questions in one language are answered in two",
         r"\b\w*(?:_zh|zh_|-zh|zh-|_cn)\b|alpaca\w*zh|\bbelle|translat(?:ed|ion|or)|MarianMT|opus-mt|deepl",
     ),
     Sign(
@@ -278,7 +280,7 @@ _ROW_SIGNS = (
         r"[Pp][Dd][Ff](?:plumber|miner|2|Reader)|PyPDF|\bfitz\b|pymupdf|pdftotext|extract_text\(|\.pdf\b",
     ),
     Sign(
-        r"^the rows hold it|^a script reads a file of UTF-8",
+        r"^the rows hold it|^a script reads a UTF-8 file",
         r"encoding(?:_errors)?\s*=\s*['\"](?:latin|cp125|iso-?8859"
         r"|windows-125|ascii)|errors\s*=\s*['\"](?:ignore|replace)"
         r"|Ã[©¨¤¶¼ª´§]|â€[™œ]",
@@ -296,13 +298,13 @@ _ROW_SIGNS = (
         unless_in_file=ASKS,
     ),
     Sign(
-        r"^the answers are paired with the questions of other rows",
+        r"^answers are paired with the questions of other rows",
         rf"concat\(.*axis\s*=\s*1|\bzip\((?![^)]{{0,80}}\[)[^)]{{0,60}}{QUESTION}s?\b.{{0,60}}{ANSWER}"
         rf"|\]\.shift\(|sort_values\(.*reset_index\(",
         unless_in_file=ASKS,
     ),
     Sign(
-        r"^the answers of training rows are cleaned|^the answers are heaps of words",
+        r"^the answers of training rows are cleaned|^answers are bare words",
         r"\.lower\(\)|string\.punctuation|stopwords|re\.sub\(\s*r?['\"]\[\^",
         beside_in_file=r"\.jsonl|to_json|save_to_disk|['\"]messages['\"]|['\"]output['\"]|['\"]completion['\"]",
         unless_in_file=r"accuracy|exact_match|f1|score|rouge|argmax",
@@ -313,7 +315,7 @@ _ROW_SIGNS = (
         r"|f['\"][^'\"]{0,60}\{\w+\[['\"]\w*(?:tags|fields|items|entities|labels|json)",
     ),
     Sign(
-        r"^rows are transformed, and the result is thrown away",
+        r"^rows are transformed, but the result is discarded",
         r"^\w+(?:\[[^\]]{1,30}\])?\.(?:map|filter|select|remove_columns|rename_column"
         r"|train_test_split|dropna|drop_duplicates)\((?!.*\)\.(?:save|to|push)_)",
     ),
@@ -329,7 +331,7 @@ _ROW_SIGNS = (
         beside=r"[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b",
     ),
     Sign(
-        r"^answers break off: thinking that never ends",
+        r"^answers break off: unclosed reasoning",
         rf"\bmax_(?:new_)?tokens{GIVEN}\d{{1,4}}\b|cutoff_len|sequence_len|(?<!/)\bmax_(?:seq_)?length{GIVEN}\d+",
         beside=r"<think>|thinking|\btraces?\b|R1-Distill|QwQ",
     ),
@@ -355,8 +357,8 @@ _STOP_SIGNS = (
         unless_in_file=r"-\s?100|Classif|SFTTrainer|DPO|GRPO",
     ),
     Sign(
-        r"^no stop token is in the rows|^training rows are built of prompts|^rows of plain text end without"
-        r"|^one side of a pair ends with",
+        r"^no stop token is in the rows|^training rows are built from prompts|^plain text rows end without"
+        r"|^only one side of a pair ends with",
         rf"\b(?:text|sample|formatted|full|prompt|example|s|line)(?:_\w{{0,30}})?['\"]?\]?\s?(?:=|:|\+=)\s?\(?[rf]{{0,2}}['\"]"
         rf"[^{{}}]{{0,200}}(?:\{{[^{{}}]{{0,60}}\}}[^{{}}]{{0,200}}){{0,3}}\{{[^{{}}]{{0,60}}{ANSWER}"
         rf"|f['\"]{{1,3}}(?:###|<\w+>|Question|User|Human|Q:)[^{{}}]{{0,100}}"
@@ -365,24 +367,24 @@ _STOP_SIGNS = (
         unless_in_file=APPENDED_STOP,
     ),
     Sign(
-        r"^no stop token is in the rows|^training rows are built of prompts|^stop tokens of tokenized rows",
+        r"^no stop token is in the rows|^training rows are built from prompts|^stop tokens of tokenized rows",
         rf"{TOKENIZE}.{{0,40}}{ANSWER}?.*add_special_tokens\s*=\s*False",
         beside_in_file=r"-\s?100",
         unless_in_file=rf"{APPENDED_STOP}|apply_chat_template",
     ),
     Sign(
-        r"^no stop token is in the rows|^rows of plain text end without|^Axolotl's settings leave the stop"
-        r"|^training rows are built of prompts",
+        r"^no stop token is in the rows|^plain text rows end without|^Axolotl's settings leave the stop"
+        r"|^training rows are built from prompts",
         rf"add_eos_token{GIVEN}{FALSE}|train_on_eo[st]{SET}none|efficient_eos{SET}{TRUE}",
     ),
     Sign(
-        r"^texts hold several turns of two speakers|^a few turns of dialogue are one text",
+        r"^texts contain several turns of two speakers|^a few turns of dialogue are one text",
         r"['\"]\\n['\"]\.join\(|\+=\s*f['\"].*(?:role|speaker|User|Assistant)",
         beside_in_file=r"eos_token|</s>|<\|endoftext\|>",
     ),
     Sign(
         r"^most rows lose their end|^training rows are too long|^tokenized rows are cut off"
-        r"|^the answers that a model is trained on, or evaluated by|^examples longer than",
+        r"|^generated answers are always cut off|^examples longer than",
         # 512 tokens are some 350 words. Longer limits are those of most projects.
         rf"(?<!/)\b(?:max_(?:seq(?:uence)?_)?len(?:gth)?|cutoff_len"
         rf"|sequence_len|block_size|MAX_LEN(?:GTH)?|max_tokens_per_row)"
@@ -403,8 +405,8 @@ _STOP_SIGNS = (
     ),
     Sign(
         r"^the server stops at another token|^it stops at other tokens|^the server does not end answers"
-        r"|^a model is asked by its chat template, and generation|^a chat server does not stop"
-        r"|^the template ends turns with something other",
+        r"|^generation with the chat template does not stop|^a chat server does not stop"
+        r"|^the template ends turns with another token",
         rf"(?<!['\"])\beos_token_id{GIVEN}\S|\bstop_token_ids|^PARAMETER stop\b|\bstop{GIVEN}\[|\bterminators\b",
         beside=ASKS_OR_SERVES,
         unless_in_file=TRAINS,
@@ -416,7 +418,7 @@ _STOP_SIGNS = (
         beside=SERVER,
     ),
     Sign(
-        r"^marks of turns are added as plain tokens",
+        r"^turn markers are added as plain tokens",
         rf"\.add_tokens\((?!.*special_tokens\s*=\s*True).*(?:{MARKS_OF_TURNS}|\w+)",
     ),
 )
@@ -424,14 +426,14 @@ _STOP_SIGNS = (
 _WEIGHT_SIGNS = (
     Sign(
         r"^the weights are not those|^weights are missing in what"
-        r"|^the names in the adapter file|^weights are saved under"
-        r"|^the model that is saved and loaded",
+        r"|^the tensor names in the adapter file|^weights are saved under"
+        r"|^the saved and reloaded model",
         r"^(?!.*(?:score|classif|Classif|pooler)).*newly initialized|Missing key\(s\)"
         r"|missing keys|strict\s*=\s*False|ignore_mismatched_sizes\s*=\s*True"
         r"|Found missing adapter keys",
     ),
     Sign(
-        r"^weights are missing in what|^tensors have another shape|^the weights are not those",
+        r"^weights are missing in what|^tensors have other shapes|^the weights are not those",
         rf"stage3_gather_16bit_weights_on_model_save{SET}false|fsdp_state_dict_type{SET}SHARDED|SHARDED_STATE_DICT"
         r"|_orig_mod|\.module\.state_dict\(",
     ),
@@ -442,7 +444,7 @@ _WEIGHT_SIGNS = (
         beside_in_file=r"hidden_size['\"]\s*:\s*(?:[1-9]\d{2}|[12]\d{3}|3072)\b",
     ),
     Sign(
-        r"^weights are missing in what|^the weights are not those|^a head that was trained is not in the file",
+        r"^weights are missing in what|^the weights are not those|^a trained head is not in the file",
         r"(?<!Peft)(?:AutoModel\w*|LM|For[A-Z]\w+)\.from_pretrained\([^)]{0,60}(?:adapter|lora|checkpoint-|ckpt)"
         r"|load_state_dict\(torch\.load|torch\.save\(\w+(?:\.module)?\.state_dict\(",
     ),
@@ -474,12 +476,12 @@ _WEIGHT_SIGNS = (
         beside_in_file=rf"{LOAD_ADAPTER}",
     ),
     Sign(
-        r"^an adapter on a classifier is declared",
+        r"^a classifier's LoRA config has the task type",
         r"CAUSAL_LM",
         beside_in_file=r"SequenceClassification|TokenClassification|num_labels",
     ),
     Sign(
-        r"^the learning rate destroyed the weights|^a preference run was trained at a learning rate",
+        r"^the learning rate destroyed the weights|^a preference run used a learning rate",
         rf"{RATE}{GIVEN}{DESTROYING_RATE}",
     ),
     Sign(
@@ -494,12 +496,12 @@ _WEIGHT_SIGNS = (
         beside=rf"\b(?:train_|train/)?loss{GIVEN}[0-2]\.\d",
     ),
     Sign(
-        r"^too many epochs on few rows|^the run trained few of the rows",
+        r"^too many epochs on few rows|^the run trained on only a few of the rows",
         rf"\b(?:num_(?:train_)?epochs|max_epochs|epochs|EPOCHS|n_epochs){GIVEN}(?:[1-9]\d)\b",
     ),
     Sign(
         r"^marks of the chat template were never trained"
-        r"|^the rows of new tokens were not trained|^a new token got a row",
+        r"|^the embedding rows of new tokens were not trained|^a new token got an unused row",
         ADDS_TOKENS,
         beside=LORA,
         unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
@@ -523,7 +525,7 @@ _WEIGHT_SIGNS = (
         unless_in_file=rf"{ADDS_TOKENS}|{TRAINS}",
     ),
     Sign(
-        r"^tokens are added to the tokenizer, and",
+        r"^tokens are added to the tokenizer, but",
         ADDS_TOKENS,
         unless=r"resize_token_embeddings|setup_chat_format|^tokens:|new_special_tokens",
     ),
@@ -533,19 +535,19 @@ _WEIGHT_SIGNS = (
         unless=ADDS_TOKENS,
     ),
     Sign(
-        r"^the tokenizer is another one|^a server uses the tokenizer|^model and tokenizer are of families"
-        r"|^tokens of the data have ids",
+        r"^the tokenizer is not the model|^a server uses the tokenizer|^model and tokenizer belong to families"
+        r"|^tokens in the data have ids",
         rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S"
         rf"|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
         r"|(?:TOKENIZER|TOK)\w*\s*=\s*['\"][\w.-]+/",
     ),
     Sign(
-        r"^the tokenizer is another one|^model and tokenizer are of families",
+        r"^the tokenizer is not the model|^model and tokenizer belong to families",
         rf"{LOAD_TOKENIZER}\s*['\"]",
         beside_in_file=rf"{LOAD_MODEL}\s*(?!['\"])\w",
     ),
     Sign(
-        r"^a fine-tuning trains a model whose weights are random|^a vLLM server runs with random"
+        r"^a fine-tuning run trains a model whose weights are random|^a vLLM server runs with random"
         r"|^a fine-tuning job starts from",
         rf"load[-_]format{SET}dummy|\.from_config\(|\b(?:GPT2LMHeadModel"
         rf"|LlamaForCausalLM|\w+ForCausalLM)\(\s*\w*[Cc]onfig"
@@ -586,7 +588,7 @@ _WEIGHT_SIGNS = (
         r"merge_and_unload\(|merge[-_]lora|export_dir|save_pretrained_merged\(|llamafactory-cli export",
     ),
     Sign(
-        r"^rendered chats are given to TRL as texts",
+        r"^rendered chats are passed to TRL as text",
         r"\bapply_chat_template\(.{0,200}\btokenize\s*=\s*False\b",
         beside=r"\bSFTTrainer\b",
     ),
@@ -595,11 +597,11 @@ _WEIGHT_SIGNS = (
         rf"\badd_bos_token{GIVEN}[Ff]alse\b|\badd_special_tokens{GIVEN}False\b",
     ),
     Sign(
-        r"^marks that a program looks for in answers are special",
+        r"^tags that programs look for in answers are special",
         r"\b(?:add_special_tokens|additional_special_tokens)\b.{0,80}</?(?:think|tool_call|answer|reasoning)>",
     ),
     Sign(
-        r"^prompts hold what a program prints for nothing",
+        r"^prompts contain the word that a program prints",
         r"\.astype\(str\)|\bstr\(\s*(?:r|row|ex|example|item)\[|\.to_dict\(\s*(?:orient\s*=\s*)?['\"]records",
     ),
     Sign(
@@ -615,8 +617,8 @@ _WEIGHT_SIGNS = (
         rf"|^PARAMETER num_ctx \d{{5,}}|--ctx-size \d{{5,}}|--max-input-(?:length|tokens) \d{{5,}}",
     ),
     Sign(
-        r"^the adapter's scale is one that some engines"
-        r"|^the adapter is applied with another scaling|^the scale of the adapter",
+        r"^some engines do not read how this adapter"
+        r"|^the server applies the adapter with another scaling|^the scale of the adapter",
         rf"use_rslora{SET}{TRUE}|alpha_pattern['\"]?\s*[:=]\s*\{{\s*['\"]"
         rf"|lora_alpha{GIVEN}(?:[3-9]\d\d|\d{{4,}})\b|--lora-scale",
     ),
@@ -638,12 +640,13 @@ _ASKING_SIGNS = (
         unless_in_file=r"temperature|GRPO|PPO",
     ),
     Sign(
-        r"^repetition_penalty or no_repeat_ngram_size|^greedy answers are others|^generation_config.json makes right",
+        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy"
+        r"|^generation_config.json makes right",
         rf"(?:repetition|repeat)_penalty{GIVEN}(?:1\.(?:0[5-9]|[1-9])|[2-9])|no_repeat_ngram_size{GIVEN}[1-9]"
         rf"|(?:frequency|presence)_penalty{GIVEN}(?:0?\.[3-9]|[1-9])|--repeat-penalty\s1\.[1-9]",
     ),
     Sign(
-        r"^generation_config.json sets how engines sample|^a request that names no sampling",
+        r"^generation_config.json sets how engines sample|^requests without sampling settings",
         r"^['\"](?:temperature|top_p|top_k|repetition_penalty)['\"]\s*:",
         beside_in_file=r"transformers_version",
         beside=ASKS_OR_SERVES,
@@ -686,7 +689,7 @@ _ASKING_SIGNS = (
     ),
     Sign(
         r"^a completion was asked for without max_tokens|^answers are limited to fewer tokens|^answers are cut off at"
-        r"|^the answers that a model is trained on, or evaluated by",
+        r"|^generated answers are always cut off",
         rf"\b(?:max_(?:new_)?tokens|num_predict|generation_max_length"
         rf"|max_gen_length|n_predict){GIVEN}(?:\d|[1-5]\d|6[0-4])\b(?![.\d])",
         beside=ASKS_OR_SERVES,
@@ -697,7 +700,7 @@ _ASKING_SIGNS = (
         r"|\{)|^PARAMETER stop\s+['\"]?(?!['\"]?[<\[{])",
     ),
     Sign(
-        r"^Ollama cuts prompts at num_ctx|^the server cuts a long prompt",
+        r"^Ollama cuts prompts at num_ctx|^the server silently cuts a long prompt",
         rf"truncating input prompt|\bnum_ctx{GIVEN}(?:\d{{1,3}}|[1-4]\d{{3}})\b|OLLAMA_CONTEXT_LENGTH",
     ),
     Sign(
@@ -706,7 +709,7 @@ _ASKING_SIGNS = (
         unless=r"num_ctx|OLLAMA_CONTEXT_LENGTH",
     ),
     Sign(
-        r"^the server cuts a long prompt",
+        r"^the server silently cuts a long prompt",
         r"truncate_prompt_tokens|--truncate|truncation_side|max_input_length",
         beside=SERVER,
     ),
@@ -772,28 +775,28 @@ _SERVING_SIGNS = (
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         rf"\b(?:chat_)?template{SET}(?!qwen|chatml|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Qwen",
         unless=r"Llama-?[23]|Mistral|gemma-\d|Phi-",
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         rf"\b(?:chat_)?template{SET}(?!llama-?3|llama-3|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Llama-3",
         unless=r"Qwen|Mistral|gemma-\d|Phi-",
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         rf"\b(?:chat_)?template{SET}(?!mistral|tokenizer_default|null|none|jinja)[a-z][\w.-]*",
         beside=r"Mistral-",
         unless=r"Qwen|Llama-?3|gemma-\d|Phi-",
     ),
     Sign(
         r"^trained with one chat template|^a server uses the chat template"
-        r"|^a chat model is trained by the template",
+        r"|^a chat model is trained with the chat template",
         r"get_chat_template\(|\bchat_template\s*=|^chat_template:|--chat-template|^template:|--template\s",
         beside=ASKS_OR_SERVES,
     ),
@@ -806,25 +809,26 @@ _SERVING_SIGNS = (
 
 _CACHE_SIGNS = (
     Sign(
-        r"^rows came tokenized, without labels|^the rows are already tokenized|^the trainer does not read the column",
+        r"^rows came tokenized, without labels|^the rows are already tokenized|^the trainer ignores the column",
         r"load_from_disk\(|skip_prepare_dataset|read_parquet\([^)]{0,60}(?:tok"
         r"|cache|ids|prep)|memmap\(|tokenized_path",
         unless=r"['\"]labels['\"]",
     ),
     Sign(
-        r"^labels are made with care|^rows came tokenized, without labels|^the collator gives labels to tokens",
+        r"^labels are masked by hand, and a|^labels are made with care|^rows came tokenized, without labels"
+        r"|^the collator gives labels to tokens",
         LANGUAGE_MODELLING,
         beside=rf"{KEPT_ROWS}|-\s?100|['\"]labels['\"]|completion_mask|assistant_masks",
     ),
     Sign(
         r"^a cache of another template or tokenizer|^the tokenized rows in the cache"
         r"|^a script loads rows that it saved"
-        r"|^tokenized rows spell no text|^a model is trained on rows that another script",
+        r"|^tokenized rows decode to nonsense|^a model is trained on rows that another script",
         KEPT_UNLESS_NEW,
         beside=rf"{KEPT_ROWS}|cache_file_name|overwrite_cache",
     ),
     Sign(
-        r"^padding that is stored with tokenized rows",
+        r"^padding stored in tokenized rows",
         r"padding\s*=\s*['\"]max_length",
         beside=KEPT_ROWS,
     ),

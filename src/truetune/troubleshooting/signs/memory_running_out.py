@@ -117,14 +117,14 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^embeddings and head are trained whole", r"trainable%:? ?(?:[4-9]|[1-9]\d)(?:\.\d|\b)"),
     Sign(
-        r"^(?:tensors of each step are kept|a loop keeps large outputs)",
+        r"^(?:tensors of each step are kept|a loop keeps the model's large outputs)",
         rf"\.append\((?!.*(?:{KEPT})).*\b(?:loss(?:es)?|logits|hidden\w*|outputs?|out"
         r"|attentions?|emb\w*|grads?)\b|\bhistory\[.*\]\s*=\s*loss\b",
         beside_in_file=r"\.backward\(|training_step|compute_loss|no_grad|inference_mode|validation_step"
         r"|\.logits",
     ),
     Sign(
-        r"^(?:tensors of each step are kept|a loop keeps large outputs)",
+        r"^(?:tensors of each step are kept|a loop keeps the model's large outputs)",
         r"\b\w{0,30}(?:logits|outputs|hidden\w*|preds)\w*\s*=\s*torch\.cat\(",
         beside_in_file=r"torch\.no_grad|inference_mode|\.backward\(",
     ),
@@ -153,18 +153,18 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^CUDA_VISIBLE_DEVICES hides", r"\bCUDA_VISIBLE_DEVICES\W{1,4}[\d\"']"),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
+        r"^(?:all weights are trained instead of an adapter|LoRA settings are given, but)",
         r"\bLoraConfig\(",
         unless=ADAPTER_PASSED,
     ),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
+        r"^(?:all weights are trained instead of an adapter|LoRA settings are given, but)",
         rf"^\W*(?:--)?lora_(?:r|alpha|rank|target\w*|dropout){SET}",
         unless=rf"\badapter{SET}q?(?:lora|dora)|finetuning_type{SET}\w*lora|use_peft|use_lora"
         rf"|get_peft_model|LoraConfig|(?:train|tuner)_type{SET}\w*lora|torchtune",
     ),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
+        r"^(?:all weights are trained instead of an adapter|LoRA settings are given, but)",
         r"trainable%:? ?100\b|(?i:trainable param\w*\W{1,3}(?:[1-9]\d{0,2},\d{3},\d{3},\d{3}"
         r"|\d{10,}))",
     ),
@@ -259,7 +259,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL_PROCESSES,
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         unless_in_file=r"\.train\(\)|Trainer\(",
         beside_in_file=OWN_LOOP,
@@ -270,7 +270,7 @@ SIGNS: tuple[Sign, ...] = (
         unless=r"\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^gradient checkpointing is inactive|^the model of a loop is in eval\(\) mode",
+        r"^gradient checkpointing is inactive|^the model of a hand-written loop is in eval\(\) mode",
         r"\.eval\(\)",
         beside_in_file=OWN_LOOP,
     ),
@@ -292,7 +292,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^weights are cast to float32", r"prepare_model_for_(?:kbit|int8)_training\("),
     Sign(
-        r"^(?:all rows are padded to max_length|padding that is stored"
+        r"^(?:all rows are padded to max_length|padding stored in"
         r"|most of each batch is padding)",
         PADS,
         beside=TRAINS,
@@ -523,7 +523,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=GENERATES,
     ),
     Sign(
-        r"^settings of a quantization are built",
+        r"^a quantization config is created",
         r"\bBitsAndBytesConfig\(",
         unless=r"quantization_config",
     ),
@@ -542,13 +542,13 @@ SIGNS: tuple[Sign, ...] = (
         beside=TRAINS,
     ),
     Sign(
-        r"^(?:a large model is trained in float32|the log says that a large model)",
+        r"^(?:a large model is trained in float32|the log shows that a large model)",
         NO_DTYPE,
         unless=SIXTEEN_BITS + rf"|\b(?:bf16|fp16){ON}|precision",
         beside=TRAINS,
     ),
     Sign(
-        r"^(?:a large model is trained in float32|the log says that a large model)",
+        r"^(?:a large model is trained in float32|the log shows that a large model)",
         rf"\b(?:torch_)?dtype{SET}(?:torch\.)?(?:float32|fp32)\b|precision{SET}(?:32|fp32)\b",
         beside=TRAINS,
     ),

@@ -92,7 +92,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^another column, the template's text|^the loss covers the prompts"
-        r"|^labels of tokenized rows hold the prompts",
+        r"|^labels of tokenized rows include the prompts",
         LABELS_OF_IDS,
         unless_in_file=MASKED,
     ),
@@ -106,7 +106,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\b{OF_A_CLASS}\s*=\s*['\"]\w+['\"]$",
     ),
     Sign(
-        r"^the answers of the rows are all alike|^most rows have one label|^all answers in the batches are one text",
+        r"^the answers of the rows are all alike|^most rows have one label"
+        r"|^all or nearly all answers in the batches are the same text",
         rf"(?:['\"](?:content|text|{ANSWER})['\"]|\b{ANSWER}\w*)\s*[:=]\s*.{{0,60}}\[['\"]{OF_A_CLASS}['\"]\]",
     ),
     Sign(
@@ -122,29 +123,30 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^the configuration trains the demo data", DEMO_DATA),
     Sign(
-        r"^the text that answers are made from reaches no prompt|^a field of the rows reaches no token",
+        r"^the text that answers are made from reaches no prompt"
+        r"|^a field of the rows is missing from the training text",
         r"^['\"]prompt['\"]\s*:\s*['\"]\w+['\"]|['\"]columns['\"]\s*:\s*\{",
         unless_in_file=r"['\"](?:query|messages)['\"]\s*:",
     ),
     Sign(
-        r"^the text that answers are made from reaches no prompt|^a prompt goes to the model with its placeholder",
+        r"^the text that answers are made from reaches no prompt|^a prompt reaches the model with a placeholder",
         r"(?<![fF\w])(?:['\"]|'''|\"\"\")[^'\"{}]{0,300}\{(?:context|document|passage|text|question"
         r"|input|instruction|query|content)\}",
         unless_in_file=r"\.format(?:_map)?\(|\.replace\(|PromptTemplate|Template\(",
     ),
     Sign(
-        r"^columns of the rows hold text, or weights|^what is trained as the answer does not look like one"
-        r"|^no column is called text|^rows have an answer without any text",
+        r"^columns of the rows contain text, or weights|^the column that is trained on as the answer"
+        r"|^no column is called `text`|^rows have an answer without any text",
         MAPPING,
     ),
     Sign(
-        r"^the settings take the column of answers as the prompt",
+        r"^the settings swap question and answer",
         rf"\b\w{{0,20}}{QUESTION}{FIELD}['\"]?\s*[:=]\s*['\"]?{ANSWER}['\",]?(?:$|[,)\s}}])"
         rf"|\b\w{{0,20}}{ANSWER}{FIELD}['\"]?\s*[:=]\s*['\"]?{QUESTION}['\",]?(?:$|[,)\s}}])",
         unless_in_file=r"outputs?\s*=\s*model|def forward",
     ),
     Sign(
-        r"^an attention mask of one's own",
+        r"^a hand-written attention mask",
         r"create_block_mask\(|flex_attention\(|block_diag\(|is_causal\s*=\s*False|\[:,\s*None\]\s*==\s*\w+\[None"
         r"|\.unsqueeze\(-?1\)\s*==\s*\w+(?:\.\w+)*\.unsqueeze\("
         r"|attention_mask\w*\[[^\]]{0,40}:[^\]]{0,40}\]\s*=\s*(?:1|True|0\.0)\b",
@@ -162,21 +164,21 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"image_token|image_pad|vision_start|<image>",
     ),
     Sign(
-        r"^labels are made with care, and a collator|^the collator gives labels to tokens",
+        r"^labels are masked by hand, and a collator|^the collator gives labels to tokens",
         r"DataCollatorForLanguageModeling\(|DataCollatorWithFlattening\(|ConstantLengthDataset\(",
         beside_in_file=r"-100|IGNORE_INDEX|prompt_len|labels",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
-        r"|^lines have labels, and none",
+        r"^the label mask is inverted|^answers in tokenized rows are not in the loss"
+        r"|^sequences have labels, but none",
         r"\blabels?\w*\[[^\]]{0,40}(?i:prompt|answer|start|src|ctx|resp|quest"
         r"|offset)[^\]:]{0,20}:\s*\]\s*=\s*(?:-100|IGNORE)"
         rf"|\[\s*(?:-100|IGNORE_INDEX)\s*\]\s*\*\s*(?:len\(\s*)?(?:a\b|{ANSWER}|ans\w*|resp\w*|tgt)"
         rf"|\bprompt\w*\s*\+\s*\[\s*(?:-100|IGNORE_INDEX)\s*\]",
     ),
     Sign(
-        r"^the mask of the labels is the wrong way round|^answers in tokenized rows are not in the loss"
-        r"|^lines have labels, and none",
+        r"^the label mask is inverted|^answers in tokenized rows are not in the loss"
+        r"|^sequences have labels, but none",
         r"(?:-100|IGNORE_INDEX) if\b|\bwhere\(.{0,80}(?:-100|IGNORE_INDEX)|masked_fill\w*\(.{0,60}(?:-100|IGNORE_INDEX)"
         r"|\[\s*~?\s*\w*mask\w*[^\]]{0,20}\]\s*=\s*(?:-100|IGNORE_INDEX)",
     ),
@@ -191,20 +193,20 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|\blabels?\b.{0,60}==\s*[\w.]*(?:eos|pad)_token_id\]\s*=\s*-100",
     ),
     Sign(
-        r"^only the last or another one of the assistant's turns",
+        r"^only some of the assistant's turns have labels",
         rf"\bmask_history{GIVEN}{YES}|train_on_(?:eos|eot){GIVEN}last|\blast_turn"
         r"|messages\w*(?:['\"]\])?\[-1\]",
         beside=r"-100|mask_history|train_on_",
     ),
     Sign(
-        r"^the marker that the trainer masks by|^the marker by which answers are found",
+        r"^the response marker that the trainer masks by|^the marker that should locate the answers",
         r"\b(?i:response_template|instruction_template|response_part|instruction_part|response_prefix"
         r"|response_marker)\b"
         r"|train_on_responses_only\(|DataCollatorForCompletionOnlyLM\(",
     ),
     Sign(
-        r"^the trainer takes its mask from|^where no answer is marked, the mask falls back"
-        r"|^turns that the template rewrites",
+        r"^the trainer masks by `\{% generation|^if the template marks no answer"
+        r"|^earlier turns are not in the loss",
         rf"assistant_only_loss{GIVEN}{YES}|return_assistant_tokens_mask\s*=\s*True",
         unless=r"\{%-?\s*generation",
     ),
@@ -214,20 +216,20 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=rf"\bpadding{GIVEN}['\"]?max_length|\bpad_to_max_length\b|\.pad\(",
         unless_in_file=r"-100|IGNORE_INDEX|DataCollatorForLanguageModeling",
     ),
-    Sign(r"^the template's generation tags do not hold", r"\{%-?\s*generation"),
+    Sign(r"^the template's generation tags do not match", r"\{%-?\s*generation"),
     Sign(
         r"^completion_only_loss is on, but the",
         rf"completion_only_loss{GIVEN}{YES}",
         unless=r"['\"]completion['\"]",
     ),
     Sign(
-        r"^the rows are already tokenized|^the settings keep prompts out of the loss, and every token"
-        r"|^the rows hold token ids, and the trainer",
+        r"^the rows are already tokenized|^the settings keep prompts out of the loss, but every token"
+        r"|^the rows contain token ids, but the trainer",
         rf"(?:completion|assistant)_only_loss{GIVEN}{YES}|DataCollatorForCompletionOnlyLM\(",
         beside=r"['\"]input_ids['\"]",
     ),
     Sign(
-        r"^the trainer does not read the column that says|^a mask column of the rows",
+        r"^the trainer ignores the column|^a mask column of the rows",
         r"['\"](?:loss_mask|assistant_masks?|label_mask|answer_mask|loss_weights?)['\"]\s*[:\]]"
         r"|['\"](?:train(?:able)?|weight)['\"]\s*:\s*(?:\w+\[|True|False|[01]\b)",
     ),
@@ -242,7 +244,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"['\"]messages['\"]",
     ),
     Sign(
-        r"^a column that the collator or the loss reads is removed",
+        r"^the Trainer removes a column",
         r"^class \w+\((?:\w+\.)?\w*Trainer\)|\binputs\.pop\(|^def compute_loss\(",
         unless=rf"remove_unused_columns{GIVEN}[Ff]alse",
     ),
@@ -252,18 +254,19 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"padding|\bpad\b",
     ),
     Sign(
-        r"^the loss teaches positions that the labels leave out",
+        r"^the loss teaches positions that have no label",
         r"CrossEntropyLoss\(|\bcross_entropy\(",
         unless_in_file=r"ignore_index|-100|reduction\s*=\s*['\"]none|mask",
     ),
     # What the rows hold
     Sign(
-        r"^most of what is learned is a text that all rows share",
+        r"^most of the loss is on a text that all rows share",
         r"^(?i:\w*(?:policy|system|rules|instruction|prompt|guideline)\w*)\s*=\s*.{250,}",
         unless=MASKED,
     ),
     Sign(
-        r"^most of what is learned is a text that all rows share|^the whole text is learned, and the answer at its end",
+        r"^most of the loss is on a text that all rows share"
+        r"|^the loss covers the whole text, and the answer at its end",
         TEXT_ROWS,
         beside=rf"\[['\"]{OF_A_CLASS}['\"]\]|\{{{OF_A_CLASS}\}}|\b{ANSWER}\b",
         unless=MASKED,
@@ -293,7 +296,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|bootstrapped)[\w-]{0,20}\.(?:jsonl?|csv|parquet)\b",
     ),
     Sign(
-        r"^the data holds duplicate rows",
+        r"^the data contains duplicate rows",
         r"\.repeat\(|\bresample\(|oversampl|sample\([^)]{0,40}replace\s*=\s*True|\b(?:rows|data\w*|ds"
         r"|examples|samples)\s*\*=?\s*\d",
     ),
@@ -302,33 +305,33 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\bdataset{GIVEN}(?:\w+,)*\s?(\w+),(?:\w+,)*\1\b|\beval_dataset\s*=\s*(?:\w+\.)?train\w*\b",
     ),
     Sign(
-        r"^arguments of tool calls are JSON inside",
+        r"^tool call arguments are JSON inside",
         r"['\"]arguments['\"]\s*:\s*json\.dumps\(|json\.dumps\(.{0,40}(?:arguments|\bargs\b)",
         beside=r"tool",
     ),
     Sign(
-        r"^answers hold placeholders",
+        r"^answers contain unfilled placeholders",
         r"\[(?:NAME|COMPANY|DATE|CUSTOMER|INSERT[^\]]{0,20}|YOUR[^\]]{0,20})\]|<(?:name|company"
         r"|customer)>|PLACEHOLDER|\bTODO\b",
     ),
     Sign(
-        r"^answers are what a program prints for nothing",
+        r"^answers are the word that a program prints",
         rf"\.fillna\(|\.astype\(\s*str\s*\)|\bstr\(\s*\w+(?:\.get\(|\[)['\"]{ANSWER}|pd\.read_csv\(",
         beside=r"(?i:train|sft|lora)",
         unless=r"dropna|notna|isna",
     ),
     Sign(
-        r"^conversations end in a turn of the user",
+        r"^conversations end with a turn of the user",
         r"(?:messages|turns|conversations?)\w*(?:['\"]\])?\[\s*:\s*(?:\w*(?:max|MAX)\w*|[2-9]\d?)\s*\]",
     ),
     Sign(
-        r"^the answer can be read off a field of the prompt",
+        r"^a field of the prompt gives the answer away",
         rf"(?i:\b{QUESTION}|user"
         r"|['\"]content['\"])['\"]?\]?\s*[:=]\s*[fF]?['\"].{0,200}\{(?:\w+\[['\"])?(?:\w+_)?(?:label"
         r"|target|categor|queue|routing|route|resolution|assigned|team)",
     ),
     Sign(
-        r"^the answers are paired with the questions of other rows|^rows are joined by position",
+        r"^answers are paired with the questions of other rows|^rows are joined by position",
         rf"\bconcat\(.{{0,80}}axis\s*=\s*(?:1|['\"]columns)|\.add_column\(|\breset_index\(|\bhstack\("
         rf"|\bzip\(.{{0,80}}\b\w*{ANSWER}"
         rf"|\[['\"]\w*{ANSWER}['\"]\]\s*=\s*(?!.*\bmap\().{{0,60}}(?:\.values|\.tolist\(|\.to_list\("
@@ -338,12 +341,12 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"dropna|shuffle|\.sample\(|sort|filter|drop_duplicates|\bif\b|train_test_split|iloc",
     ),
     Sign(
-        r"^rows are joined by position|^the answers are paired with the questions",
+        r"^rows are joined by position|^answers are paired with the questions",
         r"\w\[\s*(?:i|idx|index|n|j)\s*\]\s*,\s*\w+\[\s*(?:i|idx|index|n|j)\s*\]",
         beside_in_file=r"(?:dropna|shuffle|\.sample\(|sorted\(|\.sort|\.filter\(|drop_duplicates).{0,80}",
     ),
     Sign(
-        r"^rows with one answer, or of one document",
+        r"^rows with the same answer or document",
         r"\btrain_test_split\(|\brandom_split\(|\bval_set_size\b",
         beside=r"(?i:chunk|paraphras|augment|variant|explode|doc_id|rephras)",
         unless=r"Group",
@@ -355,7 +358,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|message_field_role",
     ),
     Sign(
-        r"^the data are chats, and the tokenizer has no chat template",
+        r"^the data are chats, but the tokenizer has no chat template",
         r"['\"/](?:Meta-)?(?:Llama-\d[\w.]*-\d+B|Mistral-7B-v0\.\d|gpt2[\w-]*|pythia-[\w.]+|opt-[\d.]+\w"
         r"|phi-2|falcon-7b|bloom-\w+|Llama-2-\d+b-hf|Meta-Llama-3-8B|gemma-2b)['\"\s]",
         beside=r"apply_chat_template|['\"]messages['\"]|type:\s*chat_template",
@@ -367,14 +370,14 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside=r"(?i:TemplateError|gemma-?[12]|gemma-[127]|mistral-7b|mixtral)",
     ),
     Sign(
-        r"^the template writes a system prompt that no row holds",
+        r"^the template adds a system prompt",
         r"['\"]messages['\"]\s*:\s*\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user",
         beside=r"Qwen(?:1\.5|2|2\.5)-",
         unless=r"['\"]role['\"]\s*:\s*['\"]system",
     ),
     Sign(r"^the template writes today's date", r"date_string|strftime_now|Today Date"),
     Sign(
-        r"^the template takes the reasoning out|^turns that the template rewrites",
+        r"^the template removes the reasoning|^earlier turns are not in the loss",
         r"reasoning_content|</?think>",
     ),
     Sign(
@@ -383,7 +386,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=r"</think>|/no_think|reasoning_content",
     ),
     Sign(
-        r"^the tokenizer has a chat template, the rows are chats",
+        r"^the rows are chats, but the chat template",
         r"\bjoin\(.{0,80}\bcontent\b|['\"](?:User|Human|Question|Q|Customer):|### (?:Instruction|Input|User)",
         beside=r"(?i:instruct|-chat|-it)\b",
         unless_in_file=r"apply_chat_template|chat_template",
@@ -408,7 +411,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         SMALL_LIMIT,
     ),
     Sign(
-        r"^rows hold several conversations, and no column|^packed documents attend to the",
+        r"^rows contain several conversations|^packed documents attend to the",
         r"def group_texts|\bchain(?:\.from_iterable)?\(\s*\*?\w*(?:examples|batch)|\bsum\(\s*examples\["
         r"|ConstantLengthDataset\(|def pack",
         unless=r"position_ids|cu_seqlens|seq_lens|document_ids",
@@ -431,7 +434,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=rf"overwrite_cache{GIVEN}{YES}",
     ),
     Sign(
-        r"^rows are transformed, and the result is thrown away",
+        r"^rows are transformed, but the result is discarded",
         r"^(?:\w+|\w+\[['\"]\w+['\"]\])\.(?:map|filter|shuffle|select|remove_columns|rename_columns?"
         r"|cast_column|dropna|drop_duplicates|fillna|sort_values|sample|set_transform_"
         r"|class_encode_column)\((?!.*inplace)",
@@ -451,7 +454,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"Trainer\(|\.prepare\(|DistributedSampler",
     ),
     Sign(
-        r"^token ids are written as 16-bit numbers",
+        r"^token ids are stored in an integer type",
         r"\bu?int(?:16|8)\b.{0,80}(?:memmap|tofile)|(?:astype|dtype)\s*[(=]\s*['\"\w.]*\bu?int(?:16|8)\b|\.short\(\)",
         beside_in_file=r"[Tt]okeniz|tiktoken|\btok\(",
     ),

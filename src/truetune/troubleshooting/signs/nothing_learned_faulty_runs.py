@@ -89,21 +89,22 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         TRIAL_LIMIT,
     ),
     Sign(
         r"^a limit of a trial is still in force|^a limit that is meant for debugging"
-        r"|^rows that were given never reach|^the trainer counts far fewer rows",
+        r"|^some of the given rows never reach|^the trainer counts far fewer rows",
         SLICE_OF_ROWS,
     ),
     Sign(
-        r"^the trainer counts far fewer rows|^an epoch of the run is not as long",
+        r"^the trainer counts far fewer rows|^an epoch of the run does not have as many",
         r"(?i:num examples|num rows|number of (?:train(?:ing)? )?(?:examples|rows|samples)"
         r"|num_rows)\W{1,3}\d{1,3}\b(?!,)",
     ),
     Sign(
-        r"^the run resumed from a checkpoint at its last step|^the run was taken up again", RESUMED
+        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights",
+        RESUMED,
     ),
     Sign(
         r"^LLaMA-Factory resumes an earlier run",
@@ -144,26 +145,26 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^a step is smaller than bfloat16 can hold|^large weights never moved",
+        r"^a step is smaller than bfloat16 can hold|^large weights never changed",
         rf"dtype\w*{GIVEN}(?:torch\.)?(?:bfloat16|bf16)\b|pure_bf16{GIVEN}{YES}|\.bfloat16\(\)|\.to\(.{{0,40}}bfloat16",
         beside=rf"{RATE}{TINY_RATE}",
         unless=rf"{LORA}|autocast|GRPO",
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^a step is smaller than bfloat16 can hold|^large weights never moved",
+        r"^a step is smaller than bfloat16 can hold|^large weights never changed",
         rf"{RATE}{TINY_RATE}",
         beside=r"bfloat16|\bbf16\b",
         unless=rf"{LORA}|autocast|GRPO",
         unless_in_file=WRITTEN,
     ),
     Sign(
-        r"^the DeepSpeed schedule replaces the|^DeepSpeed trains at another learning rate"
+        r"^the DeepSpeed schedule replaces the|^DeepSpeed trains with another learning rate"
         r"|^DeepSpeed's engine trains",
         r"['\"](?:warmup_max_lr|warmup_min_lr)['\"]\s*:\s*[\d.]|['\"](?:Warmup(?:Decay|Cosine)?LR|OneCycle)['\"]",
     ),
     Sign(
-        r"^DeepSpeed's engine trains|^DeepSpeed trains at another",
+        r"^DeepSpeed's engine trains|^DeepSpeed trains with another",
         r"['\"]lr['\"]\s*:\s*[\d.]",
         beside=r"zero_optimization|deepspeed",
     ),
@@ -210,7 +211,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         ),
     ),
     Sign(
-        r"^settings of a quantization are built|^a config, collator or callback",
+        r"^a quantization config is created|^a config, collator or callback",
         r"\bBitsAndBytesConfig\(",
         unless_in_file=r"\bquantization_config=|['\"]quantization_config['\"]",
     ),
@@ -222,17 +223,18 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^the adapter was loaded frozen|^no parameter of the model requires a gradient"
-        r"|^the output says that no more than a norm",
+        r"|^the output shows that hardly more than a norm",
         r"\brequires_grad_?\s*(?:=\s*|\(\s*)False|\bfreeze\w*\(",
         unless_in_file=r"requires_grad_?\s*(?:=\s*|\(\s*)True|get_peft_model\(|peft_config",
     ),
     Sign(
-        r"^the output says that no more than a norm|^no parameter of the model requires|^the adapter was loaded frozen",
+        r"^the output shows that hardly more than a norm|^no parameter of the model requires"
+        r"|^the adapter was loaded frozen",
         r"(?i:trainable(?: params?| parameters|%)?)\W{1,3}(?:0\b(?!\.\d*[1-9])|0\.00\d)"
         r"|trainable%: 0\.0[01]?\d?\b|inject\w* (?:0|no) ",
     ),
     Sign(
-        r"^a filter on names of weights",
+        r"^a filter on weight names",
         r"\bif (?:not )?(?:any\()?['\"]?[\w.]+['\"]? (?:not )?in (?:n|name|k|key|pname|param_name)\b"
         r"|\bname\.(?:starts|ends)with\(",
         beside_in_file=r"named_parameters\(|requires_grad",
@@ -258,7 +260,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         rf"\b(?:lora_r|lora_rank|lora_dim){GIVEN}[1-4]\b(?!\.|\d)|['\"(\s,]r['\"]?\s*[=:]\s*[1-4]\b(?!\.)",
     ),
     Sign(
-        r"^the scale of the adapter is far away|^the adapter's scale is one",
+        r"^the scale of the adapter is far outside|^some engines do not read how this adapter",
         rf"\blora_alpha{GIVEN}(?:[1-4]|0?\.\d+|[5-9]\d\d|\d{{4}})\b(?!\.\d)|use_rslora{GIVEN}{YES}",
     ),
     Sign(
@@ -266,13 +268,13 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"(?:modules_to_save|additional_target)\W(?!.*embed)[^\n]{0,80}lm_head",
     ),
     Sign(
-        r"^a head that was trained is not in the file",
+        r"^a trained head is not in the file",
         r"(?:ForSequenceClassification|ForTokenClassification)\.from_pretrained\(|\bnum_labels\s*=",
         beside=LORA,
         unless=r"SEQ_CLS|TOKEN_CLS|modules_to_save",
     ),
     Sign(
-        r"^the rows of new tokens were not trained|^the data use tokens that were added",
+        r"^the embedding rows of new tokens were not trained|^the data use added tokens",
         r"\.add_tokens\(|\.add_special_tokens\((?!\s*\{\s*['\"]pad_token['\"][^,]*\})"
         r"|\bresize_token_embeddings\(|\b(?:add_tokens|new_special_tokens"
         r"|additional_special_tokens)['\"]?\s*[:=]\s*|^\s*tokens:",
@@ -309,7 +311,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bevaluation_strategy\b|\bper_gpu_\w+_batch_size\b|\bno_cuda\b|\bgroup_by_length\b",
     ),
     Sign(
-        r"^a trainer is given an argument",
+        r"^a trainer gets an argument",
         r"\bSFTTrainer\(.*\b(?:dataset_text_field|max_seq_length|packing|tokenizer)\s*=",
     ),
     Sign(
@@ -331,7 +333,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^an adapter is loaded on another"
-        r"|^the adapter is loaded and changes nothing",
+        r"|^the adapter is loaded but changes nothing",
         rf"\b(?:adapter_name_or_path|lora_model_dir|adapters){GIVEN}[\w./]",
     ),
     # What is saved
@@ -340,23 +342,23 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bload_state_dict\(.{0,200}strict\s*=\s*False",
     ),
     Sign(
-        r"^saved weights have module\. or _orig_mod\.|^the names in the adapter file",
+        r"^saved weights have module\. or _orig_mod\.|^the tensor names in the adapter file",
         r"\btorch\.compile\(|(?:Distributed)?DataParallel\(|\bDDP\(",
         beside=r"save_pretrained\(|torch\.save\(",
         unless=r"\.module\b|_orig_mod|unwrap_model",
     ),
     Sign(
-        r"^the names in the adapter file|^the adapter is loaded and changes nothing",
+        r"^the tensor names in the adapter file|^the adapter is loaded but changes nothing",
         r"(?i:missing adapter keys|unexpected keys|_orig_mod|base_model\.model\.base_model)"
         r"|set_peft_model_state_dict\(|AutoModelForImageTextToText|AutoModelForVision2Seq"
         r"|ForConditionalGeneration\.from_pretrained",
     ),
     Sign(
-        r"^`model.state_dict` is replaced|^an adapter holds nothing",
+        r"^`model.state_dict` is replaced|^an adapter contains nothing",
         r"\.state_dict\s*=\s*\S|get_peft_model_state_dict\(",
     ),
     Sign(
-        r"^an adapter holds nothing|^what was trained does not arrive",
+        r"^an adapter contains nothing|^what was trained does not arrive",
         rf"stage3_gather_16bit_weights_on_model_save{GIVEN}false|zero3_save_16bit_model{GIVEN}false"
         rf"|['\"]?stage['\"]?\s*:\s*3\b|zero_?3|fsdp_state_dict_type{GIVEN}SHARDED",
         beside=r"save_pretrained\(|save_model\(|save_strategy|output_dir",
@@ -378,19 +380,19 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"['\"](?:train['\"]\s*:\s*[Ff]alse|weight['\"]\s*:\s*0(?:\.0)?\s*[,}])",
     ),
     Sign(
-        r"^what was trained does not arrive|^an adapter holds nothing",
+        r"^what was trained does not arrive|^an adapter contains nothing",
         r"\btorch\.save\(\s*\{?.{0,80}\bfor\b.{0,80}\blora|if ['\"]lora\w*['\"] in|\blora_state_dict\("
         r"|\bload_state_dict\(.{0,120}strict\s*=\s*False|\.disable_adapters?\(|set_peft_model_state_dict\(",
     ),
     Sign(
-        r"^what is saved as the tuned model is a base",
+        r"^the model that is saved as the tuned one",
         r"\.save_pretrained\(|\.push_to_hub\(",
         beside_in_file=MODEL_LOADED,
         unless_in_file=r"\.train\(|\.fit\(|backward\(|[Pp]eft|merge|load_state_dict|load_adapter|quantiz|Trainer",
     ),
     Sign(r"^the model that merge_and_unload returns", r"^[\w.]+\.merge_and_unload\("),
     Sign(
-        r"^the model that is saved and loaded is not",
+        r"^the saved and reloaded model is not",
         r"\bdeepcopy\(|\bema\w*\.|\bEMA\(|AveragedModel\(|\bswa_|\.tie_weights\(",
     ),
     Sign(
@@ -400,53 +402,53 @@ RUN_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"from_pretrained\(",
     ),
     Sign(
-        r"^a script keeps its worst checkpoint|^the best model is chosen in the wrong|^the worst checkpoint is kept"
-        r"|^the checkpoint that was kept as the best",
+        r"^a script keeps its worst checkpoint|^the best model is chosen in the wrong"
+        r"|^the worst checkpoint is kept|^the checkpoint kept as the best",
         r"\bif\b.{0,60}[<>]=?\s*(?:self\.)?\w*best\w*|\bif\b.{0,20}\bbest\w*\s*[<>]",
     ),
     Sign(
         r"^the best model is chosen in the wrong|^the worst checkpoint is kept"
-        r"|^the checkpoint that was kept as the best",
+        r"|^the checkpoint kept as the best",
         rf"greater_is_better{GIVEN}[Ff]alse|metric_for_best_model{GIVEN}(?!(?:eval_)?loss)\w"
         r"|ModelCheckpoint\(.*monitor|\bmode\s*=\s*['\"](?:min|max)['\"]",
     ),
     Sign(
         r"^training ends at an early checkpoint|^load_best_model_at_end is set, but checkpoints"
-        r"|^the checkpoint that was kept as the best",
+        r"|^the checkpoint kept as the best",
         rf"load_best_model_at_end{GIVEN}{YES}|EarlyStopping\w*\(|early_stopping_patience{GIVEN}\d",
     ),
     # Losses, rewards and layers that are written by hand
     Sign(
-        r"^a loss or a difference takes tensors of unlike axes",
+        r"^a loss or a difference gets tensors of mismatched shapes",
         r"\b(?:mse|l1|smooth_l1|huber)_loss\(|\b(?:MSE|L1|SmoothL1|Huber)Loss\("
         r"|-\s*\w{1,20}\.mean\((?:dim\s*=\s*)?-?1\)",
     ),
     Sign(
-        r"^a term of an own policy loss has the wrong sign",
+        r"^a term of a custom policy loss has the wrong sign",
         r"(?i)\bloss\s*=\s*\(*\w*(?:ratio|log_?probs?|logps?)\w*\s*\*|\bloss\b.{0,40}\+\s*\w{0,20}(?:coef|beta)"
         r"\w*\s*\*\s*entropy",
     ),
     Sign(
-        r"^a reward function pays for a distance",
+        r"^a reward function rewards distance",
         r"(?:return|append\()\s*\[?\s*(?:float\(\s*)?(?:abs|levenshtein\w*|edit_distance)\(",
         beside=r"\bcompletions\b",
     ),
     Sign(
-        r"^completions of a prompt are laid out as blocks",
+        r"^completions are ordered in blocks",
         r"(?i)\bprompts\s*\*\s*\w+|\.repeat\(\s*\w+\s*,\s*1\s*\)",
         beside=r"(?i)advantage|rewards",
     ),
     Sign(
-        r"^pandas reads words of a column as missing",
+        r"^pandas reads words in a column as missing",
         r"\bread_(?:csv|table)\(",
         unless=r"keep_default_na\s*=\s*False|na_filter\s*=\s*False",
     ),
     Sign(
-        r"^windows are cut at a stride that is longer",
+        r"^the stride between windows is larger",
         r"\bfor\s+\w+\s+in\s+range\(\s*0\s*,\s*len\([^)]{1,40}\).{0,40},\s*\w*(?:stride|step)\w*\s*\)",
     ),
     Sign(
-        r"^the length of what a tokenizer returns",
+        r"^.len\(\). of a tokenizer's result",
         r"\blen\(\s*(?:self\.)?tok(?:enizer)?\((?:[^()]|\([^()]{0,80}\)){1,200}\)\s*\)",
     ),
     Sign(
@@ -459,7 +461,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"\bself\.\w+\s*=\s*[\[{(]\s*(?:['\"]\w+['\"]\s*:\s*)?(?:torch\.)?nn\.(?!Module(?:List|Dict))[A-Z]\w+\(",
     ),
     Sign(
-        r"^an adapter that is written by hand starts",
+        r"^a custom LoRA adapter initialises",
         r"\blora_?[AaBb]\w*\s*=\s*(?:torch\.)?nn\.(?:Parameter|Linear)\(",
     ),
 )

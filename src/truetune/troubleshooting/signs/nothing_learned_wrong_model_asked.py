@@ -1,4 +1,4 @@
-"""Signs of a base, an older model or another prompt that is asked in place of what was trained."""
+"""Signs of a base, an older model or another prompt that is asked instead of what was trained."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ PLAIN_ASKED = (
 )
 NO_SYSTEM = r"\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user['\"]"
 SYSTEM = r"['\"]role['\"]\s*:\s*['\"]system['\"]|^\s*(?:default_)?system\w*\s*[:=]|\bSYSTEM\w*\s*="
-NAMES_BASE = r"^the base is asked in place|^a script asks the base|^what answers is the base|^both sets of answers come"
+NAMES_BASE = (
+    r"^the base is asked instead|^a script (?:asks|evaluates) the base|^it is the base model that answers"
+    r"|^both sets of answers come"
+)
 KEPT_ANSWERS = (
     r"(?:exists|isfile|is_file)\([^)]{0,60}(?i:pred|answer|output|result|respon|generat|out_?(?:path"
     r"|file))|(?i:pred|answer|output|result|respon|generat|out_?(?:path|file))\w*\.(?:exists"
@@ -72,7 +75,7 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"DPO|ref_?model|\.backward\(|merge",
     ),
     Sign(
-        rf"{NAMES_BASE}|^the evaluation names the base twice|^the adapter is loaded and changes nothing",
+        rf"{NAMES_BASE}|^the evaluation names the base twice|^the adapter is loaded but changes nothing",
         FRESH_ADAPTER,
         beside_in_file=ASKS,
         unless_in_file=r"\.train\(\)|\.fit\(|\.backward\(|Trainer\(",
@@ -90,24 +93,24 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=TUNED_ASKED,
     ),
     Sign(
-        r"^the base is asked in place|^what answers is the base",
+        r"^the base is asked instead|^it is the base model that answers",
         r"^FROM\s+\S",
         beside_in_file=r"^(?:TEMPLATE|PARAMETER|SYSTEM|FROM\s+\S+:\S+|FROM\s+\S*gguf)",
         unless_in_file=r"^ADAPTER\b|^(?:RUN|COPY|ENTRYPOINT|CMD)\b",
     ),
     Sign(
-        r"^the base is asked in place|^a project trains a model, but|^what answers is the base",
+        r"^the base is asked instead|^a project trains a model, but|^it is the base model that answers",
         SERVES_BASE,
         unless=SERVED_ADAPTER,
     ),
     Sign(
-        r"^the base is asked in place|^the evaluation names the base twice"
+        r"^the base is asked instead|^the evaluation names the base twice"
         r"|^both sets of answers come from one model|^two models give the same answers",
         r"\b\w*(?:llm|LLM|engine)\w*\.(?:generate|chat)\((?!.*lora_request).*",
         beside_in_file=r"enable_lora|LoRARequest\(",
     ),
     Sign(
-        r"^the base is asked in place|^two models give the same answers",
+        r"^the base is asked instead|^two models give the same answers",
         r"^(?!.*(?:[Tt]okeni[sz]er|Processor|tok\b)).*(?:For[A-Z]\w+"
         r"|AutoModel)\.from_pretrained\(\s*(?:\w+\.)?(?:base\w*|BASE\w*|model_name\w*|MODEL_NAME|model_id"
         r"|MODEL_ID)\b",
@@ -130,13 +133,13 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         r"|joblib\.Memory|set_llm_cache|\blru_cache\b|response_cache|Cached requests",
     ),
     Sign(
-        r"^answers are read from a file where it is there|^checkpoints are asked with one cache"
+        r"^answers are read from a cache file|^checkpoints are asked with one cache"
         r"|^two models give the same answers",
         KEPT_ANSWERS,
     ),
     Sign(r"^two models give the same answers", BASE_LOADED, beside_in_file=ASKS),
     Sign(
-        r"^a script takes the model to evaluate as an argument",
+        r"^a script has an option for the model to evaluate",
         r"\.from_pretrained\(\s*['\"]|\b(?:LLM|pipeline)\(.{0,60}['\"][\w.-]+/",
         beside_in_file=(
             r"add_argument\(\s*['\"]-{1,2}(?:model|ckpt|checkpoint|adapter|lora)\w*|sys\.argv|typer"
@@ -178,12 +181,12 @@ ASKED_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^a server loads an adapter on another", rf"{SERVER}.*(?:--lora|adapter)"),
     Sign(
-        r"^the adapter is applied with another scaling",
+        r"^the server applies the adapter with another scaling",
         r"--lora-scaled|\blora_scale|\bset_scale\(|scale_layer\(|adapter_weights|set_adapters\("
         r"|cross_attention_kwargs|\.scaling\[",
     ),
     Sign(
-        r"^the server gives other log-probabilities",
+        r"^the server's log-probabilities are neither",
         r"--quantization\b|--kv-cache-dtype (?!auto)|--dtype (?:half|float16)|\bquantization\s*=\s*['\"]",
     ),
     Sign(
@@ -217,18 +220,18 @@ ASKED_SIGNS: tuple[Sign, ...] = (
     ),
     # The prompt is another one
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         ALPACA_TEXT,
         beside=CHAT_FORM,
     ),
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         PLAIN_ASKED,
         beside=r"['\"]messages['\"]|type:\s*chat_template|^\s*template:\s*\w|\"conversations\"",
         unless_in_file=r"apply_chat_template|\.train\(\)|Trainer\(",
     ),
     Sign(
-        r"^the script that asks writes in another form|^the prompt that will be served is not",
+        r"^the script that asks writes in another form|^the prompt in serving is not",
         r"^TEMPLATE\b",
     ),
     Sign(

@@ -95,7 +95,7 @@ _LEAKS = (
         r"|\d\s*\*)|shuffle\(",
     ),
     Sign(
-        "rows of one document, conversation or patient are split|neighbouring rows come from one source",
+        "rows of one document, conversation or patient are split|neighbouring rows come from the same source",
         rf"{SPLITS}|\[:\s*(?:cut|split|n_train|int\()|shuffle\(",
         unless_in_file=r"Group(?:Shuffle|K)|groups\s*=|group_id|by_(?:doc|patient|user|customer|conv)",
         beside_in_file=r"(?i)\b(?:chunks?|doc_?(?:id|ument)?|patient|customer|conversation|conv_id|session"
@@ -103,7 +103,7 @@ _LEAKS = (
         r"|case_id|ticket_id|user_id|source_id|article|contract|page|passages?)(?:_id|s)?\b.{0,80}",
     ),
     Sign(
-        "a field of the prompt gives the answer away|the answer can be read off a field of the prompt",
+        "a field of the prompt gives the answer away|a field of the prompt gives the answer away",
         r"(?i)f['\"].{0,200}\{[^{}]{0,40}\b(?:\w{0,10}id|queue|source|folder|file\w{0,5}|path|header"
         r"|meta\w{0,5}|tags?|category|channel"
         r"|department|team|status|priority|assignee|split|url|from|product|resolution|code)\b[^{}]{0,10}\}",
@@ -157,7 +157,7 @@ _PARSERS = (
         r"|['\"](?:####|.{0,20}boxed).{0,60}(?:\bin\b|\.split|,)",
     ),
     Sign(
-        "the parser does not read the answers|answers that should be JSON|a program that reads the"
+        "the parser does not read the answers|answers should be JSON|a program that reads the"
         " model's answers",
         rf"{REGEX}|def \w{{0,12}}(?:extract|parse|read)_(?!args|rows|data|jsonl)\w{{0,20}}\("
         rf"|loads\(\s*{PREDICTED_SIDE}",
@@ -314,7 +314,7 @@ _PROMPTS = (
         beside_in_file=r"\.generate\(|pipeline\(",
     ),
     Sign(
-        "a prompt goes to the model with its placeholder",
+        "a prompt reaches the model with a placeholder",
         r"(?<![fF])['\"][^'\"]{0,200}\{(?:question|prompt|text|input|context|document|query|passage)\}",
         unless_in_file=r"\.format\(|\.replace\(|Template\(|format_map|PromptTemplate|%\s*\(",
     ),
@@ -428,7 +428,7 @@ _TOKEN_METRICS = (
         beside=r"(?i)accuracy|\bf1|classification|confusion|score",
     ),
     Sign(
-        "the classifier's pad_token_id is not the id|a classifier looks for its last token by another pad",
+        "the classifier's pad_token_id is not the id|a classifier's pad token is not the",
         r"SequenceClassification\w{0,8}\.from_pretrained\(|RewardTrainer\(|pad_token\s*=",
         unless=r"config\.pad_token_id\s*=|pad_token_id\s*=\s*\w{1,12}\.(?:pad|eos)",
         beside=r"SequenceClassification",
@@ -700,9 +700,8 @@ _MODELS = (
     ),
     Sign(
         "the best model is chosen in the wrong direction|the worst checkpoint is kept"
-        "|the checkpoint that was kept as the best is"
-        " the worst|a script keeps its worst checkpoint|the best model is to be"
-        "|load_best_model_at_end is set, but checkpoints",
+        "|the checkpoint kept as the best is the worst|a script keeps its worst checkpoint"
+        "|the best model is to be|load_best_model_at_end is set, but checkpoints",
         r"greater_is_better|metric_for_best_model|ModelCheckpoint\(|EarlyStopping\("
         r"|\bmode\s*=\s*['\"](?:min|max)|^if .{0,60}[<>]=? ?\w{0,8}best|^best\w{0,12}\s*="
         r"|load_best_model_at_end",
@@ -711,14 +710,14 @@ _MODELS = (
 
 _LABELS = (
     Sign(
-        "the rows of the evaluation are labelled in another way",
+        "the rows of the evaluation are labelled in another way|^training and evaluation compute the loss over",
         rf"\b{HELD_OUT}\w{{0,20}}\s*=.{{0,80}}\.map\("
         rf"|\b{HELD_OUT}\w{{0,20}}['\"]?\s*[=:]\s*\w{{0,20}}(?:Dataset|encode|tokeni[sz]e"
         rf"|collat)\w{{0,12}}\(|\b(?:train_on_inputs?|train_on_prompt|mask_prompt|mask_inputs){GIVEN}",
         unless_in_file=r"DatasetDict|data\.map\(|\bds\.map\(",
     ),
     Sign(
-        "the rows of the evaluation are labelled in another way",
+        "the rows of the evaluation are labelled in another way|^training and evaluation compute the loss over",
         r"\blabels?['\"]?\]?\s*[=:]\s*[\w.\[\]'\"]{0,30}(?:input_ids|ids)\b['\"\]]{0,3}(?:\.copy\(\)"
         r"|\.clone\(\)|\[:\]|\s*$|\s*[,}])|list\(\w{0,10}(?:input_)?ids\)",
         beside=r"-100|completion_only|train_on",
@@ -745,7 +744,7 @@ _LABELS = (
     ),
     Sign(
         "rows of the evaluation without a label|no token of the evaluation rows has a label|the"
-        " evaluation ran and gave no loss",
+        " evaluation gives no loss",
         r"(?:eval|val|validation)\w{0,3}[_/ ]?loss['\"]?\s*[:=]?\s*['\"]?(?i:nan)\b|(?:eval"
         r"|val)_loss['\"]?\s*[:=]\s*['\"]?0\.0\b",
     ),
@@ -753,14 +752,14 @@ _LABELS = (
 
 _REWARDS = (
     Sign(
-        "the references of a reward are taken by their position|a reward function takes the"
-        " references of a list",
+        "the references of a reward are taken by their position|a reward function picks the"
+        " reference from a list",
         r"enumerate\(\s*completions|zip\(\s*completions|\b[A-Z_]{3,20}\[(?:i|idx|n|k|j)\]"
         r"|range\(len\(completions",
         beside_in_file=r"completions",
     ),
     Sign(
-        "the references of a reward are taken by their position|a reward function uses a completion as text",
+        "the references of a reward are taken by their position|a reward function uses a completion as a string",
         r"re\.\w{1,10}\([^)]{0,80}\b(?:completion|c|comp|response|answer)\b|\b(?:completion|comp"
         r"|c)\.(?:strip|split|lower|find|startswith|count|endswith)\(|\bin (?:completion|comp"
         r"|c)\b\s*(?:else|for|:|\)|and|or)|len\((?:completion|c|comp)\)",

@@ -70,7 +70,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the rejected answers are all alike|^one phrase tells the chosen side",
+        "^the rejected answers are all alike|^one phrase distinguishes the chosen",
         rf"\b{REJECTED}\w{{0,8}}['\"]?\]?\s*[=:]\s*\(?f?['\"]|REFUSAL\w{{0,4}}\s*=|(?:I'm sorry"
         r"|I cannot|I can't|I don't know|As an AI)"
         rf"|\b{REJECTED}\w{{0,8}}['\"]?\]?\s*[=:]\s*.{{0,60}}(?:\[:\s*[\w/ ]{{1,20}}\]|random|shuffle"
@@ -78,7 +78,7 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the rejected answers belong to other prompts|^rejected answers of pairs belong to other prompts",
+        "^the rejected answers belong to other prompts|^rejected answers belong to the prompts of other pairs",
         rf"\bzip\([^)]{{0,100}}(?:{CHOSEN}|{REJECTED})|random\.(?:choice|sample)\(|\.shuffle\("
         rf"|\b{REJECTED}\w{{0,8}}\s*=\s*\[.{{0,80}}\bif\b",
         beside_in_file=PAIRS,
@@ -91,17 +91,17 @@ _PAIRS = (
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the length of an answer tells which one is chosen",
+        "^the length of the answers shows which one is chosen",
         r"key\s*=\s*len|(?:max|min|sorted)\([^)]{0,60}len\(|len\([^)]{1,40}\)\s*[<>]=?\s*len\(",
         beside_in_file=PAIRS,
     ),
     Sign(
-        "^the two sides of a pair have different prompts|^chosen and rejected hold the whole conversation",
+        "^the two sides of a pair have different prompts|^chosen and rejected contain the whole conversation",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,40}(?:prompt\w{0,4}\s*\+|\{prompt|messages"
         r"|prompt \+|question\w{0,6}\s*\+)",
     ),
     Sign(
-        "^one side of a pair ends with a stop token|^a BOS or stop token is inside an answer",
+        "^only one side of a pair ends with|^an answer of a preference pair contains a BOS",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,60}(?:eos|</s>|<\|im_end|<\|eot|bos)"
         r"|<\|im_end\|>|<\|eot_id\|>",
         beside_in_file=r"chosen",
@@ -114,7 +114,7 @@ _PAIRS = (
         unless_in_file=r"role['\"]|apply_chat_template",
     ),
     Sign(
-        "^KTO's labels are text or numbers|^KTO's true and false|^KTO sees answers of one side",
+        "^KTO's labels are text or numbers|^KTO's desirable and undesirable|^KTO sees answers of one side",
         r"['\"]label['\"]\]?\s*[=:]|\blabel\s*=|\b(?:un)?desirable_weight|kto_\w{0,10}(?:rejected"
         r"|chosen)_weight|kto_tag",
         beside=r"KTO|kto",
@@ -162,7 +162,7 @@ _SETTINGS = (
         r"logps/chosen['\"]?\s*[:=]\s*['\"]?-\d{3}|rewards/chosen['\"]?\s*[:=]\s*['\"]?-\d",
     ),
     Sign(
-        "^both answers become less likely|^a preference run was trained at a learning rate far above",
+        "^both answers become less likely|^a preference run used a learning rate far above",
         rf"\b(?:learning[_-]rate|lr){GIVEN}(?:[1-9](?:\.\d{{1,3}})?[eE]-0?[1-5]\b|0\.0000[1-9]|0\.000[1-9]"
         r"|0\.00[1-9])",
         beside=r"(?i)\bdpo|\bsimpo|\bipo\b",
@@ -206,36 +206,36 @@ _SETTINGS = (
 
 _REFERENCES = (
     Sign(
-        "^in a loop of one's own, policy and reference are the same object|^the reference of a"
+        "^in a hand-written loop, policy and reference are the same object|^the reference of a"
         " preference loss is the policy",
         rf"\b\w{{0,10}}ref\w{{0,14}}\s*[=:]\s*{POLICY}\s*[,)]?(?:$|\s)"
         rf"|\b\w{{0,10}}ref\w{{0,10}}\s*=\s*\w{{1,20}}\(\s*{POLICY}\s*,",
     ),
     Sign(
-        "^in a loop of one's own, policy and reference are the same object|^the reference of a"
+        "^in a hand-written loop, policy and reference are the same object|^the reference of a"
         " preference loss is the policy",
         OWN_LOSS,
         unless_in_file=r"ref\w{0,12}\s*=.{0,60}from_pretrained|deepcopy|disable_adapter|ref_logps|ref_log",
     ),
     Sign(
-        "^in a loop of one's own, the margin has the wrong sign",
+        "^in a hand-written loop, the margin has the wrong sign",
         rf"\b\w{{0,14}}{REJECTED}\w{{0,14}}(?:\[[^\]]{{1,20}}\])?(?:\.\w{{1,8}}\(\))?\s*-\s*\(?\w{{0,14}}{CHOSEN}\w{{0,14}}"
         r"|\b(?:bad|neg|lose|l|r)\w{0,4}\s*-\s*(?:good|pos|win|w|c)\w{0,4}\b",
     ),
     Sign(
-        "^in a loop of one's own, the margin has the wrong sign"
-        "|^in a loop of one's own, the loss is made of something else",
+        "^in a hand-written loop, the margin has the wrong sign"
+        "|^in a hand-written loop, the loss is made of something else",
         OWN_LOSS,
     ),
     Sign(
-        "^in a loop of one's own, the loss is made of something else",
+        "^in a hand-written loop, the loss is made of something else",
         r"\w{0,6}(?:AdamW?|SGD|Adafactor)\w{0,8}\(\s*\w{0,8}ref|\.detach\(\)|\.item\(\)\s*[-+]"
         r"|no_grad\(\)|inference_mode\(\)|log_softmax\(",
         beside_in_file=OWN_LOSS,
     ),
     Sign(
-        "^policy and reference are not the same at the start|^reference log-probabilities computed beforehand"
-        "|^the reference model of a preference|^a preference loss takes the bare base",
+        "^policy and reference are not the same at the start|^precomputed reference log-probabilities"
+        "|^the reference model of a preference|^a preference loss uses the plain base",
         r"precompute_ref\w{0,20}|reference_(?:chosen|rejected)_logps|ref_(?:chosen|rejected)_log"
         rf"|ref_model(?:_name_or_path|_path|_adapters)?{GIVEN}(?!None|none|null)[\w'\".]"
         r"|\bref\w{0,12}\s*=.{0,60}from_pretrained\(|disable_adapter\(",
@@ -248,7 +248,7 @@ _REFERENCES = (
     ),
     Sign(
         "^preference training starts from the|^the reference model of a preference"
-        "|^a preference loss takes the bare base",
+        "|^a preference loss uses the plain base",
         rf"\b(?:model_name_or_path|base_model|model|MODEL|BASE|pretrain|model\.path|--pretrain){GIVEN}{HUB}",
         beside=rf"{PREFERS}.{{0,200}}|\bsft",
         beside_in_file=r"(?i)\bdpo|\bkto|\borpo|chosen",
@@ -329,7 +329,7 @@ _REWARDS = (
         beside=r"SequenceClassification|RewardTrainer|reward_model|score\.weight",
     ),
     Sign(
-        "^several samples of one prompt are asked for greedily|^all answers of a group get the same reward",
+        "^several samples of one prompt are requested with greedy decoding|^all answers of a group get the same reward",
         rf"\btemperature{GIVEN}0(?:\.0+)?\b(?!\.)|do_sample{GIVEN}(?i:false)|\b(?:num_generations|rollout\.n"
         rf"|n_samples_per_prompt|group_size){GIVEN}1\b",
         beside=GROUP,
@@ -347,8 +347,7 @@ _REWARDS = (
         beside=GROUP,
     ),
     Sign(
-        "^the answers that a model is trained on, or evaluated by, are cut off|^all answers of a"
-        " group get the same reward",
+        "^generated answers are always cut off|^all answers of a group get the same reward",
         rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){GIVEN}{SHORT}"
         r"|clipped_ratio['\"]?\s*[:=]\s*['\"]?(?:1\.0|0\.[5-9])",
         beside=GROUP,

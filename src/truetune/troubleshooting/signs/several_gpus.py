@@ -47,13 +47,13 @@ IDLE = (
     r"^one process was started, and the other GPUs|^GPUs are mostly idle"
     r"|^one GPU of several works"
 )
-SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have another shape than config"
+SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have other shapes than in config"
 FOUR_BITS = r"^4-bit weights under FSDP|^FSDP gets 4-bit|^FSDP cannot shard the quantized"
 WHOLE_UNIT = (
     r"^FSDP has no wrap policy, so|^a script wraps its model in FSDP"
     r"|^FSDP makes one unit|^FSDP treats the whole model"
 )
-NCCL_OFF = r"^a script switches a fast transport|^a job switches off a fast NCCL"
+NCCL_OFF = r"^a script switches off a fast NCCL transport|^a job switches off a fast NCCL"
 INTERFACE = r"^the machines can't reach one another|^several nodes are set to communicate"
 GENERATES = r"^under ZeRO-3, every generated token|^a script generates with a model whose weights"
 HIDDEN = r"^CUDA_VISIBLE_DEVICES "
@@ -479,7 +479,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=SEVERAL,
     ),
     Sign(
-        r"^two runs end at the same number of steps",
+        r"^two runs make the same number of steps",
         r"\bmax_steps['\"]?\s*[=: ]\s*['\"]?[1-9]\d+",
         beside=rf"{SEVERAL}|{DISTRIBUTED}|num_processes",
     ),
@@ -491,7 +491,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     # --- sharding, saving
     Sign(
-        r"^weights or optimizer states are offloaded|^weights or optimizer are moved",
+        r"^weights or optimizer states are offloaded",
         r"offload_(?:optimizer|param)\w*['\"]?\s*:\s*\{?.{0,40}(?:cpu|nvme)"
         r"|['\"]device['\"]\s*:\s*['\"](?:cpu|nvme)|offload_params['\"]?\s*[:=]\s*[Tt]rue"
         r"|cpu_offload['\"]?\s*[:=]\s*(?!False|None|false)\w|offload_(?:optimizer"

@@ -135,7 +135,7 @@ SIGNS = (
     ),
     Sign(
         r"^(?:torch\.compile compiles again|torch\.compile or a static cache"
-        r"|torch\.compile compiles the model|a compiled model generates)",
+        r"|torch\.compile recompiles the model|a compiled model generates)",
         rf"torch\.compile\(|cache_implementation{SET}static|\btorch_compile{ON}|--torch-compile"
         rf"|recompile_limit|\bcompile_model{ON}|^compile{ON}",
     ),
@@ -608,7 +608,7 @@ SIGNS = (
     ),
     Sign(r"^the card has no fast bfloat16", OLD_GPU, beside=r"bfloat16|bf16"),
     Sign(
-        r"^a loop keeps large outputs",
+        r"^a loop keeps the model's large outputs",
         rf"output_(?:scores|logits|hidden_states|attentions){ON}",
         beside=GENERATES,
     ),

@@ -196,11 +196,11 @@ def causes_ruled_out_by_log(log: RunLog, peak: float | None) -> tuple[str, ...]:
     """Sentences on the causes of a flat loss that the log itself excludes."""
     facts = []
     if peak is not None and not is_rate_too_low(log, peak) and peak >= LOWEST_RATE:
-        facts.append(f"not the reason: the learning rate, which reaches {peak:.3g}")
+        facts.append(f"not the cause: the learning rate, which reaches {peak:.3g}")
     norm = log.curve("grad_norm").finite()
     if norm and np.median(norm.value) > 0:
         facts.append(
-            f"not the reason: no gradient; grad_norm is {np.median(norm.value):.3g} in the median"
+            f"not the cause: a missing gradient, since the median grad_norm is {np.median(norm.value):.3g}"
         )
     return tuple(facts)
 
@@ -209,7 +209,7 @@ def describe_remaining_causes(log: RunLog, peak: float | None) -> str:
     """The causes of a flat loss that the log does not exclude, as a text; the quickest to check
     come first.
     """
-    return "ask in this order: " + "; ".join(remaining_causes(log, peak))
+    return "check in this order: " + "; ".join(remaining_causes(log, peak))
 
 
 def remaining_causes(log: RunLog, peak: float | None) -> list[str]:
@@ -219,7 +219,7 @@ def remaining_causes(log: RunLog, peak: float | None) -> list[str]:
     causes = []
     if not log.curve("grad_norm"):
         causes.append(
-            "is anything trained (truetune run -- CMD names weights without a gradient; log"
+            "is anything trained (truetune run -- COMMAND names weights without a gradient; log"
             " grad_norm)"
         )
     frozen = next(log.files_beside.settings_named(FROZEN_IN_CODE), None)
@@ -227,21 +227,23 @@ def remaining_causes(log: RunLog, peak: float | None) -> list[str]:
         share = _trained_share_of_weights(log)
         of_all = f"; {share:.2g} of all weights" if share is not None else ""
         causes.append(
-            f"are the right weights trained ({frozen.place} chooses them{of_all}: print the names with"
-            " requires_grad, and see that they are layers of this model)"
+            f"are the right weights trained ({frozen.place} selects them{of_all}: print the names with"
+            " requires_grad, and check that they are layers of this model)"
         )
     elif _may_train_adapter(log):
         causes.append(
-            "does the adapter count (lora_alpha / r far below 1 scales it away: truetune check SETTINGS)"
+            "is the adapter scaled close to 0 (lora_alpha / r far below 1: truetune check SETTINGS)"
         )
     # Where the rate is too low, the remedy has said so.
     if not is_rate_too_low(log, peak):
         if peak is None or peak < ORDINARY:
-            causes.append("is the learning rate too low (1e-5 for all weights, 1e-4 for LoRA)")
+            causes.append("is the learning rate too low (1e-5 for full fine-tuning, 1e-4 for LoRA)")
         elif peak < 1e-4:
-            causes.append(f"is the rate of {peak:.3g} for LoRA (1e-4 to 5e-4 are usual there)")
+            causes.append(
+                f"is the learning rate of {peak:.3g} too low for LoRA (1e-4 to 5e-4 are usual)"
+            )
     causes.append(
-        "can the answers be learned (encoded text, rows out of step, answers by chance: truetune"
+        "can the answers be learned (encoded text, prompts paired with answers of other rows, random answers: truetune"
         " check DATA -t TOKENIZER, truetune show DATA -t TOKENIZER)"
     )
     return causes

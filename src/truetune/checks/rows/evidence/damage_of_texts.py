@@ -346,82 +346,83 @@ PART_OF_SET = (0.03, 0.6)
 # Definitions begin in small letters, and titles end without a mark: up to 0.1 of the answers of sound sets of
 # documentation, and in sets of that style nearly all.
 LARGE_PART_OF_SET = (0.12, 0.6)
-EXPORT = "make these texts again: "
+EXPORT = "build these texts again: "
 CODE_KIND = DamageKind(
-    "code without line ends",
+    "code without line breaks",
     _position_of_code_in_one_line,
-    EXPORT + "keep the line ends and the indentation (no ' '.join(text.split()))",
+    EXPORT + "keep the line breaks and the indentation (no ' '.join(text.split()))",
 )
 DAMAGE_KINDS = (
     DamageKind(
         "sentences without a space between",
         _position_of_joined_sentences,
-        EXPORT + "put a space or a line end where tags or line ends are taken out",
+        EXPORT + "insert a space or a line break wherever tags or line breaks are removed",
     ),
     DamageKind(
-        "lists without line ends",
+        "lists without line breaks",
         _position_of_lost_line_breaks,
-        EXPORT + "keep the line ends (no ' '.join(text.split()), no replace of '\\n')",
+        EXPORT + "keep the line breaks (no ' '.join(text.split()), no replace of '\\n')",
         meant=ASKS_FOR_ONE_LINE,
     ),
     DamageKind(
-        "spaces before marks",
+        "spaces before punctuation",
         _position_of_space_before_punctuation,
-        EXPORT + "do not join words by spaces, and look for what was cut out before the marks",
+        EXPORT
+        + "do not join tokens with spaces, and check what was cut out before the punctuation",
     ),
     DamageKind(
-        "lists whose numbers are gone",
+        "lists without their numbers",
         _position_of_lost_list_numbers,
-        EXPORT + "leave digits in the texts",
+        EXPORT + "do not remove digits",
     ),
     DamageKind(
-        "no marks at all",
+        "no punctuation at all",
         _position_of_text_without_punctuation,
-        EXPORT + "leave the marks in what the model is to write",
+        EXPORT + "do not remove punctuation from the answers",
         PART_OF_SET,
         meant=ASKS_FOR_NO_MARKS,
     ),
     DamageKind(
         "no capitals at all",
         _position_of_lost_capitals,
-        EXPORT + "no lower() on what the model is to write; leave it, if that style is wanted",
+        EXPORT + "do not call lower() on the answers, unless you want that style",
         meant=ASKS_FOR_SMALL_LETTERS,
     ),
     DamageKind(
-        "words that are there twice in a row",
+        "words that occur twice in a row",
         _position_of_doubled_words,
-        EXPORT + "look at what made the rows: an overlap of chunks or a merge of captions",
+        EXPORT + "check the script for overlapping chunks or merged captions",
         meant=ASKS_FOR_REPETITION,
     ),
     DamageKind(
         "words that are split at line ends",
         _position_of_words_split_at_line_end,
-        EXPORT + "join words with a hyphen at the line end, and lines of one paragraph",
+        EXPORT + "rejoin words hyphenated at a line end, and the lines of a paragraph",
     ),
     DamageKind(
-        "no-break spaces for spaces",
+        "no-break spaces instead of spaces",
         _position_of_no_break_spaces,
         "replace them: text.replace('\\u00a0', ' ')",
     ),
     DamageKind(
-        "invisible characters inside of words",
+        "invisible characters inside words",
         _position_of_invisible_characters,
-        "take them out: re.sub('[\\u00ad\\u200b\\u2060\\ufeff]', '', text)",
+        "remove them: re.sub('[\\u00ad\\u200b\\u2060\\ufeff]', '', text)",
     ),
     DamageKind(
         "letters of two alphabets in one word",
         _position_of_words_of_mixed_alphabets,
-        "map the letters that look alike to those of one alphabet, or leave these rows out",
+        "map lookalike letters to one alphabet, or drop these rows",
     ),
     DamageKind(
-        "Latin letters of full width",
+        "full-width Latin letters",
         _position_of_full_width_letters,
         "normalise the texts: unicodedata.normalize('NFKC', text)",
     ),
     DamageKind(
-        "marks with a backslash",
+        "punctuation with a backslash",
         _position_of_escaped_punctuation,
-        "take the backslashes out: re.sub(r'\\\\([.!-])', r'\\1', text), or convert without escapes",
+        "remove the backslashes: re.sub(r'\\\\([.!-])', r'\\1', text), or convert without escapes",
     ),
     DamageKind(
         "quotes that a table doubled",
@@ -429,40 +430,40 @@ DAMAGE_KINDS = (
         EXPORT + 'read the table with a CSV reader (csv, pandas), which makes "" one quote',
     ),
     DamageKind(
-        "beginnings inside of a sentence",
+        "beginnings inside a sentence",
         _position_of_mid_sentence_beginning,
-        EXPORT + "see at which character the prompt or a prefix is cut off",
+        EXPORT + "check at which character the prompt or a prefix is cut off",
         LARGE_PART_OF_SET,
         meant=UNFINISHED,
     ),
     DamageKind(
-        "ends inside of a sentence",
+        "ends inside a sentence",
         _position_of_mid_sentence_ending,
-        EXPORT + "see what cuts the end (a strip of the last word, a slice of characters)",
+        EXPORT + "check what cuts the end (a removed last word, a slice of characters)",
         LARGE_PART_OF_SET,
     ),
     DamageKind(
-        "one text twice",
+        "the same text twice",
         _position_of_repeated_second_half,
-        "keep one of the two halves, and see what joined them",
+        "keep one of the two halves, and correct the script that joined them",
         meant=ASKS_FOR_REPETITION,
     ),
     DamageKind(
-        "numbers of sources that are not there",
+        "source numbers without sources",
         _position_of_references_without_sources,
-        "take the numbers out: re.sub(r'\\[\\d+\\]', '', text), or keep the list of sources",
+        "remove the numbers: re.sub(r'\\[\\d+\\]', '', text), or keep the list of sources",
         meant=SOURCES,
     ),
     DamageKind(
-        "numbers of a list around the rows",
+        "list numbers in front of the rows",
         _position_of_stray_list_number,
-        "take the number in front out where the rows are made",
+        "remove the leading number in the script that makes the rows",
         meant=NUMBERED_OPTIONS,
     ),
     DamageKind(
         "lines of a page or an app",
         _position_of_web_page_lines,
-        "take these lines out where the rows are made",
+        "remove these lines in the script that makes the rows",
     ),
 )
 """Of prose, in the order in which they are looked for; of a text the first is counted"""

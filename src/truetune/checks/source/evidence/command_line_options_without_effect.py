@@ -53,7 +53,7 @@ SHOWING = frozenset(
 OFF = frozenset(("false", "0", "no", "off", "none"))
 
 
-class OptionWithoutEffect(NamedTuple):
+class CommandLineOptionWithoutEffect(NamedTuple):
     """An option that does not do what it says."""
 
     place: ast.AST
@@ -76,7 +76,7 @@ def options_of_command_line(module: Module) -> Iterator[tuple[str, Call]]:
             yield (named if isinstance(named, str) else plain), call
 
 
-def options_always_true(module: Module) -> Iterator[OptionWithoutEffect]:
+def options_always_true(module: Module) -> Iterator[CommandLineOptionWithoutEffect]:
     """The options of `type=bool` that can't be switched off, or that a command tries to switch off.
 
     Args:
@@ -91,7 +91,7 @@ def options_always_true(module: Module) -> Iterator[OptionWithoutEffect]:
             continue
         given = _place_of_command_switching_option_off(module, name)
         if given or module.flow.value(call.keywords.get("default")) is True:
-            yield OptionWithoutEffect(call.node, name, True, given)
+            yield CommandLineOptionWithoutEffect(call.node, name, True, given)
 
 
 def _place_of_command_switching_option_off(module: Module, name: str) -> str:
@@ -102,7 +102,7 @@ def _place_of_command_switching_option_off(module: Module, name: str) -> str:
     return ""
 
 
-def options_never_read(module: Module) -> Iterator[OptionWithoutEffect]:
+def options_never_read(module: Module) -> Iterator[CommandLineOptionWithoutEffect]:
     """The options of a training or an evaluation that nothing reads.
 
     Args:
@@ -119,7 +119,7 @@ def options_never_read(module: Module) -> Iterator[OptionWithoutEffect]:
     for name, place in options:
         is_setting = SETTING.search(name) and not OF_LAUNCHER.search(name)
         if is_setting and not _is_name_read(module, name):
-            yield OptionWithoutEffect(place, name, False, "")
+            yield CommandLineOptionWithoutEffect(place, name, False, "")
 
 
 def _fields_filled_by_hf_argument_parser(module: Module) -> Iterator[tuple[str, ast.AST]]:

@@ -94,7 +94,7 @@ def _always_true_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]
         if values is not None:
             yield from _always_true_cast_of_values(module, call, values)
         elif is_text_in_each_row(given) and _is_yes_no_column(given):
-            what = "each cell is a text here, and bool() of a text is True unless it is empty: '0' and 'False' too"
+            what = "each cell is text here, and bool() of any text that is not empty is True, also of '0' and 'False'"
             yield ConstantResult(call.node, what, "cast", False)
 
 
@@ -110,7 +110,7 @@ def _always_true_cast_of_values(
         kind = "cast of signs" if shown < 0 else "cast of grades"
     else:
         return
-    what = f"bool({shown!r}) is True: of {_column_with_values_text(values)}, every row becomes True"
+    what = f"bool({shown!r}) is True: {_column_with_values_text(values)}, so every row becomes True"
     yield ConstantResult(call.node, what, kind, True)
 
 
@@ -258,7 +258,7 @@ def _reason_never_equal(module: Module, side: Value, wanted: tuple[Any, ...]) ->
         return f"{alike[0]!r} is not {alike[1]!r}; {_column_with_values_text(values)}"
     is_of_numbers = all(isinstance(one, int | float) for one in wanted)
     if is_text_in_each_row(side) and is_of_numbers:
-        return f"a text is on one side, and {wanted[0]!r} on the other"
+        return f"text is compared with the number {wanted[0]!r}"
     return ""
 
 
@@ -272,7 +272,7 @@ def _column_with_values_text(values: ColumnValues) -> str:
     """A description of the column with its values, for a message."""
     shown = ", ".join(repr(one) for one in values.raw[:MAX_SHOWN])
     rest = ", ..." if len(values.raw) > MAX_SHOWN else ""
-    return f"`{values.column}` of {values.source} holds {shown}{rest}"
+    return f"`{values.column}` of {values.source} contains {shown}{rest}"
 
 
 def always_true_alternatives(module: Module) -> Iterator[ast.BoolOp]:

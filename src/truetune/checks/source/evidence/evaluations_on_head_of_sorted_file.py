@@ -370,7 +370,7 @@ def describe_head_difference(head: SortedHead) -> str:
     held = format_name_list(map(repr, head.held))
     missing = format_name_list(f"{name!r} ({count:,} rows)" for name, count in head.missing)
     verb = "is" if len(head.missing) == 1 else "are"
-    return f"their `{head.column}` is {held} alone: {missing} {verb} never tested"
+    return f"their `{head.column}` is only {held}: {missing} {verb} never tested"
 
 
 def _label_columns(module: Module, rows: FileRows) -> Iterator[str]:

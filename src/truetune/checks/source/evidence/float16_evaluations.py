@@ -45,7 +45,7 @@ from truetune.source.parsed_source_file import Module
 
 SETTING = "fp16_full_eval"
 AUTOCAST_SETTING = "fp16"
-"""Under it the Trainer computes evaluations in float16 too; of what trains, fp16-overflow speaks"""
+"""Under it the Trainer computes evaluations in float16 too; of what trains, bf16-model-run-in-fp16 speaks"""
 LOADS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 OTHER_LOADS = ("*Tokenizer*", "*Config*", "*Processor*", "*FeatureExtractor*")
 EVALUATES = ("evaluate", "predict")

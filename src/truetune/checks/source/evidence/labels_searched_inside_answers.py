@@ -94,10 +94,10 @@ def find_label_inside_another(module: Module) -> WrongMatch | None:
         one, other = inside
         return WrongMatch(
             search.compare,
-            f"`{module.text_of(search.compare)}` is true of answers that say another label: {one!r} is part of"
-            f" {other!r} ({search.source}), so that an answer {other!r} counts as {one!r}",
-            'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the'
-            " answer; and report recall by label",
+            f"`{module.text_of(search.compare)}` is also true for answers with another label: {one!r} is part of"
+            f" {other!r} ({search.source}), so the answer {other!r} counts as {one!r}",
+            'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or use only the first label in the'
+            " answer; and report the recall of each label",
         )
     return None
 
@@ -113,9 +113,9 @@ def find_letter_inside_answers(module: Module) -> WrongMatch | None:
         if _is_whole_answer(module, answer) and _is_option_letter(module, label):
             return WrongMatch(
                 compare,
-                f"`{module.text_of(compare)}` is true of any answer with that letter in it: A is in Answer and"
+                f"`{module.text_of(compare)}` is true for any answer that contains this letter: A is in Answer and"
                 " According, B in But and Because, C in Correct",
-                r"read the letter by itself, after a mark: re.search(r'\b(?:answer is|Answer:)\s*\(?([A-D])\b',"
+                r"extract the letter after a fixed phrase: re.search(r'\b(?:answer is|Answer:)\s*\(?([A-D])\b',"
                 " answer), and compare it with the label by ==",
             )
     return None

@@ -616,18 +616,18 @@ def _record_of_tests_no_row_passes(
     wanted = " or ".join(repr(one) for one in list(literals)[:MAX_SHOWN])
     always = "always" if test.is_negated else "never"
     effect = (
-        "the same side is chosen in every pair, whichever answer is better: the labels are as random"
+        "the same side is chosen in every pair, whichever answer is better, so the labels are random"
         if decided == "pair"
         else "every row gets the same label"
     )
     what = (
-        f"the comparison is {always} true: no row of {values.source} has {wanted} in `{values.column}`, which holds"
+        f"the comparison is {always} true: no row of {values.source} has {wanted} in `{values.column}`, which contains"
         f" {shown}{rest}; {effect}"
     )
     naming = [value for value, _ in counts.most_common(MAX_SHOWN) if not NEUTRAL.search(value)]
     return TestNoRowPasses(
         test.node,
         what,
-        "compare with the values that the column holds"
-        f" ({', '.join(map(repr, naming))}), make the rows again, and train again",
+        "compare with the values in the column"
+        f" ({', '.join(map(repr, naming))}), build the rows again, and train again",
     )

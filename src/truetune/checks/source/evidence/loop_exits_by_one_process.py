@@ -63,10 +63,10 @@ MAX_CONFIGS = 20
 DEPTH = 2
 """Functions of the project that are opened for a backward pass"""
 
-OWN_RANK = "by a condition that only its rank meets"
-OWN_ROWS = "by figures of its own rows"
+OWN_RANK = "under a condition that only its rank meets"
+OWN_ROWS = "because of its own rows"
 OWN_CLOCK = "by its own clock"
-OWN_EXCEPTION = "after an exception that it alone may meet"
+OWN_EXCEPTION = "after an exception that only it may meet"
 
 
 class LoopExit(NamedTuple):

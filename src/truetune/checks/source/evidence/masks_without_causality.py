@@ -362,7 +362,7 @@ def _node_making_pairwise_mask(value: Value) -> tuple[ast.AST, str] | None:
     if sign in ("==", "!="):
         what = "all tokens of the same document"
     elif sign in ("&", "*", "and"):
-        what = "all tokens that are no pads"
+        what = "all tokens that are not pads"
     else:
         return None
     return (value.node, what) if _are_one_vector(*sides) else None

@@ -61,18 +61,22 @@ def sign_of_several_processes(module: Module) -> SeveralProcesses | None:
     """What says that a script runs as several processes; None where nothing does."""
     command = command_starting_several_processes(module)
     if command is not None:
-        return SeveralProcesses(f"several processes run it: {command}", True)
+        return SeveralProcesses(f"the script is started as several processes: {command}", True)
     for part in module.self_and_files_run_together:
         sign = next(signs_of_several_processes(part), None)
         if sign is not None:
             line = part.place(sign)[0]
-            how = f"it is made for several processes: {part.text_of(sign)} in line {line}"
+            how = (
+                f"the script is written for several processes: {part.text_of(sign)} in line {line}"
+            )
             return SeveralProcesses(how, any(part.calls("*.init_process_group")))
     for part in module.self_and_files_run_together:
         if any(part.calls("accelerate.Accelerator")) and any(
             ASKED_OF_ACCELERATE.search(linked.text) for linked in module.self_and_files_run_together
         ):
-            return SeveralProcesses("it is made for several processes, by accelerate", False)
+            return SeveralProcesses(
+                "the script uses accelerate, which may start several processes", False
+            )
     return None
 
 

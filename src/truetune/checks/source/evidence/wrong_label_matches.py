@@ -94,7 +94,8 @@ def _wrong_matches_by_contained_label(
         if both is not None and values is not None:
             yield WrongMatch(
                 value.node,
-                f"the answer {both[1]!r} counts as right where `{values.column}` is {both[0]!r}, which is part of it",
+                f"the answer {both[1]!r} counts as right if `{values.column}` is {both[0]!r}, because it contains"
+                " that text",
                 "compare whole labels: prediction.strip() == label; or search with word boundaries",
             )
     yield from _wrong_matches_of_labels_tried_in_turn(tried.values())
@@ -136,7 +137,8 @@ def _wrong_matches_at_beginning(module: Module, trace: Trace) -> Iterator[WrongM
         if both is not None and values is not None:
             yield WrongMatch(
                 call.node,
-                f"the answer {both[1]!r} counts as right where `{values.column}` is {both[0]!r}, with which it begins",
+                f"the answer {both[1]!r} counts as right if `{values.column}` is {both[0]!r}, because it begins"
+                " with that",
                 "compare whole labels: prediction.strip() == label",
             )
 
@@ -205,7 +207,7 @@ def _reason_never_equal(module: Module, label: Value, methods: list[str]) -> str
             if lost:
                 share = f"{len(lost):,} of {len(labels):,} labels" if len(labels) > 1 else "it"
                 return (
-                    f"the answer goes through {method}() and {column} of {source} does not: {share} can never be met"
+                    f"the answer goes through {method}() but {column} of {source} does not: {share} can never match"
                     f" (such as {lost[0]!r})"
                 )
     return None
@@ -229,8 +231,8 @@ def _first_rows_scores_over_all_rows(module: Module, trace: Trace) -> Iterator[W
         if part is not None and part.base is whole:
             yield WrongMatch(
                 value.node,
-                "right answers of a part of the rows are divided by the number of all rows",
-                "divide by the rows that are asked: len(part)",
+                "right answers among only some of the rows are divided by the number of all rows",
+                "divide by the number of rows that the loop goes over",
             )
 
 

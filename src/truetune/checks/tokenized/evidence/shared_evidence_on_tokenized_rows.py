@@ -58,9 +58,7 @@ def explain_missing_row_labels(data: TokenizedData) -> Unmet | None:
     """Why labels can't be judged; None if they can."""
     if data.summary.do_rows_say_which_tokens_are_learned:
         return None
-    return Unmet(
-        "the rows have neither labels nor a mask, which token-rows-without-labels is about"
-    )
+    return Unmet("the rows have neither labels nor a mask, which token-rows-without-labels reports")
 
 
 MAX_OTHER_LABELS = 0.5
@@ -77,7 +75,7 @@ def explain_shifted_labels(data: TokenizedData) -> Unmet | None:
     if summary.labels_differ <= MAX_OTHER_LABELS * summary.labels_compared:
         return None
     return Unmet(
-        "the labels are of other tokens than those at their places, which labels-are-of-other-tokens is about"
+        "the labels are those of other positions, which labels-are-of-other-tokens reports"
     )
 
 
@@ -87,5 +85,5 @@ def explain_missing_turns(data: TokenizedData) -> Unmet | None:
         return None
     return Unmet(
         "no turn of this template was found in the rows",
-        "name the template that made them with --template",
+        "give the template that made them with --template",
     )

@@ -30,13 +30,11 @@ class TokenIdKey:
 
 
 TOKEN_ID_KEYS = (
-    TokenIdKey(
-        "eos_token_id", "answers end wherever that token comes, and not at their end", "error"
-    ),
+    TokenIdKey("eos_token_id", "answers end wherever that token occurs, not at their end", "error"),
     TokenIdKey("bos_token_id", "generation without a prompt begins with that token", "warning"),
     TokenIdKey(
         "pad_token_id",
-        "answers that end before others of their batch are filled up with it",
+        "answers that end before others of their batch are padded with it",
         "warning",
     ),
     TokenIdKey("decoder_start_token_id", "each answer begins with that token", "error"),

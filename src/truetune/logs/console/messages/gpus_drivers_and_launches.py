@@ -107,7 +107,7 @@ MESSAGES = (
         r"Detected (?:CUDA_)?VISIBLE_DEVICES=\S{1,80} but ignoring it",
         "the command names GPUs itself (--num_gpus, --include), which overrules the variable: other runs may use"
         " the GPUs that are taken instead",
-        "name the GPUs in the command: `deepspeed --include localhost:2,3 SCRIPT` in place of --num_gpus and"
+        "name the GPUs in the command: `deepspeed --include localhost:2,3 SCRIPT` instead of --num_gpus and"
         " CUDA_VISIBLE_DEVICES",
         "deepspeed/launcher/runner.py",
         "deepspeedai/DeepSpeed#3069",

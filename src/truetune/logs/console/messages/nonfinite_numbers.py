@@ -134,7 +134,7 @@ MESSAGES = (
         "a loss that is kept and added over steps; states carried from batch to batch; an in-place"
         " change of a tensor that backward needs",
         "add loss.item() or loss.detach() where losses are summed; `truetune lint SCRIPT` checks"
-        " loops of one's own",
+        " hand-written loops",
         "torch/csrc/autograd/saved_variable.cpp",
     ),
     define_message(

@@ -115,9 +115,9 @@ MESSAGES = (
         "no_sync() is called under ZeRO-2 or ZeRO-3, which split gradients at once",
         r"no_sync context manager is incompatible with gradient partitioning",
         "a transformers or accelerate that calls no_sync for accumulation beside a newer DeepSpeed,"
-        " or a loop of one's own that does",
+        " or a hand-written loop that does",
         "update accelerate and transformers together with DeepSpeed (`truetune doctor` lists them); in"
-        " a loop of one's own leave no_sync out under ZeRO",
+        " your own loop leave no_sync out under ZeRO",
         "deepspeed/runtime/engine.py",
     ),
     define_message(
@@ -181,8 +181,8 @@ MESSAGES = (
         "wrapper-has-no-attribute",
         "a method of the model is asked of the wrapper around it (DDP, FSDP, DeepSpeed)",
         r"'(?:DistributedDataParallel|DataParallel|FullyShardedDataParallel|DeepSpeedEngine)' object has no attribute",
-        "the wrapper has the forward pass and little else: generate, save_pretrained, config and functions of one's"
-        " own are the model's, which is its `.module`",
+        "the wrapper has the forward pass and little else: generate, save_pretrained, config and your own"
+        " methods are the model's, which is its `.module`",
         "call it on the model inside: `model.module.generate(...)` or `accelerator.unwrap_model(model)`; under FSDP"
         " and ZeRO-3 gather the weights first, since each process holds a part; the forward pass of a training"
         " step must stay on the wrapper",

@@ -78,7 +78,7 @@ MESSAGES = (
         r"did not return a loss from the inputs|'NoneType' object has no attribute 'backward'|loss"
         r" is None",
         "rows without labels and a collator that makes none (DataCollatorWithPadding,"
-        " default_data_collator); or a compute_loss of one's own",
+        " default_data_collator); or your own compute_loss",
         "DataCollatorForLanguageModeling(tokenizer, mlm=False) for plain text, or rows with labels"
         " (`truetune encode DATA -t TOKENIZER -o encoded`); `truetune lint SCRIPT`",
         "transformers/trainer.py",

@@ -275,7 +275,7 @@ MESSAGES = (
         "the stream has fewer shards than there are workers to read them: the surplus ones stop",
         r"Too many dataloader workers: \d+ \(max is (?:dataset\.)?(?:num|n)_shards=\d+\)",
         "a worker reads whole shards. With fewer shards than processes x workers the others stop, and where the shards"
-        " can't be dealt out evenly each process reads all rows and throws those of the others away",
+        " can't be split evenly, each process reads all rows and throws those of the others away",
         "write the rows as more files (dataset.to_iterable_dataset(num_shards=64), or 64 parquet files): a multiple of"
         " processes x dataloader_num_workers; or set dataloader_num_workers to the shards of a process",
         "datasets/iterable_dataset.py",

@@ -223,7 +223,7 @@ GRADIENT_SCALE = Protocol(
             "plain step",
             "the optimizer steps with gradients that are multiplied by the GradScaler's scale, and"
             " infinite ones are not skipped",
-            "call scaler.step(optimizer) and scaler.update() in place of optimizer.step()",
+            "call scaler.step(optimizer) and scaler.update() instead of optimizer.step()",
             f"{AMP_EXAMPLES}#typical-mixed-precision-training",
             unless_done=("scaled step", "unscale"),
         ),
@@ -375,7 +375,7 @@ ACCELERATE_BACKWARD = Protocol(
             "plain backward",
             "the backward pass goes past accelerate, which scales the loss for float16 and divides it by"
             " gradient_accumulation_steps: neither happens",
-            "call accelerator.backward(loss) in place of loss.backward()",
+            "call accelerator.backward(loss) instead of loss.backward()",
             "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
             unless_done=("its backward",),
         ),

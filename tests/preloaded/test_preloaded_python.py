@@ -1,0 +1,140 @@
+"""A program of a preloaded Python does what it does in an interpreter of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.preloaded import commands_python, modules_of_truetune
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+SCRIPT = """
+import sys
+import beside
+print(sys.argv, __name__, __file__, sys.path[0], flush=True)
+def fail():
+    raise ValueError("of the script")
+fail()
+"""
+LATE = """
+import atexit, threading, time
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.2), print("of a thread"))).start()
+left_open = open("left.txt", "w")
+left_open.write("written at the end")
+print("end of the code")
+"""
+POOL = """
+import multiprocessing
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(abs, [-1]))
+"""
+WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", "print(1)"],
+        ["-u", "-c", "import sys; print(sys.stdout.write_through)"],
+        ["-c", "import sys; sys.exit(3)"],
+        ["-c", "import sys; sys.exit('a reason')"],
+        ["-c", "1 / 0"],
+        ["-c", "def f(:"],
+        ["-c", "raise KeyboardInterrupt"],
+        ["-c", "import os; os._exit(7)"],
+        ["-c", "import os; os.kill(os.getpid(), 9)"],
+        ["-c", "import sys; print(sys.stdin.read())"],
+        ["-c", "import sys; print(sys.path, sys.argv, sys.executable)", "more"],
+        ["-c", LATE],
+        ["-c", "import sitecustomize; print(sitecustomize.__file__)"],
+        ["-c", "import os; print(os.environ['MARK'], os.getcwd(), os.environ['PYTHONPATH'])"],
+        ["-W", "error", "-c", "import warnings; warnings.warn('x')"],
+        ["script.py", "an argument"],
+        ["pool.py"],
+        ["-m", "script"],
+        ["-m", "no_such_module"],
+        ["no_such_file.py"],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_it_ends_and_prints_as_python_does(arguments: list[str], tmp_path: Path) -> None:
+    seen = []
+    for name, python in (("real", sys.executable), ("preloaded", commands_python())):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, text in (
+            ("script", SCRIPT),
+            ("pool", POOL),
+            ("beside", ""),
+            ("sitecustomize", ""),
+        ):
+            (folder / f"{file}.py").write_text(text)
+        done = subprocess.run(
+            [python, *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder), "MARK": "of the test"},
+            input="a line",
+            capture_output=True,
+            text=True,
+        )
+        left = folder / "left.txt"
+        written = left.read_text() if left.exists() else ""
+        printed = [text.replace(str(folder), "HERE") for text in (done.stdout, done.stderr)]
+        seen.append((done.returncode, *printed, written))
+    assert seen[1] == seen[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_reaches_the_program(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [commands_python(), "-c", WAITING],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        program = int(process.stdout.readline())
+        process.send_signal(number)
+        assert process.wait(30) == -number
+    until = time.monotonic() + 30
+    while Path(f"/proc/{program}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_modules_are_there_and_torch_is_not() -> None:
+    code = "import sys; print(*(name in sys.modules for name in ('truetune.checks.lint', 'torch')))"
+    done = subprocess.run([commands_python(), "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True False\n"
+
+
+def test_what_counts_at_the_start_gets_a_real_interpreter() -> None:
+    code = "import sys; print('numpy' in sys.modules, sys.flags.hash_randomization)"
+    variables = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        [commands_python(), "-c", code], capture_output=True, text=True, env=variables
+    )
+    assert done.stdout == "False 0\n"
+
+
+def test_programs_draw_different_random_numbers() -> None:
+    code = "import random, numpy; print(random.random(), numpy.random.random())"
+    drawn = [
+        subprocess.run([commands_python(), "-c", code], capture_output=True, text=True).stdout
+        for _ in range(2)
+    ]
+    assert not set(drawn[0].split()) & set(drawn[1].split())
+
+
+def test_modules_of_truetune_are_named() -> None:
+    names = modules_of_truetune(("checks", "errors"))
+    assert {"truetune.errors", "truetune.checks", "truetune.checks.lint"} <= set(names)
+    assert not [name for name in modules_of_truetune() if "hooked" in name or "__main__" in name]
