@@ -499,7 +499,7 @@ _WEIGHT_SIGNS = (
     ),
     Sign(
         r"^marks of the chat template were never trained"
-        r"|^the embedding rows of new tokens were not trained|^a new token got a row",
+        r"|^the embedding rows of new tokens were not trained|^a new token got an unused row",
         ADDS_TOKENS,
         beside=LORA,
         unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
