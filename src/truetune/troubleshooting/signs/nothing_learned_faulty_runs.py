@@ -103,7 +103,8 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|num_rows)\W{1,3}\d{1,3}\b(?!,)",
     ),
     Sign(
-        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights", RESUMED
+        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights",
+        RESUMED,
     ),
     Sign(
         r"^LLaMA-Factory resumes an earlier run",

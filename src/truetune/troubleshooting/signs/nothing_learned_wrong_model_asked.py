@@ -57,7 +57,9 @@ PLAIN_ASKED = (
 NO_SYSTEM = r"\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user['\"]"
 SYSTEM = r"['\"]role['\"]\s*:\s*['\"]system['\"]|^\s*(?:default_)?system\w*\s*[:=]|\bSYSTEM\w*\s*="
 NAMES_BASE = (
-    r"^the base is asked in place|^a script (?:asks|evaluates) the base|^it is the base model that answers|^both sets of answers come"
+    r"^the base is asked in place|^a script (?:asks|evaluates) the base"
+    r"|^it is the base model that answers|^both sets of answers come"
+)
 KEPT_ANSWERS = (
     r"(?:exists|isfile|is_file)\([^)]{0,60}(?i:pred|answer|output|result|respon|generat|out_?(?:path"
     r"|file))|(?i:pred|answer|output|result|respon|generat|out_?(?:path|file))\w*\.(?:exists"

@@ -347,8 +347,7 @@ _REWARDS = (
         beside=GROUP,
     ),
     Sign(
-        "^generated answers are always cut off|^all answers of a"
-        " group get the same reward",
+        "^generated answers are always cut off|^all answers of a group get the same reward",
         rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){GIVEN}{SHORT}"
         r"|clipped_ratio['\"]?\s*[:=]\s*['\"]?(?:1\.0|0\.[5-9])",
         beside=GROUP,
