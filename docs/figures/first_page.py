@@ -17,7 +17,7 @@ from truetune.demo import TOKENIZER
 
 COLUMNS = 94
 WIDTH = 2 * LEFT + CELL * COLUMNS
-MAX_LINES = 15
+MAX_LINES = 18
 """Of the output: the verdict and the first findings; the figures below them have pictures of their own"""
 ROW_HEIGHT = 18
 GOOD = [

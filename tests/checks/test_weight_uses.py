@@ -63,7 +63,7 @@ def messages(folder: Path, rule: str, **files: str) -> list[str]:
 def test_the_adapter_of_the_start_is_used_again(other: str, text: str, tmp_path: Path) -> None:
     files = {"dpo__yaml": training("saves/dpo", start="saves/sft"), other: text}
     (message,) = messages(tmp_path, "trained-adapter-not-used", **files)
-    assert "saves/dpo, which this run writes, is not" in message
+    assert "the output of this run, saves/dpo, is not" in message
     assert "saves/sft, which it started from" in message
 
 

@@ -154,8 +154,8 @@ def test_why_a_gpu_is_not_used() -> None:
             finding.message for finding in GpuNotUsedByTorch(environment(given)).findings()
         )
 
-    assert "a build for CPUs" in said(cuda=None)
-    assert "older than CUDA 12.8" in said(said="The NVIDIA driver on your system is too old")
+    assert "a CPU build" in said(cuda=None)
+    assert "too old for CUDA 12.8" in said(said="The NVIDIA driver on your system is too old")
     assert "does not start" in said()
     hidden = environment({"gpus": 2, "torch": {}, "variables": {"CUDA_VISIBLE_DEVICES": ""}})
     (finding,) = GpuNotUsedByTorch(hidden).findings()

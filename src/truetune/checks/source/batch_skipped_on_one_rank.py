@@ -119,7 +119,7 @@ def _skip_reason(module: Module, skipped: SkippedBatch) -> str:
 
 
 def _skip_remedy(skipped: SkippedBatch) -> str:
-    """What to write in place of the skip."""
+    """What to write instead of the skip."""
     if skipped.why is None:
         return (
             "let the exception end the run, and remove its cause (a smaller batch, a limit on the length of rows):"

@@ -253,7 +253,7 @@ def _are_class_weights(_module: Module, name: str, value: ast.expr) -> bool:
 
 
 def _loss_without_weight(module: Module, _target: ast.Name) -> ast.AST | None:
-    """A loss, or a trainer, that is given no weights; None where one is, or a loss of one's own is."""
+    """A loss, or a trainer, that is given no weights; None where one is, or a hand-written loss is."""
     calls = [*module.calls(*LOSSES)]
     if not calls or any(not call.lacks("weight") or not call.lacks("pos_weight") for call in calls):
         return None
@@ -388,7 +388,7 @@ PURPOSES = (
         _are_parameter_groups,
         _optimizer_without_groups,
         "the optimizer is given all parameters as one group",
-        "give the groups to the optimizer in place of model.parameters()",
+        "give the groups to the optimizer instead of model.parameters()",
     ),
     Purpose(
         _is_loss_part,
