@@ -94,6 +94,24 @@ def test_an_exception_of_the_program_passes_without_a_frame_of_ours() -> None:
     assert not [name for name in files if name.endswith("record_rollouts_of_trl_trainer.py")]
 
 
+def _sorting_reward(completions: Any, answer: list[str], **_: Any) -> list[float]:
+    answer.sort(reverse=True)
+    return [float(len(one[0]["content"])) for one in completions]
+
+
+def test_columns_are_those_that_a_reward_function_is_given() -> None:
+    """Not those that it leaves behind."""
+    trainer = grpo(reward=_sorting_reward, max_steps=1)
+    recorder = RolloutRecorder(trainer, 1, lose=lambda reason: None)
+    recorder.start()
+    trainer.train()
+    (step,) = recorder.take()
+    (call,) = step.reward_calls
+    assert step.columns is not None
+    assert call.columns == step.columns
+    assert len(set(call.columns["answer"])) == 2
+
+
 def test_only_trainers_with_rollouts_are_recorded() -> None:
     assert not can_record_rollouts(object())
     assert not can_record_rollouts(transformers.Trainer)

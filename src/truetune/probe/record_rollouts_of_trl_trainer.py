@@ -101,6 +101,7 @@ class RolloutRecorder:
         self._sampled: list[list[list[int]]] = []
         self._sampler_stops: tuple[int, ...] | None = None
         self._calls: list[RewardCall] = []
+        self._columns_of_call: dict[str, list[Any]] = {}
         self._rewards: NDArray[Any] | None = None
         self._logps: Any = None
         self._sampled_logps: list[NDArray[Any]] = []
@@ -146,8 +147,16 @@ class RolloutRecorder:
 
     # What stands before the program's own functions.
 
-    def _noting(self, former: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that calls `former` unchanged, and then `note` with its arguments and its result."""
+    def _noting(
+        self,
+        former: Callable[..., Any],
+        note: Callable[..., Any],
+        before: Callable[..., Any] | None = None,
+    ) -> Callable[..., Any]:
+        """A function that calls `former` unchanged, and then `note` with its arguments and its result.
+
+        `before` is called first with the arguments, for a function that may change them.
+        """
         lose, seconds = self._abandon, self._seconds
         ends_program = note == self._note_end_of_pass
         if ends_program:
@@ -155,6 +164,8 @@ class RolloutRecorder:
 
         @wraps(former)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if before is not None and not self.over:
+                run_contained(before, kwargs, on_failure=lose, seconds=seconds)
             try:
                 result = former(*args, **kwargs)
             except BaseException as error:
@@ -228,7 +239,7 @@ class RolloutRecorder:
             return
         names = list(getattr(self.trainer, "reward_func_names", None) or ())
         noting = [
-            self._noting(one, partial(self._note_reward_call, str(name)))
+            self._noting(one, partial(self._note_reward_call, str(name)), self._note_reward_columns)
             if inspect.isfunction(one) and not inspect.iscoroutinefunction(one)
             else one
             for one, name in zip(former, [*names, *[""] * len(former)], strict=False)
@@ -274,6 +285,11 @@ class RolloutRecorder:
         if not self._sampled and isinstance(ids, list):
             self._sampled.append([[int(token) for token in row] for row in ids])
 
+    def _note_reward_columns(self, kwargs: Mapping[str, Any]) -> None:
+        """Note the columns that a reward function is given; it may sort or change these very lists."""
+        count = len(kwargs.get("completions", ()))
+        self._columns_of_call = _plain_columns(kwargs, count)
+
     def _note_reward_call(
         self, name: str, args: Any, kwargs: Mapping[str, Any], result: Any
     ) -> None:
@@ -281,7 +297,8 @@ class RolloutRecorder:
         if not self._is_training():
             return
         values = tuple(None if value is None else float(value) for value in result)
-        self._calls.append(RewardCall(name, values, _plain_columns(kwargs, len(values))))
+        columns, self._columns_of_call = self._columns_of_call, {}
+        self._calls.append(RewardCall(name, values, columns))
 
     def _note_rewards(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the rewards of all processes."""

@@ -112,6 +112,40 @@ def test_unknown_stops_explain_padding_in_the_loss() -> None:
     assert any("rollout-padding-in-loss" in line for line in finding.evidence)
 
 
+def test_large_rewards_of_a_small_spread_are_compared_within_rounding() -> None:
+    """float32, in which trainers compute, has seven digits."""
+    rewards = np.array([[1000.001], [1000.0], [1000.0], [1000.002]], np.float32)
+    grouped = rewards.reshape(2, 2)
+    rounded = (grouped - grouped.mean(1, keepdims=True)) / (
+        grouped.std(1, ddof=1, keepdims=True) + 1e-4
+    )
+    values = rounded.ravel() + np.float32(0.05)
+    assert found(step(rewards=rewards, advantages=values)) == []
+    assert found(step(rewards=rewards, advantages=-values)) == [
+        "advantages-are-not-of-their-rewards"
+    ]
+
+
+def test_a_column_of_nan_is_its_own() -> None:
+    columns = {"score": [float("nan")] * 4}
+    call = RewardCall("match", (1.0, 0.0, 3.0, 1.0), {"score": [float("nan")] * 4})
+    assert found(step(columns=columns, reward_calls=(call,))) == []
+
+
+def test_a_kl_term_that_is_rounding_alone_is_no_other_loss() -> None:
+    """No advantage, and a reference that is the policy: what is left of the loss is rounding."""
+    noise = np.random.default_rng(0).normal(0, 1e-7, IDS.shape)
+    rest = one_pass(
+        advantages=np.zeros(4),
+        reference_logps=np.full(IDS.shape, -1.0) + noise,
+        logp_gradient=noise * 1e-2,
+    )
+    flat = step(
+        passes=(rest,), settings=replace(SETTINGS, beta=0.04), rewards=None, advantages=np.zeros(4)
+    )
+    assert found(flat) == []
+
+
 def test_the_text_of_tools_may_not_be_in_the_loss() -> None:
     tools = np.zeros_like(IN_LOSS)
     tools[2, 1:3] = True

@@ -49,7 +49,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rollout.evidence.advantages_by_settings import (
-    are_advantages_equal,
+    differing_advantages,
     expected_advantages,
     name_form_of_advantages,
 )
@@ -84,14 +84,15 @@ class AdvantagesAreNotOfTheirRewards(RolloutRule):
             if expected is None or step.advantages.ndim != 1:
                 continue
             self.compared += step.rows
-            if are_advantages_equal(step.advantages, expected):
+            differs = differing_advantages(step, expected)
+            if not differs.any():
                 continue
             forms.add(name_form_of_advantages(step))
             cases += [
                 Case(
                     f"rollout {number}, completion {row + 1}: {step.advantages[row]:.4g} instead of {expected[row]:.4g}"
                 )
-                for row in np.flatnonzero(np.abs(step.advantages - expected) > 1e-3).tolist()
+                for row in np.flatnonzero(differs).tolist()
             ]
         if not cases:
             return

@@ -66,7 +66,8 @@ class CutCompletionsAgainstSetting(RolloutRule):
         cases: list[Case] = []
         shall_mask = False
         for completion in self.subject.completions():
-            if completion.is_cut is None:
+            # Of an empty completion nothing can be in the loss.
+            if completion.is_cut is None or not completion.sampled:
                 continue
             self.examined += 1
             shall_mask = completion.step.settings.mask_truncated_completions

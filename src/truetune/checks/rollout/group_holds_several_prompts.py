@@ -67,9 +67,7 @@ class GroupHoldsSeveralPrompts(RolloutRule):
         for number, step in self.subject.numbered_steps():
             for first, rows in _groups_of_this_process(step):
                 self.groups += 1
-                distinct = len(
-                    {step.prompt_ids[row][step.prompt_mask[row]].tobytes() for row in rows}
-                )
+                distinct = len({_prompt_of_row(step, row) for row in rows.tolist()})
                 if distinct > 1:
                     cases.append(
                         Case(
@@ -90,6 +88,13 @@ class GroupHoldsSeveralPrompts(RolloutRule):
     def measurement_if_clean(self) -> Measurement:
         """How many groups hold several prompts."""
         return make_count_measurement("groups that hold several prompts", 0, self.groups)
+
+
+def _prompt_of_row(step: RolloutStep, row: int) -> str:
+    """The prompt as the data have it, else its ids: an environment may write into the prompts of one row."""
+    if step.prompts:
+        return repr(step.prompts[row])
+    return repr(step.prompt_ids[row][step.prompt_mask[row]].tolist())
 
 
 def _groups_of_this_process(step: RolloutStep) -> Iterator[tuple[int, np.ndarray]]:

@@ -94,7 +94,8 @@ def _differing_rows(
 ) -> Iterator[Case]:
     """The rows in which a function was given something else than the row has."""
     for row, (given, expected) in enumerate(zip(values, own, strict=True)):
-        if given != expected:
+        # NaN differs from itself.
+        if given != expected and not (given != given and expected != expected):
             yield Case(
                 f"{where}: completion {row + 1} was given {column}={given!r}, its row has {expected!r}"
             )

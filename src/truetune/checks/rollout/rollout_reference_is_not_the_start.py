@@ -46,8 +46,8 @@ from truetune.checks.rule import RolloutRule
 
 NO_REFERENCE = Unmet("there is no KL term, or its reference was not recorded")
 CONTINUES = Unmet("the training continues another, so the policy has left its reference")
-# As for a ratio at the first update: two computations of the same weights on the same batch.
-MAX_DIFFERENCE = {"float32": 1e-3, "float64": 1e-3}
+# As for a ratio at the first update (`first-ratio-is-not-one`): two computations of the same weights on the same batch.
+MAX_DIFFERENCE = {"float32": 5e-3, "float64": 5e-3}
 MAX_DIFFERENCE_ELSE = 0.05
 """nats/token, on average over the tokens in the loss"""
 

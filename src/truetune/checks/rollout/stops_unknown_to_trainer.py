@@ -63,7 +63,7 @@ class StopsUnknownToTrainer(RolloutRule):
         cases: list[Case] = []
         unknown: set[int] = set()
         for completion in self.subject.completions():
-            if completion.is_cut is None:
+            if completion.is_cut is None or not completion.step.settings.trainer_stops:
                 continue
             self.examined += 1
             if completion.is_cut or not completion.sampled:

@@ -50,9 +50,26 @@ def expected_advantages(step: RolloutStep) -> Floats | None:
     return None if form is None else _of_this_process(step, form)
 
 
-def are_advantages_equal(left: Floats, right: Floats) -> bool:
-    """Are these advantages the same, within rounding?"""
-    return bool((np.abs(left - right) <= MAX_DIFFERENCE * np.maximum(1.0, np.abs(right))).all())
+def differing_advantages(step: RolloutStep, expected: Floats) -> NDArray[np.bool_]:
+    """(completions of this process,) whose advantages are others than expected, beyond rounding."""
+    allowed = MAX_DIFFERENCE * np.maximum(1.0, np.abs(expected)) + _rounding(step)
+    return np.asarray(np.abs(step.advantages - expected) > allowed)
+
+
+def _rounding(step: RolloutStep) -> Floats:
+    """(completions of this process,) what float32 may make of rewards that are large beside their spread."""
+    rewards = weighted_rewards(step)
+    if rewards is None:
+        return np.zeros(step.rows)
+    largest = float(np.nanmax(np.abs(rewards))) if np.isfinite(rewards).any() else 0.0
+    grouped = np.nan_to_num(rewards, posinf=0.0, neginf=0.0).reshape(
+        -1, step.settings.num_generations
+    )
+    spread = grouped.std(axis=1, keepdims=True) + SPREAD_FLOOR
+    # Some roundings: of a mean, of a difference and of a spread.
+    error = 4 * np.finfo(np.float32).eps * largest / spread
+    own = np.broadcast_to(error, grouped.shape).ravel()
+    return np.asarray(own[step.first_row : step.first_row + step.rows])
 
 
 def name_form_of_advantages(step: RolloutStep) -> str:
@@ -62,7 +79,7 @@ def name_form_of_advantages(step: RolloutStep) -> str:
     """
     for words, form in _other_forms(step):
         values = _of_this_process(step, form)
-        if values is not None and are_advantages_equal(step.advantages, values):
+        if values is not None and not differing_advantages(step, values).any():
             return words
     return ""
 

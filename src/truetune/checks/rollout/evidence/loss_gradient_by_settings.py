@@ -61,9 +61,19 @@ def expected_gradient(step: RolloutStep, one: LossPass) -> Floats:
 def is_same_gradient(step: RolloutStep, one: LossPass, other: Floats) -> bool:
     """Is the recorded gradient of a micro-batch this one, within rounding?"""
     assert one.logp_gradient is not None
-    scale = max(float(np.abs(other).max()), float(np.abs(one.logp_gradient).max()))
+    scale = max(float(np.abs(other).max()), _usual_size(step, one))
     differs = np.abs(one.logp_gradient - other) > max_difference(step.settings) * scale
     return not (differs & ~_at_edge_of_clip_range(step, one)).any()
+
+
+def _usual_size(step: RolloutStep, one: LossPass) -> float:
+    """How large a gradient is where the ratio is 1 and the KL divergence of the size of 1.
+
+    Rounding is beside it: a KL term at the start is a difference of equal numbers, and all of it is rounding.
+    """
+    advantage = float(np.abs(one.advantages).max(initial=0.0)) + step.settings.beta
+    weights = WEIGHTS[step.settings.loss_type](step, one)
+    return advantage * float(weights.max(initial=0.0))
 
 
 def name_form_of_gradient(step: RolloutStep, passes: list[LossPass]) -> str:
