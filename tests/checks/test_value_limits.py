@@ -65,7 +65,7 @@ FAULTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "noise": ("warning", "noise", {**AXOLOTL, **LORA, "neftune_noise_alpha": 100}),
     "one answer a prompt": ("error", "num_generations", {**GRPO, "trl": {"num_generations": 1}}),
     "greedy answers": ("error", "sampled for training", {**GRPO, "trl": {"temperature": 0.0}}),
-    "a hundredth of an epoch": ("warning", "never seen", {**LLAMA_FACTORY, "num_train_epochs": 0.01}),
+    "a hundredth of an epoch": ("warning", "only sees that share", {**LLAMA_FACTORY, "num_train_epochs": 0.01}),
     "nearly all held out": ("warning", "held out", {**AXOLOTL, **LORA, "val_set_size": 0.95}),
 }  # fmt: skip
 

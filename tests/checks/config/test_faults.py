@@ -24,11 +24,11 @@ NONE: dict[str, Any] = {}
 
 FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
     "axolotl typo": (
-        "unknown-setting", "warning", "sequence_len is",
+        "unknown-setting", "warning", "did you mean sequence_len",
         {**{k: v for k, v in AXOLOTL.items() if k != "sequence_len"}, "sequnce_len": 2048}, NONE,
     ),
     "typo in a data set": (
-        "unknown-setting", "warning", "roles_to_train is",
+        "unknown-setting", "warning", "did you mean roles_to_train",
         {**AXOLOTL, **LORA, "datasets": [{"path": "a/b", "type": "chat_template", "roles_to_trian": ["assistant"]}]},
         NONE,
     ),
@@ -125,7 +125,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
          "lora_rank": None, "lora_target": None, "ref_model": "other/model"}, NONE,
     ),
     "no comma": (
-        "lora-target-fits-nothing", "warning", "q_proj, v_proj was meant",
+        "lora-target-fits-nothing", "warning", "did you mean q_proj, v_proj?",
         {**TRL, **PEFT, "learning_rate": 2e-4, "lora_target_modules": ["q_projv_proj", "k_proj"]}, NONE,
     ),
     "not in these weights": (
