@@ -34,6 +34,7 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
     "law": ("Laws", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
     "recitation": ("Recitation", "`truetune rehearse`"),
+    "rollout": ("Rollouts", "`truetune run`, `truetune.audit_rollout`"),
     "answers": ("Answers", "`truetune train` while it trains, `truetune sample`"),
     "cause": ("Causes of bad answers", "`truetune sample`"),
     "evaluation": ("Evaluation", "`truetune evaluate`"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.reports import DataReport as DataReport
     from truetune.checks.reports import Report as Report
+    from truetune.checks.reports import RolloutReport as RolloutReport
     from truetune.data.read_predictions import Prediction as Prediction
     from truetune.encoding.encode_data_set import Encoded as Encoded
     from truetune.evaluation.evaluation_report import EvaluationReport as EvaluationReport
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from truetune.fixing.fix_file import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan_memory import Plan as Plan
+    from truetune.probe.rollout_step import LossPass as LossPass
+    from truetune.probe.rollout_step import RewardCall as RewardCall
+    from truetune.probe.rollout_step import RolloutSettings as RolloutSettings
+    from truetune.probe.rollout_step import RolloutStep as RolloutStep
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
     from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
@@ -56,12 +61,17 @@ __all__ = [
     "Ladder",
     "LintReport",
     "Listener",
+    "LossPass",
     "Options",
     "Plan",
     "Prediction",
     "PredictionWriter",
     "RehearsalReport",
     "Report",
+    "RewardCall",
+    "RolloutReport",
+    "RolloutSettings",
+    "RolloutStep",
     "RunSpec",
     "SampleReport",
     "ScoreReport",
@@ -72,6 +82,7 @@ __all__ = [
     "View",
     "__version__",
     "audit",
+    "audit_rollout",
     "check",
     "diagnose",
     "encode",
@@ -102,12 +113,17 @@ _HOMES = {
     "Ladder": "truetune.serving.compare_adapter_forms",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.progress_listeners",
+    "LossPass": "truetune.probe.rollout_step",
     "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan_memory",
     "Prediction": "truetune.data.read_predictions",
     "PredictionWriter": "truetune.evaluation.generate_and_score_in_own_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.reports",
+    "RewardCall": "truetune.probe.rollout_step",
+    "RolloutReport": "truetune.checks.reports",
+    "RolloutSettings": "truetune.probe.rollout_step",
+    "RolloutStep": "truetune.probe.rollout_step",
     "RunSpec": "truetune.settings.run_spec",
     "SampleReport": "truetune.evaluation.sample_report",
     "ScoreReport": "truetune.evaluation.score_predictions",
@@ -279,6 +295,7 @@ def audit(
     laws: str | Sequence[str] = "quick",
     canary: bool = False,
     keys: Mapping[str, str | int] | None = None,
+    rollouts_follow: bool = False,
     **settings: Any,
 ) -> AuditReport:
     """Look at what reaches the loss in a run that is about to start: the real collator, data loader, model and loss.
@@ -290,7 +307,8 @@ def audit(
     and tells of each text whether it is learned, read or lost. `keys` maps our names of a batch's tensors (input_ids,
     labels, attention_mask, ...) to yours, or to their places in a tuple: `{"input_ids": 0, "labels": 1}`; what it does
     not name is told by its values where they leave no doubt, and else the report says what to map. Nothing of the run
-    is changed, its random states neither. `settings` are select, ignore and fail_on.
+    is changed, its random states neither. With `rollouts_follow` the rollouts of a trainer that samples its answers are
+    judged later, as `AuditCallback` does, and are not missed here. `settings` are select, ignore and fail_on.
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
@@ -308,8 +326,34 @@ def audit(
         laws=laws,
         canary=canary,
         keys=keys,
+        rollouts_follow=rollouts_follow,
     )
     return judge([record], validate_settings(settings, "truetune.audit"))
+
+
+def audit_rollout(
+    steps: RolloutStep | Sequence[RolloutStep],
+    tokenizer: str | PathLike[str] | None = None,
+    **settings: Any,
+) -> RolloutReport:
+    """Judge what a training by rewards sampled, and what its loss made of it.
+
+    `steps` are one or more `RolloutStep`, the record of a generation that any program can fill: ids, masks, rewards,
+    advantages, log-probabilities and the settings. What it leaves out is not judged. `tokenizer` is the folder of the
+    run's tokenizer, by which tokens are shown and the template's stop token is known. `settings` are select, ignore and
+    fail_on. `truetune run` and `AuditCallback` fill the record from TRL's GRPOTrainer and RLOOTrainer.
+
+    Raises a `truetune.errors.TruetuneError` where the tokenizer can't be read.
+    """
+    from truetune.checks.judge_rollouts import judge_rollouts
+    from truetune.probe.rollout_step import RolloutStep
+    from truetune.render.template_probes import make_probes
+    from truetune.render.tokenizer import load_tokenizer
+    from truetune.settings.read_truetune_settings import validate_settings
+
+    spec = validate_settings(settings, "truetune.audit_rollout")
+    probes = None if tokenizer is None else make_probes(load_tokenizer(fspath(tokenizer)), spec)
+    return judge_rollouts([steps] if isinstance(steps, RolloutStep) else steps, spec, probes=probes)
 
 
 def rehearse(

@@ -48,6 +48,7 @@ from truetune.trainers import UNKNOWN, TrainerFacts
 if TYPE_CHECKING:
     # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
     from truetune.auditing.audit import Audit  # noqa: F401 - named in quotes below
+    from truetune.auditing.rollout_run import RolloutRun  # noqa: F401 - named in quotes below
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
     from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
@@ -72,6 +73,10 @@ Spoiled = Literal["model", "stop", "temperature"]
 UNRELEASED = "unreleased"
 """What a rule says that no release has yet"""
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
+ROLLOUTS_FOLLOW = Unmet(
+    "its lines are sampled while it trains: the rollouts are judged by themselves"
+)
+NO_ROLLOUT = Unmet("no rollout was recorded", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
 NO_OUTPUT = Unmet(
     "no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log"
@@ -504,7 +509,9 @@ class BatchRule(Rule["Audit"]):
 
     def unmet(self) -> Unmet | None:
         """Unmet where no line of a batch was recorded."""
-        return None if self.subject.samples else NO_LINE
+        if self.subject.samples:
+            return None
+        return ROLLOUTS_FOLLOW if self.subject.facts.get("rollouts_follow") else NO_LINE
 
 
 def _law_holds_or_is_unmeasured(measured: dict[str, Any]) -> bool:
@@ -578,6 +585,16 @@ class RecitationRule(Rule["Audit"]):
         """Unmet where nothing was recited."""
         recitation = self.subject.facts.get("recitation") or {}
         return None if recitation.get("rows") or recitation.get("pairs") else NOT_RECITED
+
+
+class RolloutRule(Rule["RolloutRun"]):
+    """Looks at the first rollouts of a training by rewards."""
+
+    family = "rollout"
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where no rollout was recorded."""
+        return None if self.subject.steps else NO_ROLLOUT
 
 
 class AnswersRule(Rule["SampledRun"]):

@@ -25,7 +25,7 @@ from truetune.plugins import load_plugins
 OWN_PACKAGE = "truetune.checks"
 DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
-AUDIT = ("batch", "law", "recitation")
+AUDIT = ("batch", "law", "recitation", "rollout")
 """The stations that look at a run with its trainer"""
 AFTER = ("answers", "cause", "evaluation", "serving")
 """The stations that look at what a model says"""

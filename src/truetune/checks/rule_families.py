@@ -29,6 +29,7 @@ STATION_BY_LETTERS: Mapping[str, str] = {
     "BAT": "batch",
     "LAW": "law",
     "REC": "recitation",
+    "ROL": "rollout",
     "ANS": "answers",
     "CAU": "cause",
     "EVAL": "evaluation",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from truetune.checks.reports import AuditReport, DataReport, Report
+from truetune.checks.reports import AuditReport, DataReport, Report, RolloutReport
 from truetune.report import audit_terminal
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.report.visible_text import count_noun
@@ -96,6 +96,14 @@ def _first_problem_or_none_sentence(report: Report, examined: str) -> str:
 def describe_count_examined_and_fine(report: Report) -> str:
     """How much was examined and is fine: `83 checks examined and fine`."""
     return f"{count_noun(len(report.examined), 'check')} examined and fine"
+
+
+def _rollout_verdict(report: RolloutReport) -> str:
+    """The verdict on rollouts: the gravest finding, or that there is none."""
+    return _first_problem_or_none_sentence(
+        report,
+        f"{count_noun(report.completions, 'completion')} of {count_noun(report.rollouts, 'rollout')}",
+    )
 
 
 def _lint_verdict(report: LintReport) -> str:
@@ -222,6 +230,7 @@ VERDICTS_BY_CLASS: Mapping[str, Callable[[Any], str]] = {
     "MovementReport": _least_and_most_moved_verdict,
     "RehearsalReport": _rehearsal_verdict,
     "SampleReport": _answers_verdict,
+    "RolloutReport": _rollout_verdict,
     "ScoreReport": _answers_verdict,
     "ServiceReport": _server_verdict,
 }
@@ -243,6 +252,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "LintReport": "look at the data: truetune check DATA -t MODEL",
     "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
     "RehearsalReport": "train: truetune train SETTINGS, or your own command",
+    "RolloutReport": "let the run continue; then look at its curves: truetune diagnose OUTPUTS",
     "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
     "ScoreReport": (
         "ask the model itself, which tells why as well: truetune sample MODEL --data HELD-OUT"
