@@ -18,6 +18,7 @@ AttackKind = Literal[
     "prompt",
     "thoughts",
     "thoughts alone",
+    "taken back",
     "repeated",
     "reversed words",
 ]
@@ -30,6 +31,11 @@ Comparison = Literal["again", "in another order", "alone", "in a new process"]
 # Scores come as float32 where a function gives a tensor: seven digits.
 RELATIVE_TOLERANCE = 1e-6
 """Of two scores that count as equal"""
+
+# Chosen, not measured: functions that pay short answers more differ by some per cent for a few characters. At a half,
+# graded scores of overlap would count as paid.
+LENGTH_BONUS_SHARE = 0.1
+"""Of the difference between a right and a wrong answer: what a completion may lack and still count as paid"""
 
 
 def is_at_least(score: float | None, other: float | None) -> bool:
@@ -44,6 +50,19 @@ def is_above(score: float | None, other: float | None) -> bool:
     if score is None:
         return False
     return other is None or score > other + RELATIVE_TOLERANCE * max(1.0, abs(other))
+
+
+def is_paid_as_right(score: float | None, right: float | None, wrong: float | None) -> bool:
+    """Is a completion paid as the right answer is, but for a bonus that hangs on its length?
+
+    Args:
+        score: of the completion.
+        right: of the right answer.
+        wrong: of a wrong answer; None where there is none to compare with.
+    """
+    if score is None or right is None or wrong is None:
+        return is_at_least(score, right)
+    return is_at_least(score, right - LENGTH_BONUS_SHARE * max(0.0, right - wrong))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +82,8 @@ class FormScores:
     """Mean score of the wrong answers"""
     hollow: float | None = None
     """Score of the form with nothing in it"""
+    empty: str = ""
+    """The form with nothing in it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +114,13 @@ class TriedCompletion:
     score: float | None
     right: float | None
     """Score of the right answer in the same call"""
+    wrong: float | None = None
+    """Score of a wrong answer in the same form, in the same call"""
 
     @property
     def is_paid(self) -> bool:
-        """Does it score as high as the right answer?"""
-        return is_at_least(self.score, self.right)
+        """Does it score as high as the right answer, or nearly so?"""
+        return is_paid_as_right(self.score, self.right, self.wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +195,13 @@ class RewardTrial:
     """The column with the right answers; empty where the function takes none"""
     reference_problem: str = ""
     """Why the column with the right answers is not known, where the function takes columns"""
+    has_short_answers: bool = False
+    """Are the right answers numbers, letters or short texts, and no prose or code?"""
     other_columns: tuple[str, ...] = ()
     """Further columns of the rows that it takes"""
     completions_as: Literal["text", "messages"] = "text"
+    given_arguments: int = 0
+    """Arguments that TRL hands to it, columns included"""
     missing_arguments: tuple[str, ...] = ()
     """Arguments of TRL that the function does not take: it has no **kwargs"""
     forms: tuple[FormScores, ...] = ()
@@ -185,6 +212,8 @@ class RewardTrial:
     """Names of spellings that some of the references have themselves"""
     right_rows: int = 0
     """Rows that were tried in the best form"""
+    usual_wrong: float | None = None
+    """The highest score of a wrong answer in the rows whose right answer is paid"""
     unpaid: tuple[UnpaidReference, ...] = ()
     tried: tuple[TriedCompletion, ...] = ()
     raised: tuple[RaisedError, ...] = ()
@@ -199,6 +228,10 @@ class RewardTrial:
     """(score, completion) of scores that are no finite number"""
     skipped: int = 0
     """Right answers for which it gave None"""
+    is_out_of_time: bool = False
+    """Was the trial ended by its own time limit, with completions left?"""
+    different_scores: int = 0
+    """How many scores differ, None as one of them"""
     constant: float | None = None
     """The score of all completions, where it is one; None otherwise, and where that is None"""
     compared: int = 0
@@ -211,6 +244,12 @@ class RewardTrial:
     def was_scored(self) -> bool:
         """Did the function give scores at all?"""
         return self.depends_on != "unknown"
+
+    @property
+    def may_pay_for_more(self) -> bool:
+        """May the function pay for something that is no form of the reference: code, an equation, prose?"""
+        starts = any(access.kind == "starts a process" for access in self.accesses)
+        return bool(self.other_columns) or starts or not self.has_short_answers
 
     def tried_of_kinds(self, *kinds: AttackKind) -> tuple[TriedCompletion, ...]:
         """The completions of some kinds."""

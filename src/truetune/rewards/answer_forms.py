@@ -22,10 +22,15 @@ MAX_TAG_FORMS = 8
 """Forms made of tags that the function names; each costs calls"""
 _TAG = re.compile(r"<([A-Za-z][\w-]{0,30})>")
 # `<start_working_out>` ... `<end_working_out>`, and `[ANSWER]` ... `[/ANSWER]`.
+_CLOSING_TAG = re.compile(r"\s*<(?:/|end_)[\w-]+>")
 _START_TAG = re.compile(r"<start_(?P<name>\w{1,30})>")
 _BRACKET_TAG = re.compile(r"\\?\[(?P<name>[A-Z]{2,20})\\?\]")
 _FENCE = re.compile(r"```(?P<language>\w*)")
-THINKING_NAMES = ("think", "thinking", "reasoning", "reason", "scratchpad", "thought", "analysis", "start_working_out")  # fmt: skip
+THINKING_NAMES = (
+    "think", "thinking", "reasoning", "reason", "scratchpad", "thought", "analysis",
+    "start_working_out",
+)  # fmt: skip
+"""Tags that hold thoughts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,23 @@ class AnswerForm:
     def fill(self, answer: str) -> str:
         """The form with an answer in it."""
         return f"{self.before}{answer}{self.after}"
+
+    def fill_thoughts(self, thought: str, answer: str | None) -> str:
+        """The form with an answer in its thoughts, where it thinks in it or in thoughts in front of it.
+
+        Args:
+            thought: the answer in the thoughts.
+            answer: the one behind them; None where the completion ends with its thoughts.
+        """
+        head, has_thoughts, tail = self.before.partition(THOUGHT)
+        if not has_thoughts:
+            said = "" if answer is None else f"\n{self.fill(answer)}"
+            return f"<think>\n{self.fill(thought)}\n</think>\n{said}"
+        closing = _CLOSING_TAG.match(tail)
+        end = closing.end() if closing else 0
+        inner = f"{tail[end:].strip()}{thought}{self.after.strip()}"
+        said = "" if answer is None else f"{tail[end:]}{answer}{self.after}"
+        return f"{head}{THOUGHT} {inner}{tail[:end]}{said}"
 
 
 def _form(text: str, name: str | None = None) -> AnswerForm:
@@ -57,7 +79,9 @@ def _written_forms() -> Iterator[AnswerForm]:
     """The forms of public sets and papers."""
     for text in ANSWER_FORMS:
         # Those are texts for str.format: their doubled braces are single ones.
-        yield _form(text.replace("{}", "\0").replace("{{", "{").replace("}}", "}").replace("\0", "{}"))
+        yield _form(
+            text.replace("{}", "\0").replace("{{", "{").replace("}}", "}").replace("\0", "{}")
+        )
     for text in (
         "$\\boxed{{}}$",
         "The final answer is {}",
@@ -78,6 +102,8 @@ def _written_forms() -> Iterator[AnswerForm]:
         '```json\n{"answer": "{}"}\n```',
         "```\n{}\n```",
         "```python\n{}\n```",
+        "```python\nprint({})\n```",
+        '```python\nprint("{}")\n```',
         "答案是{}",
         "La réponse est {}.",
         "Die Antwort ist {}.",
@@ -181,7 +207,7 @@ def _number_spellings(text: str) -> Iterator[tuple[str, str]]:
                 yield "X without commas", bare
             else:
                 yield "X with commas", f"{int(number):,}"
-                yield "X with commas of LaTeX", f"{int(number):,}".replace(",", "{,}")
+                yield "X with LaTeX commas", f"{int(number):,}".replace(",", "{,}")
     yield "X.", f"{text}."
     if number >= 0:
         yield "$X (dollars)", f"${text}"

@@ -22,6 +22,8 @@ EMPTY_TEXTS = ("", " \n", "?", "I don't know.", "Sorry, I can't help with that."
 """Texts that say nothing"""
 NOTHING_WORDS = ("none", "null", "n/a", "nothing", "unknown", "i don't know", "nan")
 """Right answers of which a text that says nothing may be one"""
+NO_ANSWER = "Something else entirely"
+"""Wrong for each row, and unlike each answer: what a function gives for the form of an answer alone"""
 LETTERS = "ABCD"
 # A tolerance of some per cent, which some functions grant, covers the next number from here on.
 MAX_NEXT_NUMBER = 50
@@ -40,7 +42,22 @@ ODD_TEXTS = (
 """Completions of models that make functions raise"""
 LONG_TEXT_CHARACTERS = 3000
 """As of an answer of 1,000 tokens that runs on"""
-LONG_PIECES = ("a", "1", " ", "\n", "a ", "1,", "{", "(", "\\boxed{", "<answer>", "**", "```\n", "1+", "-")
+LONG_PIECES = (
+    "a",
+    "1",
+    " ",
+    "\n",
+    "a ",
+    "1,",
+    "{",
+    "(",
+    "\\boxed{",
+    "<answer>",
+    "**",
+    "```\n",
+    "1+",
+    "-",
+)
 """What is repeated in long texts; each makes other patterns backtrack"""
 
 
@@ -88,7 +105,7 @@ def wrong_answers(answer: RightAnswer, others: Sequence[RightAnswer]) -> WrongAn
             ("another digit", answer.text[: digit.start()] + changed + answer.text[digit.end() :])
         )
     if not wrong:
-        wrong.append(("another answer", "Something else entirely"))
+        wrong.append(("another answer", NO_ANSWER))
     return WrongAnswers(tuple(dict.fromkeys(wrong)))
 
 
@@ -127,20 +144,26 @@ def attacks_on_answer(
     yield from _empty_completions(form, answer)
     for what, text in wrong.texts:
         yield Attack("wrong", what, form.fill(text))
+    if wrong.first != NO_ANSWER:
+        yield Attack("wrong", "a text that is no answer to it", form.fill(NO_ANSWER))
     yield from _parts(form, answer)
     yield from _candidates(form, answer, wrong)
     if prompt.strip():
         yield Attack("prompt", "the prompt", prompt)
-    right, other = form.fill(answer.text), form.fill(wrong.first)
     yield Attack(
         "thoughts",
         "the right answer in the thoughts, a wrong one after them",
-        f"<think>\n{right}\n</think>\n\n{other}",
+        form.fill_thoughts(answer.text, wrong.first),
     )
     yield Attack(
-        "thoughts alone", "the right answer in the thoughts alone", f"<think>\n{right}\n</think>\n"
+        "thoughts alone",
+        "the right answer in the thoughts alone",
+        form.fill_thoughts(answer.text, None),
     )
-    yield Attack("repeated", f"the right answer {REPEATS} times", "\n".join([right] * REPEATS))
+    taken_back = f"{form.fill(answer.text)}\n\nNo, that is wrong.\n\n{form.fill(wrong.first)}"
+    yield Attack("taken back", "the right answer, taken back for a wrong one", taken_back)
+    repeated = "\n".join([form.fill(answer.text)] * REPEATS)
+    yield Attack("repeated", f"the right answer {REPEATS} times", repeated)
     words = answer.text.split()
     if len(words) >= MIN_REVERSED_WORDS and words != words[::-1]:
         yield Attack(
@@ -195,8 +218,8 @@ def _candidates(form: AnswerForm, answer: RightAnswer, wrong: WrongAnswers) -> I
     first, last = wrong.texts[0][1], wrong.texts[-1][1]
     if not answer.is_short or any("\n" in text for text in (first, last)):
         return
-    if first == last:
-        last = first if answer.kind != "letter" else next(x for x in LETTERS if x not in (first, answer.text))  # fmt: skip
+    if first == last and answer.kind == "letter":
+        last = next(letter for letter in LETTERS if letter not in (first, answer.text))
     listed = f"{first}, {answer.text} or {last}"
     yield Attack("candidates", "several answers in one form", form.fill(listed))
     forms = "\n".join(form.fill(text) for text in (first, answer.text, last))

@@ -199,6 +199,7 @@ class RewardProcess:
         completion_ids: Sequence[Sequence[int]],
         columns: Mapping[str, Sequence[Any]],
         *,
+        seconds: float,
         traced: bool = False,
     ) -> CallResult:
         """Score completions as TRL asks for it.
@@ -208,6 +209,7 @@ class RewardProcess:
             prompts: as many, in the same form.
             completion_ids: as many lists of token ids.
             columns: further columns of the rows, as long each.
+            seconds: that the call may take.
             traced: note exceptions that the function catches itself; it is slow.
 
         Raises:
@@ -225,7 +227,7 @@ class RewardProcess:
         self.calls += 1
         self.completions += len(completions)
         reply = self._exchange(
-            {"arguments": arguments, "seconds": self.seconds, "traced": traced}, self.seconds
+            {"arguments": arguments, "seconds": seconds, "traced": traced}, seconds
         )
         if "raised" in reply:
             return CallResult(raised=str(reply["raised"]), line=str(reply["line"]))
@@ -267,7 +269,8 @@ class RewardProcess:
 
     def _exchange(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its reply. Raises RewardCallHung, RewardFunctionError."""
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
+        assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(request, default=str).encode() + b"\n")
             self.process.stdin.flush()
@@ -278,14 +281,17 @@ class RewardProcess:
         try:
             reply = parse_json(line, REPLY, exact_integers=True)
         except ValueError as error:
-            raise RewardFunctionError(f"{self.target}: its process wrote no reply: {error}") from None
+            raise RewardFunctionError(
+                f"{self.target}: its process wrote no reply: {error}"
+            ) from None
         if not isinstance(reply, dict):
             raise RewardFunctionError(f"{self.target}: its process wrote no reply")
         return reply
 
     def _read_line(self, seconds: float) -> bytes | None:
         """The next line of the process; None where it ends or takes too long."""
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         descriptor, until = self.process.stdout.fileno(), time.monotonic() + seconds
         while b"\n" not in self._buffer:
             left = until - time.monotonic()

@@ -43,7 +43,14 @@ STANDARD_LIBRARY = os.path.dirname(os.__file__)
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
 NETWORK_EVENTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 PROCESS_EVENTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn")
-WRITE_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree", "shutil.copyfile")
+WRITE_EVENTS = (
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "shutil.rmtree",
+    "shutil.copyfile",
+)
 
 
 class _Watch:
@@ -308,9 +315,8 @@ def _innermost_function(value: Any) -> Any:
     value = inspect.unwrap(value)
     if inspect.ismethod(value):
         return value.__func__
-    if not inspect.isfunction(value) and hasattr(type(value), "__call__"):
-        return getattr(type(value).__call__, "__func__", type(value).__call__)
-    return value
+    # Every type has a `__call__`; that of a function is no Python code.
+    return value if inspect.isfunction(value) else type(value).__call__
 
 
 def _scores_of_result(result: Any, count: int) -> tuple[list[float | str | None], str]:
@@ -324,7 +330,7 @@ def _scores_of_result(result: Any, count: int) -> tuple[list[float | str | None]
     except TypeError:
         return [], f"one {type(result).__name__}, and no list"
     if len(items) != count:
-        return [], f"{len(items)} scores for {count} completions"
+        return [], f"{len(items)} score{'s' * (len(items) != 1)} for {count} completions"
     scores: list[float | str | None] = []
     for item in items:
         if item is None:
@@ -459,9 +465,7 @@ def _limit_memory() -> None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = (
-        ADDRESS_SPACE_BYTES
-        if hard == resource.RLIM_INFINITY
-        else min(hard, ADDRESS_SPACE_BYTES)
+        ADDRESS_SPACE_BYTES if hard == resource.RLIM_INFINITY else min(hard, ADDRESS_SPACE_BYTES)
     )
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -16,7 +16,7 @@ from typing import Any
 from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError, UsageError, format_name_list
-from truetune.generation.final_answers import AnswerKind, find_final_answer
+from truetune.generation.final_answers import AnswerKind, answer_marks, find_final_answer
 from truetune.generation.split_words import split_words
 from truetune.rewards.reward_process import LoadedFunction
 
@@ -27,7 +27,10 @@ REFERENCE_COLUMNS = (
     "gold", "expected_answer", "correct_answer", "final_answer", "expected", "gt", "output",
 )  # fmt: skip
 """Columns that hold the right answer, the usual names first"""
-GIVEN_BY_TRL = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments")  # fmt: skip
+GIVEN_BY_TRL = (
+    "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric",
+    "environments",
+)  # fmt: skip
 """Arguments that are no columns"""
 NOT_HANDED_ON = ("prompt", "completion", "completion_ids")
 """Columns that TRL hands to no reward function"""
@@ -176,8 +179,7 @@ def choose_reference_column(
 def _are_answers(values: Sequence[Any]) -> bool:
     """Are the values of a column short texts or numbers, as answers are?"""
     return all(
-        isinstance(value, str | int | float)
-        and 0 < len(str(value)) <= MAX_SHORT_ANSWER_CHARACTERS
+        isinstance(value, str | int | float) and 0 < len(str(value)) <= MAX_SHORT_ANSWER_CHARACTERS
         for value in values
     )
 
@@ -192,13 +194,26 @@ def right_answer_of(value: Any) -> RightAnswer | None:
     if not reference:
         return None
     final = find_final_answer(reference)
-    text = final.text.strip() if final is not None and final.kind != "json" else reference
-    boxed = _boxed_content(reference) if final is None else None
-    text = (boxed or text).strip()
+    boxed = _boxed_content(reference)
+    if final is not None and final.text.strip() == reference:
+        text = reference
+    elif final is not None and final.kind != "json" and _is_marked(reference):
+        text = final.text.strip()
+    else:
+        # A short text that holds a number or a letter is not that number: `\sqrt{2}`, `3 apples`, `(B)`.
+        final = None
+        text = boxed or reference
+    text = text.strip()
     if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
         text = text[1:-1].strip()
+        final = find_final_answer(text) if text.lstrip("-").replace(".", "", 1).isdigit() else None
     kind = None if final is None else final.kind
     return RightAnswer(reference, text, kind, _comparable_value(text, final.value if final else ""))
+
+
+def _is_marked(reference: str) -> bool:
+    """Does a reference mark its final answer: `#### 72`, `\\boxed{72}`, `the answer is 72`?"""
+    return bool(answer_marks(reference)) or re.search(r"(?i)answer|答案", reference) is not None
 
 
 def _boxed_content(text: str) -> str | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import re
+import time
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,9 +21,16 @@ from truetune.rewards.rows_for_rewards import RewardRow
 
 # TRL scores 8 to 64 completions at once. More in one call would hide which one takes long.
 MAX_BATCH = 96
+# Chosen, not measured: a function that takes its limit for one completion is too slow for the 64 of a step; one that
+# takes a thirtieth of it is not.
+COMPLETIONS_PER_LIMIT = 32
+"""Completions that may take as long together as one alone may"""
+FIRST_CALL_FACTOR = 10
 MAX_ERRORS = 20
-"""Completions that raise, of which each is kept; chosen, not measured: a finding shows three"""
+"""Kinds of exceptions that are kept. Chosen, not measured: a finding shows three"""
 MAX_NOT_FINITE = 20
+VOCABULARY = 50_000
+"""Different ids that stand in for those of a tokenizer; as many as small ones have"""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -45,18 +54,30 @@ class CompletionScorer:
         process: RewardProcess,
         completions_as: Literal["text", "messages"],
         columns: Sequence[str],
+        max_seconds: float,
     ) -> None:
-        """`columns` are those that are handed to the function."""
+        """Nothing is called yet.
+
+        Args:
+            process: that has the function.
+            completions_as: what the function gets.
+            columns: names of the columns that are handed to it.
+            max_seconds: after which no further call is made.
+        """
         self.process = process
         self.completions_as = completions_as
         self.columns = columns
-        self.raised: list[RaisedError] = []
+        self._raised: dict[tuple[str, str], RaisedError] = {}
         self.returned: dict[str, None] = {}
         self.not_finite: list[tuple[str, str]] = []
         self.swallowed: dict[str, None] = {}
         self.hung: HungCall | None = None
         self.succeeded = 0
         """Completions that have got a score, or None for one"""
+        self.deadline = time.monotonic() + max_seconds
+        self.is_out_of_time = False
+        self.batch = MAX_BATCH
+        """Completions in one call"""
 
     def score(
         self, completions: Sequence[RowCompletion], *, traced: bool = False
@@ -67,8 +88,8 @@ class CompletionScorer:
             TooManyFailures: nothing is scored any more.
         """
         scores: list[float | None] = []
-        for start in range(0, len(completions), MAX_BATCH):
-            part = completions[start : start + MAX_BATCH]
+        for start in range(0, len(completions), self.batch):
+            part = completions[start : start + self.batch]
             scores += self._score_batch(part, traced=traced)
         return scores
 
@@ -121,11 +142,7 @@ class CompletionScorer:
     ) -> list[float | None]:
         """The scores of a call; notes what is wrong with it."""
         if result.raised:
-            if len(self.raised) < MAX_ERRORS:
-                one = completions[0]
-                self.raised.append(
-                    RaisedError(result.raised, result.line, one.text, one.row.number)
-                )
+            self._note_error(completions[0], result)
             return [None] * len(completions)
         self.swallowed.update(dict.fromkeys(result.swallowed))
         if result.problem:
@@ -138,6 +155,22 @@ class CompletionScorer:
                     self.not_finite.append((str(score), one.text))
         return [_finite(score) for score in result.scores]
 
+    def _note_error(self, completion: RowCompletion, result: CallResult) -> None:
+        """Keep an exception: of each kind and line that for the shortest completion."""
+        key = (result.raised.partition(":")[0], result.line)
+        known = self._raised.get(key)
+        if known is None and len(self._raised) >= MAX_ERRORS:
+            return
+        if known is None or len(completion.text) < len(known.completion):
+            self._raised[key] = RaisedError(
+                result.raised, result.line, completion.text, completion.row.number
+            )
+
+    @property
+    def raised(self) -> list[RaisedError]:
+        """The exceptions so far."""
+        return list(self._raised.values())
+
     def _note_hang(self, completion: RowCompletion, hung: RewardCallHung) -> None:
         """Note the completion that a call hung on. Raises TooManyFailures: it would hang on others as well."""
         self.hung = HungCall(completion.text, self.process.seconds, hung.line)
@@ -145,13 +178,23 @@ class CompletionScorer:
 
     def _call(self, completions: Sequence[RowCompletion], *, traced: bool = False) -> CallResult:
         """Call the function with completions of rows, as TRL does."""
+        if time.monotonic() > self.deadline:
+            self.is_out_of_time = True
+            raise TooManyFailures
+        # The first call imports and compiles what it needs, which is no slowness of the function's.
+        is_first = self.process.calls == 0
         return self.process.call(
             [self._as_completion(one.text) for one in completions],
             [self._as_prompt(one.row) for one in completions],
             [_stand_in_ids(one.text) for one in completions],
             {name: [one.row.columns.get(name) for one in completions] for name in self.columns},
+            seconds=self._limit(len(completions)) * (FIRST_CALL_FACTOR if is_first else 1),
             traced=traced,
         )
+
+    def _limit(self, count: int) -> float:
+        """Seconds that a call with so many completions may take."""
+        return self.process.seconds * (1 + (count - 1) / COMPLETIONS_PER_LIMIT)
 
     def _as_completion(self, text: str) -> Any:
         """A completion in the form that the function gets."""
@@ -174,5 +217,5 @@ def _finite(score: float | None) -> float | None:
 
 
 def _stand_in_ids(text: str) -> Iterable[int]:
-    """Ids in the place of a tokenizer's, one for each word and mark: functions of length count them."""
-    return range(1, len(_TOKEN.findall(text)) + 1)
+    """Ids in the place of a tokenizer's, one for each word and mark: functions of length or repetition count them."""
+    return [zlib.crc32(word.encode()) % VOCABULARY for word in _TOKEN.findall(text)]

@@ -1,4 +1,4 @@
-"""Tries a reward function: which forms of the right answer it pays, what else it pays, and whether scores stay the same.
+"""Tries a reward function: which forms of the right answer it pays, what else it pays, whether scores stay the same.
 
 1. Each form of an answer is filled with right and with wrong answers of a few rows. A form is paid where the right one
    scores above the wrong one. Without a paid form the scores depend on the text alone, or on nothing.
@@ -38,6 +38,7 @@ from truetune.rewards.answer_forms import (
     spellings_of_references,
 )
 from truetune.rewards.attack_completions import (
+    NO_ANSWER,
     ODD_TEXTS,
     REPEATS,
     WrongAnswers,
@@ -62,6 +63,7 @@ FORM_ROWS = 5
 """Rows whose answers are tried in all forms"""
 # As many as a usual group of GRPO, of a few rows: 24 completions.
 COMPARED_ROWS, COMPARED_PER_ROW = 3, 8
+LONG_TEXTS_PER_CALL = 8
 STAND_IN_ANSWER = "42"
 """What forms are filled with for a function that takes no reference"""
 MANY_WORDS = " ".join(f"word{number}" for number in range(20_000))
@@ -74,8 +76,10 @@ EMPTY = ""
 class TrialOptions:
     """How a function is tried."""
 
-    seconds: float = 10.0
-    """That a call may take"""
+    seconds: float = 3.0
+    """That one completion may take"""
+    max_seconds: float = 120.0
+    """After which nothing more is tried"""
     reference: str | None = None
     """The column with the right answers"""
     golden: str | None = None
@@ -101,6 +105,7 @@ class _Trial:
     tried: list[TriedCompletion] = field(default_factory=list)
     changed: list[ChangedScore] = field(default_factory=list)
     right_rows: int = 0
+    usual_wrong: float | None = None
     compared: int = 0
     skipped: int = 0
     seen_scores: set[float | None] = field(default_factory=set)
@@ -145,7 +150,9 @@ def try_reward_function(
             )
         choice = choose_reference_column(loaded, rows, options.reference)
         columns = list(dict.fromkeys(name for row in rows for name in row.columns))
-        scorer = CompletionScorer(process, _form_of_completions(rows, options), columns)
+        scorer = CompletionScorer(
+            process, _form_of_completions(rows, options), columns, options.max_seconds
+        )
         trial = _Trial(scorer, rows, _answers_of_rows(rows, choice, options))
         trial.notes += loaded.notes
         try:
@@ -153,10 +160,10 @@ def try_reward_function(
             _try_all(trial, loaded, choice, options)
         except TooManyFailures:
             pass
-        second = _scores_in_new_process(trial, target, options)
-        trial.changed += second
+        if not scorer.is_out_of_time:
+            trial.changed += _scores_in_new_process(trial, target, options)
         accesses = process.note_accesses()
-        return _result(target, trial, loaded, choice, accesses)
+        return _result(target, trial, loaded, choice, accesses, options)
 
 
 def _answers_of_rows(
@@ -214,9 +221,7 @@ def _try_all(
     trial: _Trial, loaded: LoadedFunction, choice: ColumnChoice, options: TrialOptions
 ) -> None:
     """All stages, one after the other. Raises TooManyFailures where one ends the trial."""
-    forms = (
-        [PLAIN] if options.golden is not None else answer_forms(loaded.texts, options.own_forms)
-    )
+    forms = [PLAIN] if options.golden is not None else answer_forms(loaded.texts, options.own_forms)
     if trial.answers:
         _try_forms(trial, forms)
     else:
@@ -237,12 +242,13 @@ def _try_forms(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
     rights: dict[str, list[float | None]] = {form.name: [] for form in forms}
     wrongs: dict[str, list[float | None]] = {form.name: [] for form in forms}
     for row in rows:
-        right, wrong = trial.answers[row.number].text, trial.wrong_of(row).first
-        completions = [form.fill(text) for form in forms for text in (right, wrong)]
+        answers = (trial.answers[row.number].text, trial.wrong_of(row).first, NO_ANSWER)
+        completions = [form.fill(text) for form in forms for text in answers]
         scores = trial.score([RowCompletion(row, text) for text in completions])
         for place, form in enumerate(forms):
-            rights[form.name].append(scores[2 * place])
-            wrongs[form.name].append(scores[2 * place + 1])
+            right, wrong, no_answer = scores[3 * place : 3 * place + 3]
+            rights[form.name].append(right)
+            wrongs[form.name].append(_lower(wrong, no_answer))
     first = trial.answers[rows[0].number].text
     for form in forms:
         right_scores, wrong_scores = rights[form.name], wrongs[form.name]
@@ -291,7 +297,11 @@ def _try_forms_without_answers(trial: _Trial, forms: Sequence[AnswerForm]) -> No
     scores = trial.score([RowCompletion(row, text) for text in texts])
     for place, form in enumerate(forms):
         filled, hollow = scores[2 * place], scores[2 * place + 1]
-        trial.forms.append(FormScores(form.name, texts[2 * place], 1, 0, filled, None, hollow))
+        trial.forms.append(
+            FormScores(
+                form.name, texts[2 * place], 1, 0, filled, None, hollow, texts[2 * place + 1]
+            )
+        )
     # Scores of length differ for texts of other lengths alone.
     lengths = [EMPTY, "A short text.", "A text of some more words. " * 20, MANY_WORDS]
     trial.score([RowCompletion(row, text) for text in lengths])
@@ -311,8 +321,10 @@ def _attack_row(trial: _Trial, row: RewardRow) -> None:
     for place, form in enumerate(trial.paid_forms):
         right_text, wrong_text = form.fill(answer.text), form.fill(wrong.first)
         attacks = list(attacks_on_answer(form, answer, wrong, row.prompt))
-        texts = [right_text, wrong_text, *(attack.completion for attack in attacks)]
-        right, of_wrong, *scores = trial.score([RowCompletion(row, text) for text in texts])
+        texts = [right_text, wrong_text, form.fill(NO_ANSWER)]
+        texts += [attack.completion for attack in attacks]
+        scores = trial.score([RowCompletion(row, text) for text in texts])
+        right, of_wrong = scores[0], _lower(scores[1], scores[2])
         if place == 0:
             trial.right_rows += 1
             trial.skipped += right is None
@@ -323,6 +335,9 @@ def _attack_row(trial: _Trial, row: RewardRow) -> None:
                 )
             # A row whose right answer is not paid says nothing about what else is.
             continue
+        if of_wrong is not None:
+            known = trial.usual_wrong
+            trial.usual_wrong = of_wrong if known is None else max(known, of_wrong)
         trial.tried += [
             TriedCompletion(
                 attack.kind,
@@ -332,8 +347,9 @@ def _attack_row(trial: _Trial, row: RewardRow) -> None:
                 attack.completion,
                 score,
                 right,
+                of_wrong,
             )
-            for attack, score in zip(attacks, scores, strict=True)
+            for attack, score in zip(attacks, scores[3:], strict=True)
             # Some attacks are the right answer itself: "not" of an answer that begins with it, a list of one.
             if attack.completion != right_text
         ]
@@ -351,15 +367,24 @@ def _try_spellings(trial: _Trial) -> None:
         spellings = [(name, form.fill(text)) for name, text in other_spellings(answer)]
         if not spellings:
             continue
-        texts = [form.fill(answer.text), *(text for _, text in spellings)]
-        right, *scores = trial.score([RowCompletion(row, text) for text in texts])
+        wrong = form.fill(trial.wrong_of(row).first)
+        texts = [form.fill(answer.text), wrong, *(text for _, text in spellings)]
+        right, of_wrong, *scores = trial.score([RowCompletion(row, text) for text in texts])
         for (name, text), score in zip(spellings, scores, strict=True):
-            results.setdefault(name, []).append((row, text, is_at_least(score, right)))
+            is_paid = _is_nearer_to_right(score, right, of_wrong)
+            results.setdefault(name, []).append((row, text, is_paid))
     for name, outcomes in results.items():
         # The example is one that is refused, where there is one.
         row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
         paid = sum(is_paid for _, _, is_paid in outcomes)
         trial.spellings.append(SpellingScores(name, row.number, text, len(outcomes), paid))
+
+
+def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
+    """Is a spelling scored more like the right answer than like a wrong one? Some functions pay it a little less."""
+    if score is None or right is None:
+        return False
+    return score > (right + (right - 1 if wrong is None else wrong)) / 2
 
 
 def _find_swallowed_errors(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
@@ -400,20 +425,22 @@ def _compare_calls(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
     if trial.changed:
         # Scores that change by themselves say nothing about the order.
         return
-    order = _other_order(len(completions))
-    moved = trial.scorer.score_together([completions[place] for place in order])
-    if moved is not None:
-        back = [moved[order.index(place)] for place in range(len(order))]
-        _note_changes(trial, "in another order", completions, first, back)
-    if trial.changed:
-        return
+    # Each place of a row once: a function that reads the first of a batch reads another one each time.
+    for steps in range(1, COMPARED_PER_ROW):
+        order = _other_order(len(completions), steps)
+        moved = trial.scorer.score_together([completions[place] for place in order])
+        if moved is not None:
+            back = [moved[order.index(place)] for place in range(len(order))]
+            _note_changes(trial, "in another order", completions, first, back)
+        if trial.changed:
+            return
     alone = [trial.scorer.score_together([one]) for one in completions]
     if all(alone):
         _note_changes(trial, "alone", completions, first, [one[0] for one in alone if one])
 
 
-def _other_order(count: int) -> list[int]:
-    """Another order of the completions: the rows backwards, and those of a row moved on by one.
+def _other_order(count: int, steps: int) -> list[int]:
+    """Another order of the completions: the rows backwards, and those of a row moved on by some steps.
 
     Completions of one row stay together, as in TRL: a function may count on that.
     """
@@ -421,7 +448,7 @@ def _other_order(count: int) -> list[int]:
         list(range(start, min(start + COMPARED_PER_ROW, count)))
         for start in range(0, count, COMPARED_PER_ROW)
     ]
-    return [place for group in reversed(groups) for place in (*group[1:], group[0])]
+    return [place for group in reversed(groups) for place in (*group[steps:], *group[:steps])]
 
 
 def _note_changes(
@@ -452,7 +479,9 @@ def _scores_in_new_process(
     with RewardProcess(
         target, options.seconds, python_only=options.python_only, hash_seed=1
     ) as process:
-        other = CompletionScorer(process, scorer.completions_as, scorer.columns)
+        other = CompletionScorer(
+            process, scorer.completions_as, scorer.columns, options.max_seconds
+        )
         second = other.score_together(completions)
     if first is None or second is None:
         return []
@@ -472,7 +501,14 @@ def _try_odd_and_long_texts(trial: _Trial) -> None:
     answer = trial.answers.get(row.number)
     examples = [form.fill(answer.text) for form in forms] if answer is not None else []
     texts = sorted(set(long_texts(examples)), key=len)
+    # Few in one call: of many that hang, each waits for the limit of all.
+    trial.scorer.batch = LONG_TEXTS_PER_CALL
     trial.score([RowCompletion(row, text) for text in texts])
+
+
+def _lower(one: float | None, other: float | None) -> float | None:
+    """The lower of two scores; None where one is None."""
+    return None if one is None or other is None else min(one, other)
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:
@@ -504,6 +540,7 @@ def _result(
     loaded: LoadedFunction,
     choice: ColumnChoice,
     accesses: tuple[Access, ...],
+    options: TrialOptions,
 ) -> RewardTrial:
     """All that was found, as the rules read it."""
     scorer, process = trial.scorer, trial.scorer.process
@@ -517,10 +554,12 @@ def _result(
         calls=process.calls,
         completions=process.completions,
         depends_on=depends_on,
-        reference_column=choice.reference,
+        reference_column=options.golden or choice.reference,
         reference_problem=choice.problem if not trial.answers else "",
+        has_short_answers=all(one.is_short for one in trial.answers.values()),
         other_columns=choice.others,
         completions_as=scorer.completions_as,
+        given_arguments=len(given),
         missing_arguments=(
             () if loaded.takes_any else tuple(sorted(given - set(loaded.parameters)))
         ),
@@ -529,6 +568,7 @@ def _result(
         spellings=tuple(trial.spellings),
         mixed_spellings=tuple(sorted(spellings_of_references(trial.answers.values()))),
         right_rows=trial.right_rows,
+        usual_wrong=trial.usual_wrong,
         unpaid=tuple(trial.unpaid),
         tried=tuple(trial.tried),
         raised=_own_errors(trial, accesses),
@@ -538,10 +578,11 @@ def _result(
         returned=tuple(scorer.returned),
         not_finite=tuple(scorer.not_finite),
         skipped=trial.skipped,
+        is_out_of_time=scorer.is_out_of_time,
+        different_scores=len(trial.seen_scores),
         constant=constant,
         compared=trial.compared,
         changed=tuple(trial.changed),
         accesses=accesses,
         notes=tuple(trial.notes),
     )
-
