@@ -12,7 +12,7 @@ from truetune.checks.rule import RewardRule
 from truetune.generation.reward_trial import AttackKind, TriedCompletion
 from truetune.settings.run_spec import Severity
 
-# Chosen, not measured: one row of many may be paid by chance, as where a question ends in the number that is its answer.
+# Chosen, not measured: one row of many may be paid by chance, as where a question ends in its own answer.
 MIN_ERROR_SHARE = 0.1
 """Share of the rows from which on a finding is as grave as the rule"""
 

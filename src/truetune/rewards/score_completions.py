@@ -11,7 +11,7 @@ import math
 import re
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -216,6 +216,6 @@ def _finite(score: float | None) -> float | None:
     return score if score is not None and math.isfinite(score) else None
 
 
-def _stand_in_ids(text: str) -> Iterable[int]:
+def _stand_in_ids(text: str) -> list[int]:
     """Ids in the place of a tokenizer's, one for each word and mark: functions of length or repetition count them."""
     return [zlib.crc32(word.encode()) % VOCABULARY for word in _TOKEN.findall(text)]

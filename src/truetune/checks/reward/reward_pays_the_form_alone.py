@@ -59,9 +59,7 @@ class RewardPaysTheFormAlone(RewardRule):
         """Unmet for functions that look at the answer, or at nothing."""
         if self.subject.depends_on == "form" and not self.subject.reference_column:
             return None
-        return Unmet(
-            "it is about rewards for the form, and this one looks at the answer or at nothing"
-        )
+        return Unmet("it is about rewards for the form, and this one reads the answer or nothing")
 
     def measurement_if_clean(self) -> Measurement:
         """How many forms are paid with nothing in them."""
