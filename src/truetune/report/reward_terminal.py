@@ -39,7 +39,7 @@ KINDS: dict[AttackKind, str] = {
 """What was tried, for a reader"""
 DEPENDENCE = {
     "answer": "scores depend on the right answer",
-    "form": "scores depend on the text alone: no right answer is paid more than a wrong one",
+    "form": "scores depend on the text alone",
     "nothing": "all completions get the same",
     "unknown": "no completion got a score",
 }
@@ -72,24 +72,30 @@ def _draw_forms(trial: RewardTrial, console: Console, verbose: bool) -> None:
     """Draw the forms of a right answer and what they get."""
     if not trial.forms:
         return
-    table = _table("form of the right answer", "gets", "a wrong one", "paid in")
+    headings = ["form of the right answer", "gets"]
+    if trial.reference_column:
+        headings += ["a wrong one", "paid in"]
+    table = _table(*headings)
     paid = [
         form for form in trial.forms if form.paid or (not trial.reference_column and form.right)
     ]
     shown = trial.forms if verbose else paid[:SHOWN_FORMS]
     for form in shown:
-        counted = f"{form.paid} of {form.rows} rows" if trial.reference_column else ""
-        table.add_row(
-            Text(escape_invisible_characters(form.name)),
-            format_reward(form.right),
-            "" if not trial.reference_column else format_reward(form.wrong),
-            counted,
-        )
+        _add_forms(table, escape_invisible_characters(form.name), [form], trial)
     rest = [form for form in trial.forms if form not in shown]
     if rest:
-        table.add_row(Text(_names_of_rest(rest)), _range_of_scores(rest), "", "")
+        _add_forms(table, _names_of_rest(rest), rest, trial)
     console.print(table)
     console.print()
+
+
+def _add_forms(table: Table, name: str, forms: Sequence[FormScores], trial: RewardTrial) -> None:
+    """Add a line on one form, or on several that are not paid."""
+    cells = [Text(name), _range_of_scores([form.right for form in forms])]
+    if trial.reference_column:
+        paid, rows = sum(form.paid for form in forms), sum(form.rows for form in forms)
+        cells += [_range_of_scores([form.wrong for form in forms]), f"{paid} of {rows} rows"]
+    table.add_row(*cells)
 
 
 def _table(*headings: str) -> Table:
@@ -107,9 +113,9 @@ def _names_of_rest(forms: Sequence[FormScores]) -> str:
     return names if more <= 0 else f"{names} and {more} more"
 
 
-def _range_of_scores(forms: Sequence[FormScores]) -> str:
-    """The scores of several forms: the lowest and the highest."""
-    known = [form.right for form in forms if form.right is not None]
+def _range_of_scores(scores: Sequence[float | None]) -> str:
+    """The lowest and the highest of some scores."""
+    known = [score for score in scores if score is not None]
     if not known:
         return format_reward(None)
     low, high = format_reward(min(known)), format_reward(max(known))

@@ -72,7 +72,7 @@ def _facts(trial: RewardTrial) -> Iterator[tuple[str, str]]:
     yield "rows", f"{trial.rows:,}"
     yield "tried", f"{trial.completions:,} completions in {trial.calls:,} calls"
     yield "completions as", trial.completions_as
-    yield "right answers", trial.reference_column or "none are taken"
+    yield "right answers", trial.reference_column or "it takes none"
 
 
 def _not_tried(trial: RewardTrial) -> Iterator[NotJudged]:
