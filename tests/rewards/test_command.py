@@ -23,7 +23,7 @@ EXACT = (
 ROWS = '{"prompt": "5 + 7?", "answer": "12"}\n{"prompt": "30 * 41?", "answer": "1230"}\n'
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a function and rows, which is the working folder."""
     (tmp_path / "rewards.py").write_text(EXACT)
@@ -150,7 +150,7 @@ def test_input_that_is_wrong(folder: Path, arguments: tuple[str, ...], expected:
         ("raise SystemExit(4)\n", "importing it raises SystemExit: 4"),
         ("correct = 3\n", "correct is a int and no function"),
         ("def correct(scores):\n    return scores\n", "it takes scores and no completions"),
-        ("def correct(completions, gold, **kwargs):\n    return []\n", "the function takes gold, and the rows have no such column"),
+        ("def correct(completions, gold, **kwargs):\n    return []\n", "takes gold, and the rows have no such column"),
     ],
 )  # fmt: skip
 def test_files_that_hold_no_such_function(folder: Path, source: str, expected: str) -> None:

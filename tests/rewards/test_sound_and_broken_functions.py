@@ -6,6 +6,7 @@ Each function is really called, in its confined process. The functions stand in 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,14 @@ PROSE = (
     ("How long is a refund?", "Our refund takes up to ten working days to arrive."),
     ("What do bees do?", "Bees tell each other where flowers are by a dance."),
 )
-LETTERS = tuple((f"{question}\nA. x\nB. y\nC. z\nD. w", letter) for (question, _), letter in zip(SUMS, "ABCDCBAD", strict=True))  # fmt: skip
-COUNTDOWN = tuple({"prompt": "Make it.", "target": target, "nums": numbers} for target, numbers in ((24, [4, 6, 1]), (10, [5, 5])))  # fmt: skip
+LETTERS = tuple(
+    (f"{question}\nA. x\nB. y\nC. z\nD. w", letter)
+    for (question, _), letter in zip(SUMS, "ABCDCBAD", strict=True)
+)
+COUNTDOWN = tuple(
+    {"prompt": "Make it.", "target": target, "nums": numbers}
+    for target, numbers in ((24, [4, 6, 1]), (10, [5, 5]))
+)
 
 
 def rows_of(pairs: tuple[tuple[str, str], ...], column: str = "answer") -> list[dict[str, Any]]:
@@ -110,7 +117,7 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
     "blanks_removed": (rows_of(SUMS), {"RWD008"}),
     "sign_ignored": (rows_of(WHOLE), {"RWD008"}),
     "counts_matches": (rows_of(SUMS), {"RWD010"}),
-    "first_box": (rows_of(SUMS), {"RWD006"}),
+    "first_letter": (rows_of(LETTERS), {"RWD006"}),
     "whole_reference": (gsm8k_of(SUMS), {"RWD011"}),
     "text_as_messages": (rows_of(SUMS), {"RWD011"}),
     "type_differs": (rows_of(SUMS), {"RWD011"}),
@@ -180,21 +187,12 @@ def test_a_broken_function_is_named(function: str, tmp_path: Path) -> None:
 
 
 def test_every_function_of_the_files_is_tried() -> None:
-    """Else one is forgotten in silence. Helpers have underscores or are named here."""
-    helpers = {
-        "text_of",
-        "number_of",
-        "last_box",
-        "xml_answer",
-        "words_of",
-        "runs",
-        "slow",
-        "__call__",
-    }
-    for file, tried in (("sound.py", {*SOUND, "weighted"}), ("broken.py", {*BROKEN})):
+    """Else one is forgotten in silence."""
+    helpers = {"text_of", "number_of", "last_box", "xml_answer", "words_of", "runs", "slow"}
+    for file, tried in (("sound.py", SOUND), ("broken.py", BROKEN)):
         text = (FUNCTIONS / file).read_text(encoding="utf-8")
-        defined = {line.split("def ")[1].split("(")[0] for line in text.splitlines() if line.lstrip().startswith(("def ", "async def "))}  # fmt: skip
-        assert defined - helpers - {"__init__"} <= tried
+        definitions = re.findall(r"^(?:async )?def (\w+)", text, re.MULTILINE)
+        assert set(definitions) - helpers <= set(tried)
 
 
 def test_a_slow_function_is_given_up_and_that_is_said(tmp_path: Path) -> None:

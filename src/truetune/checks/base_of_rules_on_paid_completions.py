@@ -47,10 +47,15 @@ class PaidCompletionRule(RewardRule):
             f"{self.subject.name} {self.fault}, in {rows_of(paid):,} of {rows_of(tried):,} rows",
             self.remedy,
             severity=self.severity_of(paid, rows_of(paid) / rows_of(tried)),
+            evidence=self.evidence(),
             cases=cases_of_tried(paid),
             count=rows_of(paid),
             total=rows_of(tried),
         )
+
+    def evidence(self) -> Iterator[str]:
+        """What else bears on it; nothing, unless a rule says so."""
+        yield from ()
 
     def severity_of(self, paid: Sequence[TriedCompletion], share: float) -> Severity:
         """How grave it is, by what is paid and in which share of the rows."""

@@ -208,6 +208,8 @@ class RewardTrial:
     best_form: str = ""
     """The name of the form that is paid best; empty where none is paid"""
     spellings: tuple[SpellingScores, ...] = ()
+    after_others: SpellingScores | None = None
+    """Right answers in prose with other numbers before them, where the function pays prose without such"""
     mixed_spellings: tuple[str, ...] = ()
     """Names of spellings that some of the references have themselves"""
     right_rows: int = 0

@@ -214,6 +214,15 @@ def _number_spellings(text: str) -> Iterator[tuple[str, str]]:
     yield "X with a unit", f"{text} apples"
 
 
+def answer_after_other_numbers(answer: RightAnswer) -> str | None:
+    """A right answer in prose, with other numbers or letters before it, as models reason; None for other answers."""
+    if answer.kind == "number" and answer.text not in ("3", "17"):
+        return f"There are 3 of 17 left. The answer is {answer.text}."
+    if answer.kind == "letter" and answer.text != "A":
+        return f"A good way is to try each one. The answer is {answer.text}."
+    return None
+
+
 def spellings_of_references(answers: Iterable[RightAnswer]) -> set[str]:
     """Names of the spellings that the references themselves have."""
     names = set()

@@ -26,6 +26,8 @@ MAX_BATCH = 96
 COMPLETIONS_PER_LIMIT = 32
 """Completions that may take as long together as one alone may"""
 FIRST_CALL_FACTOR = 10
+MAX_FAILURES = 100
+"""Completions after which a function that has never given a score is given up; as many as all forms take"""
 MAX_ERRORS = 20
 """Kinds of exceptions that are kept. Chosen, not measured: a finding shows three"""
 MAX_NOT_FINITE = 20
@@ -130,8 +132,8 @@ class CompletionScorer:
             except RewardCallHung as hung:
                 self._note_hang(one, hung)
             failed += bool(result.raised or result.problem)
-            # Where the first dozen fail and nothing ever worked, the others will.
-            if failed > 12 and not self.succeeded:
+            # A function that works for one form alone fails for the forms that come before it.
+            if failed > MAX_FAILURES and not self.succeeded:
                 self._scores_of_result([one], result)
                 raise TooManyFailures
             scores += self._scores_of_result([one], result)

@@ -33,6 +33,7 @@ from truetune.generation.reward_trial import (
 )
 from truetune.rewards.answer_forms import (
     AnswerForm,
+    answer_after_other_numbers,
     answer_forms,
     other_spellings,
     spellings_of_references,
@@ -64,11 +65,15 @@ FORM_ROWS = 5
 # As many as a usual group of GRPO, of a few rows: 24 completions.
 COMPARED_ROWS, COMPARED_PER_ROW = 3, 8
 LONG_TEXTS_PER_CALL = 8
+REPEATED_CALLS = 3
+"""Chosen, not measured: chance may give the same scores once"""
 STAND_IN_ANSWER = "42"
 """What forms are filled with for a function that takes no reference"""
 MANY_WORDS = " ".join(f"word{number}" for number in range(20_000))
 """Longer than any limit that functions of length have"""
 PLAIN = AnswerForm("X", "", "")
+PROSE = "The answer is X."
+"""The name of the form, and the form with X for the answer"""
 EMPTY = ""
 
 
@@ -101,6 +106,7 @@ class _Trial:
     paid_forms: list[AnswerForm] = field(default_factory=list)
     """The best one, and one of another kind that is paid as well"""
     spellings: list[SpellingScores] = field(default_factory=list)
+    after_others: SpellingScores | None = None
     unpaid: list[UnpaidReference] = field(default_factory=list)
     tried: list[TriedCompletion] = field(default_factory=list)
     changed: list[ChangedScore] = field(default_factory=list)
@@ -230,6 +236,7 @@ def _try_all(
         for row in trial.answered_rows:
             _attack_row(trial, row)
         _try_spellings(trial)
+        _try_answers_after_others(trial)
     elif trial.answers:
         _find_swallowed_errors(trial, forms)
     _compare_calls(trial, forms)
@@ -380,6 +387,28 @@ def _try_spellings(trial: _Trial) -> None:
         trial.spellings.append(SpellingScores(name, row.number, text, len(outcomes), paid))
 
 
+def _try_answers_after_others(trial: _Trial) -> None:
+    """Score right answers in prose with other numbers before them, where prose without such is paid."""
+    if not any(form.name == PROSE and form.paid == form.rows for form in trial.forms):
+        return
+    outcomes: list[tuple[RewardRow, str, bool]] = []
+    for row in trial.answered_rows:
+        answer = trial.answers[row.number]
+        text = answer_after_other_numbers(answer)
+        if text is None:
+            continue
+        plain = PROSE.replace("X", answer.text)
+        wrong = PROSE.replace("X", trial.wrong_of(row).first)
+        scored = trial.score([RowCompletion(row, one) for one in (plain, wrong, text)])
+        right, of_wrong, after = scored
+        if is_above(right, of_wrong):
+            outcomes.append((row, text, _is_nearer_to_right(after, right, of_wrong)))
+    if outcomes:
+        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
+        paid = sum(is_paid for _, _, is_paid in outcomes)
+        trial.after_others = SpellingScores(PROSE, row.number, text, len(outcomes), paid)
+
+
 def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
     """Is a spelling scored more like the right answer than like a wrong one? Some functions pay it a little less."""
     if score is None or right is None:
@@ -420,11 +449,12 @@ def _compare_calls(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
         return
     trial.compared = len(completions)
     trial.seen_scores.update(first)
-    again = trial.scorer.score_together(completions)
-    _note_changes(trial, "again", completions, first, again)
-    if trial.changed:
-        # Scores that change by themselves say nothing about the order.
-        return
+    for _ in range(REPEATED_CALLS):
+        again = trial.scorer.score_together(completions)
+        _note_changes(trial, "again", completions, first, again)
+        if trial.changed:
+            # Scores that change by themselves say nothing about the order.
+            return
     # Each place of a row once: a function that reads the first of a batch reads another one each time.
     for steps in range(1, COMPARED_PER_ROW):
         order = _other_order(len(completions), steps)
@@ -566,6 +596,7 @@ def _result(
         forms=tuple(trial.forms),
         best_form=trial.paid_forms[0].name if trial.paid_forms else "",
         spellings=tuple(trial.spellings),
+        after_others=trial.after_others,
         mixed_spellings=tuple(sorted(spellings_of_references(trial.answers.values()))),
         right_rows=trial.right_rows,
         usual_wrong=trial.usual_wrong,

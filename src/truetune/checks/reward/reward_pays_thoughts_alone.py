@@ -57,5 +57,5 @@ class RewardPaysThoughtsAlone(PaidCompletionRule):
         "reward-pays-wrong-answers",
         "reward-pays-parts-of-the-answer",
         "reward-pays-every-candidate",
-        "reward-pays-answers-taken-back",
+        "reward-reads-the-first-answer",
     )
