@@ -18,7 +18,7 @@ DRAWER_MODULES = {
     "EvaluationReport": "evaluation_terminal",
     "MovementReport": "weight_diff_terminal",
     "RehearsalReport": "rehearsal_terminal",
-    "RolloutReport": "rollout_terminal",
+    "RewardReport": "reward_terminal",
     "SampleReport": "answers_terminal",
     "ScoreReport": "answers_terminal",
     "ServiceReport": "server_check_terminal",
