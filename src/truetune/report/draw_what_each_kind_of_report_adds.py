@@ -19,6 +19,7 @@ DRAWER_MODULES = {
     "MovementReport": "weight_diff_terminal",
     "RehearsalReport": "rehearsal_terminal",
     "RewardReport": "reward_terminal",
+    "RolloutReport": "rollout_terminal",
     "SampleReport": "answers_terminal",
     "ScoreReport": "answers_terminal",
     "ServiceReport": "server_check_terminal",

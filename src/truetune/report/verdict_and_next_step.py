@@ -263,6 +263,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "LintReport": "look at the data: truetune check DATA -t MODEL",
     "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
     "RehearsalReport": "train: truetune train SETTINGS, or your own command",
+    "RolloutReport": "let the run continue; then look at its curves: truetune diagnose OUTPUTS",
     "RewardReport": "train with it, and see what its rewards say: truetune diagnose LOG",
     "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
     "ScoreReport": (
