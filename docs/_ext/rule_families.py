@@ -39,6 +39,7 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "cause": ("Causes of bad answers", "`truetune sample`"),
     "evaluation": ("Evaluation", "`truetune evaluate`"),
     "serving": ("Serving", "`truetune serve-check`"),
+    "reward": ("Reward functions", "`truetune reward`"),
     "environment": ("The environment", "`truetune doctor`"),
 }
 """By station: the title of its rules, and which commands find them"""

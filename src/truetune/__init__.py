@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from truetune.package import __version__ as __version__
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from truetune.probe.rollout_step import RolloutSettings as RolloutSettings
     from truetune.probe.rollout_step import RolloutStep as RolloutStep
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
+    from truetune.rewards.reward_report import RewardReport as RewardReport
     from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.settings.run_spec import RunSpec as RunSpec
@@ -69,6 +70,7 @@ __all__ = [
     "RehearsalReport",
     "Report",
     "RewardCall",
+    "RewardReport",
     "RolloutReport",
     "RolloutSettings",
     "RolloutStep",
@@ -93,6 +95,7 @@ __all__ = [
     "lint",
     "plan",
     "rehearse",
+    "reward",
     "sample",
     "score",
     "serve_check",
@@ -128,6 +131,7 @@ _HOMES = {
     "SampleReport": "truetune.evaluation.sample_report",
     "ScoreReport": "truetune.evaluation.score_predictions",
     "Scorer": "truetune.evaluation.generate_and_score_in_own_loop",
+    "RewardReport": "truetune.rewards.reward_report",
     "ServiceReport": "truetune.serving.service_report",
     "SymptomReport": "truetune.troubleshooting.symptom_report",
     "Trained": "truetune.training.run_training",
@@ -528,6 +532,57 @@ def evaluate(
         answers=answers,
         options=options,
         **settings,
+    )
+
+
+def reward(
+    function: str | PathLike[str],
+    data: Paths,
+    *,
+    reference: str | None = None,
+    golden: str | None = None,
+    answer_forms: Sequence[str] = (),
+    completions: Literal["auto", "text", "messages"] = "auto",
+    rows: int = 20,
+    timeout: float = 3.0,
+    max_seconds: float = 120.0,
+    guard: Literal["system", "python"] = "system",
+    **settings: Any,
+) -> RewardReport:
+    """Call a reward function of GRPO or RLOO as TRL does, and see what it pays for: forms of the right answer, wrong,
+    empty and repeated ones, lists of all answers; whether scores stay the same, and what makes it raise or hang.
+
+    Args:
+        function: `FILE.py:NAME` or `MODULE:NAME`. It runs in a confined process, and is never imported here.
+        data: rows with the prompts and right answers.
+        reference: the column with the right answers; None: what the function takes tells it.
+        golden: a column of whole completions that it should pay, for code and the like.
+        answer_forms: further forms of an answer, each with one {} in its place.
+        completions: what the function gets; auto: as the prompts are.
+        rows: so many of the rows are tried.
+        timeout: seconds that one completion may take.
+        max_seconds: after which nothing more is tried.
+        guard: python: run it although the system can't confine it.
+        settings: select, ignore, fail_on and allow_unjudged.
+
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.rewards.check_reward import check_reward
+    from truetune.rewards.try_reward_function import TrialOptions
+    from truetune.settings.read_truetune_settings import validate_settings
+
+    options = TrialOptions(
+        seconds=timeout,
+        max_seconds=max_seconds,
+        reference=reference,
+        golden=golden,
+        own_forms=tuple(answer_forms),
+        completions_as=completions,
+        python_only=guard == "python",
+    )
+    spec = validate_settings(settings, "truetune.reward")
+    return check_reward(
+        fspath(function), _paths_as_list(data), rows=rows, options=options, spec=spec
     )
 
 

@@ -81,6 +81,28 @@ def test_a_run_that_ends_before_its_first_rollout_is_not_judged(
     assert "the rollouts were not judged: the training ended before the first one" in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["grpo", "rloo"])
+def test_two_processes_whose_groups_cross_are_judged_together(kind: str, tmp_path: Path) -> None:
+    """Six completions a process and groups of four: a group begins in one process and ends in the other."""
+    path, report = tmp_path / "script.py", tmp_path / "report.json"
+    code = SCRIPT.replace(
+        '"grpo": trl.GRPOTrainer', '"grpo": trl.GRPOTrainer, "rloo": trl.RLOOTrainer'
+    )
+    more = "max_steps=int(steps), per_device_train_batch_size=6, gradient_accumulation_steps=2, ddp_backend='gloo'"
+    path.write_text(code.replace("max_steps=int(steps)", more), encoding="utf-8")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = run(*launch, str(path), kind, "2", options=["--format", "json", "-o", str(report)])
+    assert done.returncode == 0, done.stderr
+    second = json.loads(report.with_stem("report-2").read_text(encoding="utf-8"))
+    assert second["outcome"] == "no findings"
+    figures = {part["rule"]: part["figure"] for part in second["examined"]}
+    assert "0 of 48" in figures["sampled-ids-are-not-trained"]
+    assert "in 8 micro-batches" in figures["loss-weighs-tokens-otherwise"]
+    # RLOO's penalty is on the KL divergence of the other process, too.
+    assert ("advantages-are-not-of-their-rewards" in figures) == (kind == "grpo")
+
+
 class Reversed(trl.GRPOTrainer):
     """Rewards what it should not."""
 

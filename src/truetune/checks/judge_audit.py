@@ -66,14 +66,17 @@ def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
             yield NotJudged(
                 "the rest of the audit", str(reason), place=f"process {record.facts['rank']}"
             )
-        if record.facts.get("rollouts_follow"):
-            yield NotJudged(
-                "lines of batches",
-                str(record.facts["rollouts_follow"]),
-                unlock="the first rollouts are judged in a report of their own",
-                asked=False,
-                always_told=True,
-            )
+    follow = next(
+        (one.facts["rollouts_follow"] for one in records if one.facts.get("rollouts_follow")), ""
+    )
+    if follow:
+        yield NotJudged(
+            "lines of batches",
+            str(follow),
+            unlock="the first rollouts are judged in a report of their own",
+            asked=False,
+            always_told=True,
+        )
 
 
 def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from truetune.generation.evaluation_loss_and_score_types import EvaluationResults  # noqa: F401 - named in quotes below
     from truetune.generation.evidence_on_causes_of_answers import ModelEvidence  # noqa: F401 - named in quotes below
     from truetune.generation.parser_selftest_results import ParserSelftest
+    from truetune.generation.reward_trial import RewardTrial  # noqa: F401 - named in quotes below
     from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below
     from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below
     from truetune.parsing.read_ollama_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below
@@ -677,6 +678,25 @@ class ServingRule(Rule["ServerObservations"]):
         if not self.part and not self.subject.prompts:
             return Unmet("the server was asked for no prompt", "check again")
         return None
+
+
+class RewardRule(Rule["RewardTrial"]):
+    """Looks at what a reward function pays for."""
+
+    family = "reward"
+
+    of_paid_answers: ClassVar[bool] = False
+    """It looks at what is paid besides the right answers: some of these must be paid"""
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where the function gave no score, or pays no right answer with which others could be compared."""
+        if not self.subject.was_scored:
+            return Unmet("the function gave no score")
+        if not self.of_paid_answers or self.subject.right_rows > len(self.subject.unpaid):
+            return None
+        if not self.subject.reference_column:
+            return Unmet("it is about rewards for right answers, and the function takes none")
+        return Unmet("no right answer is paid, with which others could be compared")
 
 
 class EnvironmentRule(Rule["Environment"]):

@@ -34,6 +34,7 @@ STATION_BY_LETTERS: Mapping[str, str] = {
     "CAU": "cause",
     "EVAL": "evaluation",
     "SRV": "serving",
+    "RWD": "reward",
     "ENV": "environment",
 }
 CODE = re.compile(r"(?P<letters>[A-Z]{2,8})(?P<number>\d{3})")

@@ -454,7 +454,9 @@ def _with_penalty_of_rloo(
 ) -> RolloutStep:
     """The step with what RLOO subtracts from the rewards: beta x the log-ratio of policy and reference, summed."""
     beta = float(_setting(trainer, "beta", 0.0))
-    if step.settings.loss_type != "rloo" or not beta or len(logps) != 2:
+    # Of several processes each knows its own alone (`settings_of_trl_trainer` says so).
+    is_whole = step.settings.processes == 1 and len(logps) == 2
+    if step.settings.loss_type != "rloo" or not beta or not is_whole:
         return step
     policy, reference = logps
     if policy.shape != step.in_loss.shape or reference.shape != step.in_loss.shape:

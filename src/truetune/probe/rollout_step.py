@@ -161,6 +161,12 @@ class RolloutStep:
         ):
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has the shape {array.shape}; expected {shape}")
+        if self.reward_penalty is not None and self.rewards is not None:
+            expected = self.rewards.shape[:1]
+            if self.reward_penalty.shape != expected:
+                raise ValueError(
+                    f"reward_penalty has the shape {self.reward_penalty.shape}; expected {expected}"
+                )
 
     @property
     def rows(self) -> int:

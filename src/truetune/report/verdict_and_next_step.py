@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.sample_report import SampleReport
     from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
     from truetune.rehearsal.rehearsal_report import RehearsalReport
+    from truetune.rewards.reward_report import RewardReport
     from truetune.serving.service_report import ServiceReport
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -197,6 +198,15 @@ def _server_verdict(report: ServiceReport) -> str:
     )
 
 
+def _reward_verdict(report: RewardReport) -> str:
+    """The verdict on a reward function: what it pays, and what else."""
+    from truetune.report.reward_terminal import attack_lines, summary_of_trial
+
+    paid = [f"{name} ({count} of {of})" for name, count, of in attack_lines(report.trial) if count]
+    also = f"; it also pays for {', '.join(paid)}" if paid else ""
+    return f"{summary_of_trial(report.trial)}{also}."
+
+
 def _answers_verdict(report: SampleReport) -> str:
     """The verdict on sampled answers: how many are right and well-formed."""
     from truetune.report.answers_terminal import describe_success
@@ -229,6 +239,7 @@ VERDICTS_BY_CLASS: Mapping[str, Callable[[Any], str]] = {
     "LintReport": _lint_verdict,
     "MovementReport": _least_and_most_moved_verdict,
     "RehearsalReport": _rehearsal_verdict,
+    "RewardReport": _reward_verdict,
     "SampleReport": _answers_verdict,
     "RolloutReport": _rollout_verdict,
     "ScoreReport": _answers_verdict,
@@ -253,6 +264,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
     "RehearsalReport": "train: truetune train SETTINGS, or your own command",
     "RolloutReport": "let the run continue; then look at its curves: truetune diagnose OUTPUTS",
+    "RewardReport": "train with it, and see what its rewards say: truetune diagnose LOG",
     "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
     "ScoreReport": (
         "ask the model itself, which tells why as well: truetune sample MODEL --data HELD-OUT"

@@ -45,6 +45,7 @@ READERS_OF_YAML: Mapping[str, Callable[[Mapping[str, Any]], Example]] = {
     "cause": examples_of_measurements.example_of_cause,
     "evaluation": examples_of_measurements.example_of_evaluation,
     "serving": examples_of_measurements.example_of_serving,
+    "reward": examples_of_measurements.example_of_reward,
     "environment": examples_of_measurements.example_of_environment,
 }
 """By station: blocks that describe files, in YAML"""

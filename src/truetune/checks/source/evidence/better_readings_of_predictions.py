@@ -236,7 +236,10 @@ def _changed_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     if not any(module.methods(*STRIPS)):
         bare = _comparing_without_marks(equal)
         yield Reading(
-            "without spaces and marks around it", "strip both sides, .strip(' .*$')", own, bare
+            "without surrounding spaces and punctuation",
+            "strip both sides: .strip(' .*$')",
+            own,
+            bare,
         )
 
 
