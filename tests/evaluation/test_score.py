@@ -424,7 +424,7 @@ def test_reasoning_that_the_references_have_not_is_named(
     report = scored(answers, TOWNS)
     (finding,) = (finding for finding in report.findings if finding.rule == FORM)
     assert finding.severity == severity
-    assert says in finding.message
+    assert says in f"{finding.message} {finding.remedy}"
     assert "how they ended is not known" in str(report)
     both = scored(answers, [f"<think>\nOh.\n</think>\n\n{town}" for town in TOWNS])
     assert "reasoning block" not in " ".join(finding.message for finding in both.findings)
