@@ -4,8 +4,8 @@
 For rows that LLaMA-Factory trains on: counts chats that do not begin with a user turn (after the system turn), or in
 which two turns of one side follow each other. Tool results count as the user's side, function calls as the assistant's.
 Several tool results in a row are fine if the rows are in OpenAI's format, since its reader joins them. Chats that only
-lack their last answer are reported by `row-ends-without-answer`, unknown roles by `turn-roles-unknown-to-template`. It is an error
-from 5 % of the chats, and a warning below.
+lack their last answer are reported by `row-ends-without-answer`, unknown roles by `turn-roles-unknown-to-template`. It
+is an error from 5 % of the chats, and a warning below.
 
 ## Why it is bad
 LLaMA-Factory expects the user and the assistant to take turns. It drops any other chat, with one line in the output
