@@ -41,6 +41,7 @@ LAYERS = (
     "rehearsal",
     "evaluation",
     "serving",
+    "rewards",
     "training",
     "troubleshooting",
     "report",

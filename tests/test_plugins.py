@@ -158,7 +158,7 @@ def test_a_config_reader_of_a_plugin(plugins: Path, rows: Path, tmp_path: Path) 
     found = report(plugins, "check", str(settings), cwd=tmp_path)
     assert "shouting-answer" in rules_of(found), "the rows that the file names are read"
     assert "unknown-setting" in rules_of(found)
-    assert "blok is no setting of nano 1.0; block is" in json.dumps(found)
+    assert "blok is not a setting of nano 1.0; did you mean block?" in json.dumps(found)
 
 
 def test_without_plugins(plugins: Path, rows: Path, tmp_path: Path) -> None:

@@ -157,7 +157,12 @@ WORDS = (
         "drawn answers", r"\bdrawn answers?\b|\bdraw at\b", "sampled, or sample at", READ_BY_USERS
     ),
     Word("a trial", r"\b(?:this is|in) a trial\b", "a test run", READ_BY_USERS),
-    Word("for all that", r"\bfor all that\b|\ball the same\b", "still, or anyway", READ_BY_USERS),
+    Word(
+        "for all that",
+        r"\bfor all that\b|\b(?:falls?|changes?|measured|learned|read) all the same\b",
+        "still, or anyway",
+        READ_BY_USERS,
+    ),
     Word("the template refuses", r"\btemplate refuses\b", "the template raises on", READ_BY_USERS),
 )
 _PATTERNS = tuple((word, re.compile(word.pattern.replace(" ", r"\s+"), re.I)) for word in WORDS)

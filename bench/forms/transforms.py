@@ -74,7 +74,7 @@ def with_other_names(text: str) -> Files | None:
 
 
 def with_qualified_imports(text: str) -> Files | None:
-    """`import transformers` and `transformers.Trainer(...)` in place of `from transformers import Trainer`."""
+    """`import transformers` and `transformers.Trainer(...)` instead of `from transformers import Trainer`."""
     tree = ast.parse(text)
     qualified: dict[str, ast.expr] = {}
     body: list[ast.stmt] = []
@@ -91,7 +91,7 @@ def with_qualified_imports(text: str) -> Files | None:
 
 
 def with_unpacked_arguments(text: str) -> Files | None:
-    """`options = dict(...)` and `f(**options)` in place of `f(...)`."""
+    """`options = dict(...)` and `f(**options)` instead of `f(...)`."""
     tree = ast.parse(text)
     unpacked = _Unpacked()
     tree = unpacked.visit(tree)

@@ -34,10 +34,12 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
     "law": ("Laws", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
     "recitation": ("Recitation", "`truetune rehearse`"),
+    "rollout": ("Rollouts", "`truetune run`, `truetune.audit_rollout`"),
     "answers": ("Answers", "`truetune train` while it trains, `truetune sample`"),
     "cause": ("Causes of bad answers", "`truetune sample`"),
     "evaluation": ("Evaluation", "`truetune evaluate`"),
     "serving": ("Serving", "`truetune serve-check`"),
+    "reward": ("Reward functions", "`truetune reward`"),
     "environment": ("The environment", "`truetune doctor`"),
 }
 """By station: the title of its rules, and which commands find them"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from truetune.package import __version__ as __version__
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.reports import DataReport as DataReport
     from truetune.checks.reports import Report as Report
+    from truetune.checks.reports import RolloutReport as RolloutReport
     from truetune.data.read_predictions import Prediction as Prediction
     from truetune.encoding.encode_data_set import Encoded as Encoded
     from truetune.evaluation.evaluation_report import EvaluationReport as EvaluationReport
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
     from truetune.fixing.fix_file import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan_memory import Plan as Plan
+    from truetune.probe.rollout_step import LossPass as LossPass
+    from truetune.probe.rollout_step import RewardCall as RewardCall
+    from truetune.probe.rollout_step import RolloutSettings as RolloutSettings
+    from truetune.probe.rollout_step import RolloutStep as RolloutStep
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
+    from truetune.rewards.reward_report import RewardReport as RewardReport
     from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.settings.run_spec import RunSpec as RunSpec
@@ -56,12 +62,18 @@ __all__ = [
     "Ladder",
     "LintReport",
     "Listener",
+    "LossPass",
     "Options",
     "Plan",
     "Prediction",
     "PredictionWriter",
     "RehearsalReport",
     "Report",
+    "RewardCall",
+    "RewardReport",
+    "RolloutReport",
+    "RolloutSettings",
+    "RolloutStep",
     "RunSpec",
     "SampleReport",
     "ScoreReport",
@@ -72,6 +84,7 @@ __all__ = [
     "View",
     "__version__",
     "audit",
+    "audit_rollout",
     "check",
     "diagnose",
     "encode",
@@ -82,6 +95,7 @@ __all__ = [
     "lint",
     "plan",
     "rehearse",
+    "reward",
     "sample",
     "score",
     "serve_check",
@@ -102,16 +116,22 @@ _HOMES = {
     "Ladder": "truetune.serving.compare_adapter_forms",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.progress_listeners",
+    "LossPass": "truetune.probe.rollout_step",
     "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan_memory",
     "Prediction": "truetune.data.read_predictions",
     "PredictionWriter": "truetune.evaluation.generate_and_score_in_own_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.reports",
+    "RewardCall": "truetune.probe.rollout_step",
+    "RolloutReport": "truetune.checks.reports",
+    "RolloutSettings": "truetune.probe.rollout_step",
+    "RolloutStep": "truetune.probe.rollout_step",
     "RunSpec": "truetune.settings.run_spec",
     "SampleReport": "truetune.evaluation.sample_report",
     "ScoreReport": "truetune.evaluation.score_predictions",
     "Scorer": "truetune.evaluation.generate_and_score_in_own_loop",
+    "RewardReport": "truetune.rewards.reward_report",
     "ServiceReport": "truetune.serving.service_report",
     "SymptomReport": "truetune.troubleshooting.symptom_report",
     "Trained": "truetune.training.run_training",
@@ -279,6 +299,7 @@ def audit(
     laws: str | Sequence[str] = "quick",
     canary: bool = False,
     keys: Mapping[str, str | int] | None = None,
+    rollouts_follow: bool = False,
     **settings: Any,
 ) -> AuditReport:
     """Look at what reaches the loss in a run that is about to start: the real collator, data loader, model and loss.
@@ -290,7 +311,8 @@ def audit(
     and tells of each text whether it is learned, read or lost. `keys` maps our names of a batch's tensors (input_ids,
     labels, attention_mask, ...) to yours, or to their places in a tuple: `{"input_ids": 0, "labels": 1}`; what it does
     not name is told by its values where they leave no doubt, and else the report says what to map. Nothing of the run
-    is changed, its random states neither. `settings` are select, ignore and fail_on.
+    is changed, its random states neither. With `rollouts_follow` the rollouts of a trainer that samples its answers are
+    judged later, as `AuditCallback` does, and are not missed here. `settings` are select, ignore and fail_on.
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
@@ -308,8 +330,34 @@ def audit(
         laws=laws,
         canary=canary,
         keys=keys,
+        rollouts_follow=rollouts_follow,
     )
     return judge([record], validate_settings(settings, "truetune.audit"))
+
+
+def audit_rollout(
+    steps: RolloutStep | Sequence[RolloutStep],
+    tokenizer: str | PathLike[str] | None = None,
+    **settings: Any,
+) -> RolloutReport:
+    """Judge what a training by rewards sampled, and what its loss made of it.
+
+    `steps` are one or more `RolloutStep`, the record of a generation that any program can fill: ids, masks, rewards,
+    advantages, log-probabilities and the settings. What it leaves out is not judged. `tokenizer` is the folder of the
+    run's tokenizer, by which tokens are shown and the template's stop token is known. `settings` are select, ignore and
+    fail_on. `truetune run` and `AuditCallback` fill the record from TRL's GRPOTrainer and RLOOTrainer.
+
+    Raises a `truetune.errors.TruetuneError` where the tokenizer can't be read.
+    """
+    from truetune.checks.judge_rollouts import judge_rollouts
+    from truetune.probe.rollout_step import RolloutStep
+    from truetune.render.template_probes import make_probes
+    from truetune.render.tokenizer import load_tokenizer
+    from truetune.settings.read_truetune_settings import validate_settings
+
+    spec = validate_settings(settings, "truetune.audit_rollout")
+    probes = None if tokenizer is None else make_probes(load_tokenizer(fspath(tokenizer)), spec)
+    return judge_rollouts([steps] if isinstance(steps, RolloutStep) else steps, spec, probes=probes)
 
 
 def rehearse(
@@ -484,6 +532,57 @@ def evaluate(
         answers=answers,
         options=options,
         **settings,
+    )
+
+
+def reward(
+    function: str | PathLike[str],
+    data: Paths,
+    *,
+    reference: str | None = None,
+    golden: str | None = None,
+    answer_forms: Sequence[str] = (),
+    completions: Literal["auto", "text", "messages"] = "auto",
+    rows: int = 20,
+    timeout: float = 3.0,
+    max_seconds: float = 120.0,
+    guard: Literal["system", "python"] = "system",
+    **settings: Any,
+) -> RewardReport:
+    """Call a reward function of GRPO or RLOO as TRL does, and see what it pays for: forms of the right answer, wrong,
+    empty and repeated ones, lists of all answers; whether scores stay the same, and what makes it raise or hang.
+
+    Args:
+        function: `FILE.py:NAME` or `MODULE:NAME`. It runs in a confined process, and is never imported here.
+        data: rows with the prompts and right answers.
+        reference: the column with the right answers; None: what the function takes tells it.
+        golden: a column of whole completions that it should pay, for code and the like.
+        answer_forms: further forms of an answer, each with one {} in its place.
+        completions: what the function gets; auto: as the prompts are.
+        rows: so many of the rows are tried.
+        timeout: seconds that one completion may take.
+        max_seconds: after which nothing more is tried.
+        guard: python: run it although the system can't confine it.
+        settings: select, ignore, fail_on and allow_unjudged.
+
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.rewards.check_reward import check_reward
+    from truetune.rewards.try_reward_function import TrialOptions
+    from truetune.settings.read_truetune_settings import validate_settings
+
+    options = TrialOptions(
+        seconds=timeout,
+        max_seconds=max_seconds,
+        reference=reference,
+        golden=golden,
+        own_forms=tuple(answer_forms),
+        completions_as=completions,
+        python_only=guard == "python",
+    )
+    spec = validate_settings(settings, "truetune.reward")
+    return check_reward(
+        fspath(function), _paths_as_list(data), rows=rows, options=options, spec=spec
     )
 
 

@@ -14,9 +14,12 @@ import torch
 from transformers import TrainerCallback
 
 import truetune
+from truetune.auditing.temporary_folder_removed_with_process import open_workspace_until_exit
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.contain_own_failures_in_user_program import describe_error
 from truetune.probe.find_trainers_and_their_datasets import innermost_trainer_on_stack
+from truetune.probe.record_rollouts_of_trl_trainer import RolloutRecorder, can_record_rollouts
+from truetune.probe.record_run_ready_to_train import save_tokenizer
 
 
 class AuditCallback(TrainerCallback):
@@ -27,6 +30,9 @@ class AuditCallback(TrainerCallback):
     `report` is the AuditReport of this process afterwards; None where the audit failed. What was asked for and could
     not be judged is printed by each process, and stops no run: `report.outcome` is `not judged` then, and
     `report.exit_code()` 3.
+
+    The first rollouts of TRL's GRPOTrainer and RLOOTrainer are judged after the first steps, in a report of their own:
+    `rollout_report`. It is printed, stops the run and goes to the trackers as `report` does.
 
     With `report_to_trackers` the findings of process 0 go to the trackers of the trainer's `report_to`: their counts as
     curves, messages and fixes as a table, and an alert on errors (Weights & Biases, Trackio; a tag in MLflow). Rows of
@@ -46,6 +52,8 @@ class AuditCallback(TrainerCallback):
             settings,
         )
         self.report: Any = None
+        self.rollout_report: Any = None
+        self._recorder: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Audit the run; called by the trainer when model, optimizer and data loader are ready."""
@@ -55,8 +63,66 @@ class AuditCallback(TrainerCallback):
         failed = self._audit_print_and_return_is_failed(
             trainer, parts.get("train_dataloader"), args
         )
-        if self.report_to_trackers and self.report is not None and state.is_world_process_zero:
-            _send_findings(self.report, trainer, args, state, control)
+        self._conclude(self.report, failed, trainer, args, state, control)
+        if can_record_rollouts(trainer):
+            self._recorder = self._start_recorder(trainer)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Judge the rollouts once enough were seen; called by the trainer after each step of the optimizer."""
+        if self._recorder is not None and self._recorder.is_complete:
+            self._judge_rollouts(args, state, control)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Judge the rollouts of a training that was shorter than was wanted; called by the trainer."""
+        if self._recorder is not None:
+            self._judge_rollouts(args, state, control)
+
+    def _start_recorder(self, trainer: Any) -> Any:
+        """Begin to note the rollouts; None where that fails, which is printed."""
+        recorder = RolloutRecorder(trainer, int(self.settings.get("batches", 8)), lose=_print_lost)
+        try:
+            recorder.start()
+        except Exception as error:
+            recorder.stop()
+            _print_lost(describe_error(error))
+            return None
+        return recorder
+
+    def _judge_rollouts(self, args: Any, state: Any, control: Any) -> None:
+        """Judge the rollouts that were noted, and print the report."""
+        recorder, self._recorder = self._recorder, None
+        trainer = innermost_trainer_on_stack()
+        failed = False
+        try:
+            steps = recorder.take()
+            folder = open_workspace_until_exit()
+            save_tokenizer(trainer.processing_class, folder)
+            tokenizer = folder / "tokenizer"
+            chosen = {
+                name: self.settings[name]
+                for name in ("select", "ignore", "fail_on", "allow_unjudged")
+                if name in self.settings
+            }
+            self.rollout_report = truetune.audit_rollout(
+                steps, tokenizer if tokenizer.is_dir() else None, **chosen
+            )
+            failed = bool(self.rollout_report.failed())
+            if failed or args.process_index == 0:
+                _print_report(self.rollout_report)
+        except Exception as error:
+            _print_lost(describe_error(error))
+        self._conclude(self.rollout_report, failed, trainer, args, state, control)
+
+    def _conclude(
+        self, report: Any, failed: bool, trainer: Any, args: Any, state: Any, control: Any
+    ) -> None:
+        """Send a report's findings, and stop the run where a process has one that fails it.
+
+        Raises:
+            TruetuneError: `on_error` is "stop", and this or another process has such a finding.
+        """
+        if self.report_to_trackers and report is not None and state.is_world_process_zero:
+            _send_findings(report, trainer, args, state, control)
         if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
             raise TruetuneError(
                 "the audit stopped the run: its findings are printed above, or by another process"
@@ -70,7 +136,9 @@ class AuditCallback(TrainerCallback):
         """
         failed = False
         try:
-            self.report = truetune.audit(trainer, loader, **self.settings)
+            self.report = truetune.audit(
+                trainer, loader, rollouts_follow=can_record_rollouts(trainer), **self.settings
+            )
             failed = bool(self.report.failed())
             lacks = self.report.is_incomplete()
             if failed or lacks or args.process_index == 0:
@@ -87,6 +155,14 @@ class AuditCallback(TrainerCallback):
                 f"truetune: not judged: {describe_error(error)}; the run continues", file=sys.stderr
             )
         return failed
+
+
+def _print_lost(reason: str) -> None:
+    """Print why the rollouts are not judged, on stderr."""
+    print(
+        f"truetune: the rollouts are not judged: {reason}; the run continues",
+        file=sys.stderr,
+    )
 
 
 def _send_findings(report: Any, trainer: Any, args: Any, state: Any, control: Any) -> None:

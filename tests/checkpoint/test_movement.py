@@ -151,8 +151,8 @@ def test_rounding_is_that_of_torch() -> None:
 @pytest.mark.parametrize(
     ("times", "text"),
     [
-        (0.25, "hold 0.25 times the adapter's change: use_rslora was not read"),
-        (2.0, "hold 2 times"),
+        (0.25, "contain the adapter's change 0.25 times, not once: use_rslora was ignored"),
+        (2.0, "change 2 times"),
         (0.0, "base's"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_wrong_scale_is_named(times: float, text: str, made: Path, tmp_path: P
 
 def test_another_adapter_is_told(made: Path) -> None:
     report = movement(made / "lora-merged", base=made / "base", adapter=made / "rslora")
-    assert "another adapter, or another base" in report.findings[0].message
+    assert "another adapter or another base" in report.findings[0].message
 
 
 def test_a_change_below_the_grid_is_told(made: Path, tmp_path: Path) -> None:

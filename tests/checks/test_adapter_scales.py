@@ -138,7 +138,7 @@ def test_a_loss_that_climbs_names_the_scale_beside_it(stack: str, tmp_path: Path
     write(tmp_path, stack, 64, 256, True, 1e-4)
     evidence, remedy = climbs(climbing(tmp_path))
     assert "lora_alpha 256 / sqrt(64) = 32" in evidence
-    assert "lora_alpha 16 in place of 256" in remedy
+    assert "lora_alpha=16 instead of 256" in remedy
 
 
 def test_a_saved_adapter_beside_the_log_tells_its_scale(tmp_path: Path) -> None:

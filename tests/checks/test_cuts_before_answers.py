@@ -33,7 +33,7 @@ CUT = Finding(
     "rows-surely-cut",
     "CFG064",
     "warning",
-    "30 of 40 rows are cut for certain",
+    "30 of 40 rows are certainly cut",
     "raise the limit",
     evidence=(ENDS_ARE_LOST,),
     count=30,

@@ -86,7 +86,7 @@ HEALTHY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "rate as text": ({**TRL, "learning_rate": "1e-5"}, optimizer("AdamW", lr=1e-5)),
     "bf16 by hardware": ({**AXOLOTL, "bf16": "auto"}, {"bf16": {"enabled": True}}),
-    "warm-up as a share": (
+    "warm-up to a fraction": (
         {**TRL, "warmup_steps": 0.1, "max_steps": -1},
         {
             "scheduler": {

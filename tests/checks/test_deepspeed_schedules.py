@@ -95,14 +95,14 @@ def test_the_schedule_of_settings(
 @pytest.mark.parametrize(
     ("scheduler", "message", "remedy"),
     [
-        ({"type": "WarmupLR"}, "trains at up to 0.001 and not at 1e-05", '"auto"'),
+        ({"type": "WarmupLR"}, "is up to 0.001 instead of 1e-05", '"auto"'),
         (
             {"type": "WarmupLR", "params": {"warmup_max_lr": 3e-4}},
-            "stops at its start: the Trainer compares warmup_max_lr 0.0003",
+            "stops at the start: warmup_max_lr 0.0003",
             '"auto"',
         ),
-        ({"type": "OneCycle", "params": {"cycle_max_lr": 3e-3}}, "at up to 0.003", "1e-05"),
-        ({"type": "LRRangeTest"}, "trains from 0.001", "1e-05"),
+        ({"type": "OneCycle", "params": {"cycle_max_lr": 3e-3}}, "up to 0.003", "1e-05"),
+        ({"type": "LRRangeTest"}, "begins at 0.001", "1e-05"),
     ],
 )
 def test_the_trainer_compares_and_fills_one_key_alone(

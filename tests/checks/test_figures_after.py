@@ -23,12 +23,22 @@ from truetune.doctor.environment_record_types import Environment
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
 from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
+from truetune.generation.reward_trial import RewardTrial
 from truetune.generation.server_observations import ServerObservations
 from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 
-STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
+STATIONS = (
+    "log",
+    "checkpoint",
+    "answers",
+    "cause",
+    "evaluation",
+    "serving",
+    "reward",
+    "environment",
+)
 RULES = all_rules(*STATIONS)
 IN_WORDS = {
     "special-token-ids-differ-from-base",
@@ -90,6 +100,7 @@ def bare() -> Iterator[tuple[str, Any]]:
     yield "cause", ModelEvidence(SampledRun((SamplingPass(0, (), 0.0),), finished=True))
     yield "evaluation", EvaluationResults(rows=0)
     yield "serving", ServerObservations("http://localhost:8000")
+    yield "reward", RewardTrial("rewards.py:correct", rows=0)
     yield "environment", Environment("python", "3.11", "Linux", "UTF-8", {})
 
 

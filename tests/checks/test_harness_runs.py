@@ -48,7 +48,7 @@ def compared(folder: Path, files: dict[str, Any]) -> list[Finding]:
             "25 and the default of the task",
         ),
         ({"a.sh": run(BASE, "--num_fewshot=5"), "b.slurm": run(TUNED, "-f 0")}, "5 and 0"),
-        ({"a.sh": run(BASE), "b.sh": run(TUNED, "--limit 100")}, "rows all and 100"),
+        ({"a.sh": run(BASE), "b.sh": run(TUNED, "--limit 100")}, "rows: all and 100"),
         (
             {"a.sh": run(BASE, "--apply_chat_template"), "b.sh": run(TUNED)},
             "chat template on and off",
@@ -85,7 +85,7 @@ def compared(folder: Path, files: dict[str, Any]) -> list[Finding]:
                     "out/t", {"a": 0}, config={"model_args": "pretrained=out/t", "limit": 50.0}
                 ),
             },
-            "rows all and 50",
+            "rows: all and 50",
         ),
     ],
 )

@@ -13,7 +13,16 @@ import yaml
 from click.testing import CliRunner
 
 import truetune
-from tests.checks.pages import answers, block, cause, environment, evaluation, sections, serving
+from tests.checks.pages import (
+    answers,
+    block,
+    cause,
+    environment,
+    evaluation,
+    reward,
+    sections,
+    serving,
+)
 from tests.report.test_sarif import SARIF
 from truetune.auditing.audit import Audit
 from truetune.checks.check_data import check, load_tokenizer_and_template
@@ -37,6 +46,7 @@ from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_report
 from truetune.report.report_terminal import report_as_text
 from truetune.report.sarif import report_as_sarif
+from truetune.rewards.check_reward import judge_reward
 from truetune.serving.check_server import judge_server as judge_service
 from truetune.settings.run_spec import RunSpec, Severity
 
@@ -329,6 +339,7 @@ JUDGES: dict[str, Callable[[str, RunSpec], Judgement]] = {
     "cause": lambda text, spec: find_causes(cause.inquest(yaml.safe_load(text)), spec),
     "evaluation": lambda text, spec: judge_evaluation(evaluation.evaluated(yaml.safe_load(text)), spec),
     "serving": lambda text, spec: judge_service(serving.service(yaml.safe_load(text)), spec),
+    "reward": lambda text, spec: judge_reward(reward.tried(yaml.safe_load(text)), spec),
     "environment": lambda text, spec: (
         lambda report: Judgement(report.findings, report.examined, report.not_judged)
     )(judge_environment(environment.environment(yaml.safe_load(text)), spec)),

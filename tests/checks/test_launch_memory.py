@@ -396,7 +396,7 @@ PINNED = "transformers==4.53.3\n"
         pytest.param(
             KERNEL.format(125402116),
             {"m.py": MERGE.format(name=BASE, settings=""), "requirements.txt": PINNED},
-            "loads float32, 122 GiB",
+            "loads it as float32, 122 GiB",
             id="a merge",
         ),
         pytest.param(
@@ -407,7 +407,7 @@ PINNED = "transformers==4.53.3\n"
                 "lora/adapter_config.json": '{"base_model_name_or_path": "Qwen/Qwen2.5-32B-Instruct",'
                 ' "peft_type": "LORA", "r": 8}',
             },
-            "held 120 GiB when the kernel killed it",
+            "used 120 GiB when the kernel killed it",
             id="the base of an adapter",
         ),
         pytest.param(

@@ -42,7 +42,7 @@ def messages(folder: Path, job: str, script: str) -> list[str]:
 def test_devices_that_have_no_task(tmp_path: Path, tasks: str, command: str, script: str) -> None:
     found = messages(tmp_path, JOB.format(tasks, command), script)
     assert len(found) == 1
-    assert "Lightning counts on 4 processes" in found[0]
+    assert "Lightning expects 4 processes" in found[0]
 
 
 @pytest.mark.parametrize(

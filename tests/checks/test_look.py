@@ -64,7 +64,10 @@ def test_what_is_not_here_is_said(tmp_path: Path) -> None:
     report = truetune.check(write(tmp_path / "sft.yaml", {**TRL, "dataset_name": "acme/rows"}))
     assert not isinstance(report, DataReport)
     missing = next(part for part in report.not_judged if part.what == "the data of these settings")
-    assert ("none of its files is on this machine" in missing.reason, missing.asked) == (True, False)
+    assert ("none of its files is on this machine" in missing.reason, missing.asked) == (
+        True,
+        False,
+    )
 
 
 def test_a_script(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_launches_that_do_not_meet(
 ) -> None:
     found = messages(tmp_path, JOB.format(nodes, tasks) + command + "\n")
     assert len(found) == 1
-    assert f"{runs} runs train apart" in found[0]
+    assert f"{runs} separate runs train on all rows" in found[0]
 
 
 @pytest.mark.parametrize(

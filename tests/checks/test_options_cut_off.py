@@ -10,7 +10,7 @@ from truetune.checks.lint import lint
 
 CUT = {
     "no backslash": "torchrun train.py \\\n  --a 1\n  --b 2 \\\n  --c 3\n",
-    "a blank after it": "torchrun train.py \\ \n  --a 1\n",
+    "a space after it": "torchrun train.py \\ \n  --a 1\n",
     "a comment": "torchrun train.py \\\n  --a 1 \\\n  # --b 2 \\\n  --c 3\n",
     "a comment in words": "python train.py --a 1 \\\n# more\n--learning_rate=1e-4\n",
 }

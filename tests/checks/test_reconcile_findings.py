@@ -57,7 +57,10 @@ DICTIONARY = Finding(
     "error",
     "apply_chat_template returns a dictionary",
     "set return_dict=False in this call",
-    evidence=("this raises an exception", "no file here says which release of transformers is used"),
+    evidence=(
+        "this raises an exception",
+        "no file here says which release of transformers is used",
+    ),
     cases=(Case("head + tail", file="train.py", line=3),),
 )
 

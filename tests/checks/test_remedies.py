@@ -1,7 +1,8 @@
 """A remedy that names a setting is followed on its own rule's example: the finding ends, and no new one comes.
 
 The remedies are read as a user reads them: `set KEY: VALUE`, `set KEY to VALUE`, `write NAME` (for the key or the value
-that the case shows), `leave KEY out`, with alternatives behind `, or`. What names no setting has to be in `PROSE`.
+that the case shows), `leave KEY out`, `remove KEY`, with alternatives behind `, or`.
+What names no setting has to be in `PROSE`.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 CONFIG = [rule for rule in all_rules() if station_of_rule(rule) == "config"]
 SOURCE = [rule for rule in all_rules() if station_of_rule(rule) == "source"]
-VALUE = r"(?P<value>\[[^\]]*\]|(?!(?:the|what)\b)[\w.,+\-]*\w)"
+VALUE = r"(?P<value>\[[^\]]*\]|(?!(?:the|what|an?|another)\b)[\w.,+\-]*\w)"
 SET = re.compile(
     r"(?:(?:set|and) (?P<key>(?!both\b)\w+): |set (?P<other>(?!both\b)\w+) to |and (?P<more>\w+)"
     rf" to (?=\d)){VALUE}"
 )
-LEAVE = re.compile(r"leave (?P<key>\w+) out")
+LEAVE = re.compile(r"leave (?P<key>\w+) out|remove (?P<gone>\w+)")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
     "role-tags-differ-from-rows", "grouped-answers-cannot-differ", "trained-weights-not-saved",
     "quantized-otherwise-than-trained",
     "schedule-ends-at-a-high-rate", "recipe-builds-another-model-release", "generation-limit-below-answers",
     "deepspeed-settings-contradict", "deepspeed-key-not-read",
-    "deepspeed-schedule-sets-another-rate", "lora-rank-1-on-one-projection", "demo-data-trained-own-rows-unused",
+    "deepspeed-schedule-sets-another-rate", "lora-rank-1-on-one-projection",
     "evaluated-more-than-trained",
     "settings-evaluate-head-of-sorted-file",
     "duplicate-setting", "warmup-longer-than-run", "pure-bf16-updates-rounded-away", "precision-set-twice",
-    "learning-rate-far-from-published", "new-tokens-left-untrained", "tied-head-trained-alone",
-    "pretokenized-rows-bypass-masking", "prompts-are-learned", "prepared-rows-older-than-data",
+    "new-tokens-left-untrained", "tied-head-trained-alone",
+    "pretokenized-rows-bypass-masking", "prepared-rows-older-than-data",
     "served-template-differs",
-    "pad-masks-eos-in-pretraining", "rows-not-shuffled", "output-dir-is-the-model", "answers-not-trained",
+    "pad-masks-eos-in-pretraining", "output-dir-is-the-model", "answers-not-trained",
     "run-losses-not-comparable", "template-marks-not-in-vocabulary", "own-rows-are-rare",
     "settings-name-missing-layers", "positions-scaled-in-training-only",
     "dataset-listed-twice-or-also-evaluated", "pad-set-to-stop-token", "dataset-not-in-dataset-info",
     "max-length-left-to-trl-default",
-    "best-model-cannot-be-picked", "trained-adapter-not-used", "full-training-beyond-the-named-gpu", "rows-surely-cut",
+    "trained-adapter-not-used", "full-training-beyond-the-named-gpu", "rows-surely-cut",
     "evaluation-labelled-otherwise",
 }  # fmt: skip
 """Their remedies name no value to write: the user decides which, or it stands in a part of the settings"""
@@ -65,7 +66,9 @@ def _followed(settings: dict[str, Any], finding: Finding, remedy: str) -> dict[s
         )
         done = _with(done, key, yaml.safe_load(value))
     for match in LEAVE.finditer(remedy):
-        done = {key: value for key, value in done.items() if key != match["key"]}
+        done = {
+            key: value for key, value in done.items() if key not in (match["key"], match["gone"])
+        }
     for match in WRITE.finditer(remedy):
         done = _written(done, finding, match["new"], match["old"])
     return None if done == settings else done

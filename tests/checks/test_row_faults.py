@@ -535,4 +535,4 @@ def test_shared_text_is_counted_before_the_cut_and_chats_are_told_of_their_setti
     texts = [one for one in report.findings if one.rule == "shared-text-is-learned"]
     assert len(texts) == 1
     assert "assistant_only_loss" in texts[0].remedy
-    assert "in place of text" not in texts[0].remedy
+    assert "instead of text" not in texts[0].remedy

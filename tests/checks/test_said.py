@@ -43,6 +43,7 @@ def test_every_report_has_the_short_form() -> None:
         truetune.LintReport,
         truetune.RehearsalReport,
         truetune.SampleReport,
+        truetune.RewardReport,
         truetune.ServiceReport,
         truetune.DataReport,
     )

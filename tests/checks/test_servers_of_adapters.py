@@ -73,7 +73,7 @@ def test_a_rank_that_may_be_needed_is_no_fault(tmp_path: Path, options: str) -> 
 def test_a_file_of_float32_is_slow(tmp_path: Path, text: str) -> None:
     tmp_path.joinpath("serve.sh").write_text(text)
     [finding] = found(tmp_path, "CMD002")
-    assert "holds float32" in finding.message
+    assert "is float32" in finding.message
     assert "-q4_k_m.gguf Q4_K_M" in finding.remedy
 
 

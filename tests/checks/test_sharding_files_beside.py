@@ -134,7 +134,9 @@ def test_memory_that_the_file_was_to_save(tmp_path: Path) -> None:
     first, second = [one for one in findings if one.code in ("CMD137", "LOG030")]
     assert first.code == "CMD137"
     assert first.severity == "error"
-    assert str(second.remedy).startswith("start it by `accelerate launch --use_deepspeed")
+    assert str(second.remedy).startswith(
+        "start the training with `accelerate launch --use_deepspeed"
+    )
     assert "shorter rows" not in str(second.remedy)
     assert not any("more rows or longer rows" in one for one in second.evidence)
 

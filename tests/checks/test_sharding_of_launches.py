@@ -77,9 +77,9 @@ def deepspeed(**zero: Any) -> dict[str, str]:
     [
         (
             deepspeed(stage=2, overlap_comm=True, reduce_bucket_size=5e9),
-            "2 buffers of 5,000,000,000 elements for the gradients: 18.6 GiB",
+            "2 gradient buffers of 5,000,000,000 elements: 18.6 GiB",
         ),
-        (deepspeed(stage=2, reduce_bucket_size=5e9), "1 buffer of"),
+        (deepspeed(stage=2, reduce_bucket_size=5e9), "1 gradient buffer of"),
         (deepspeed(stage=1, overlap_comm=True, reduce_bucket_size=2000000000), "7.5 GiB"),
         (deepspeed(stage=3, overlap_comm=True, reduce_bucket_size=5e9), "9.3 GiB"),
         (

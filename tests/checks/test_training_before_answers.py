@@ -64,7 +64,7 @@ def test_a_broken_training_comes_before_its_answers(tmp_path: Path) -> None:
     assert bad
     for name in bad:
         assert order.index("dpo-chosen-falls") < order.index(name)
-        assert "begin at 5e-7" in (found[name].remedy or "")
+        assert "set learning_rate to 5e-7" in (found[name].remedy or "")
         assert "tokenizer" not in (found[name].remedy or "")
 
 

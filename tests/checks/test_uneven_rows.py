@@ -155,7 +155,7 @@ SOUND: dict[str, str | dict[str, object]] = {
 @pytest.mark.parametrize("name", WASTEFUL)
 def test_batches_that_are_mostly_pads(tmp_path: Path, name: str) -> None:
     (message,) = found(tmp_path, WASTEFUL[name], UNEVEN)
-    assert "of what each batch computes are pads" in message
+    assert "of each batch is padding" in message
 
 
 @pytest.mark.parametrize("name", WASTEFUL)

@@ -65,7 +65,7 @@ FAULTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "noise": ("warning", "noise", {**AXOLOTL, **LORA, "neftune_noise_alpha": 100}),
     "one answer a prompt": ("error", "num_generations", {**GRPO, "trl": {"num_generations": 1}}),
     "greedy answers": ("error", "sampled for training", {**GRPO, "trl": {"temperature": 0.0}}),
-    "a hundredth of an epoch": ("warning", "never seen", {**LLAMA_FACTORY, "num_train_epochs": 0.01}),
+    "a hundredth of an epoch": ("warning", "only sees that share", {**LLAMA_FACTORY, "num_train_epochs": 0.01}),
     "nearly all held out": ("warning", "held out", {**AXOLOTL, **LORA, "val_set_size": 0.95}),
 }  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_a_slice_of_axolotl_leaves_rows_out(split: str, count: int, tmp_path: Pa
     path.write_text(yaml.safe_dump({**AXOLOTL, **LORA, "datasets": [data]}), encoding="utf-8")
     found = run_rules(read_config(path), [find_rule("rows-left-out-by-limit")]).findings
     assert len(found) == count
-    assert all("leaves out 300 of 400 rows" in finding.message for finding in found)
+    assert all("leaves 300 of 400 rows out" in finding.message for finding in found)
 
 
 CALLS = {
@@ -168,7 +168,7 @@ CALLS = {
     "model.generate(**inputs, max_new_tokens=9, repetition_penalty=1.5)": "divided",
     "model.generate(**inputs, max_new_tokens=9, do_sample=True, temperature=0.0)": "refuses",
     "GenerationConfig(min_new_tokens=256)": "may stop before",
-    "SamplingParams(max_tokens=256, ignore_eos=True)": "stop tokens are not heeded",
+    "SamplingParams(max_tokens=256, ignore_eos=True)": "ignores stop tokens",
     "optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, eps=1e-6, weight_decay=0.1)": "",
     "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)": "",
     "model = get_peft_model(model, LoraConfig(r=64, lora_alpha=16))": "",

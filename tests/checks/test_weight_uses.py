@@ -63,8 +63,8 @@ def messages(folder: Path, rule: str, **files: str) -> list[str]:
 def test_the_adapter_of_the_start_is_used_again(other: str, text: str, tmp_path: Path) -> None:
     files = {"dpo__yaml": training("saves/dpo", start="saves/sft"), other: text}
     (message,) = messages(tmp_path, "trained-adapter-not-used", **files)
-    assert "saves/dpo, which this run writes, is not" in message
-    assert "saves/sft, which it started from" in message
+    assert "the output of this run, saves/dpo, is not" in message
+    assert "saves/sft, from which the run started" in message
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_templates_of_training_and_of_serving(
     files = {"run__yaml": training("out", template=trained), other: text}
     found = messages(tmp_path, "served-template-differs", **files)
     assert len(found) == count
-    assert all("another template" in message for message in found)
+    assert all("another one" in message for message in found)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_what_serves_a_merge_says_nothing_of_which_adapter_is_in_it(
     rule = "trained-adapter-not-used"
     files = {"dpo__py": STAGE_TWO, name: OF_MERGED[name]}
     (message,) = messages(tmp_path, rule, merge__py=MERGE_OF_START, **files)
-    assert "merge.py loads out/sft, which it started from" in message
+    assert "merge.py loads out/sft, from which the run started" in message
     assert messages(tmp_path, rule, merge__py=BOTH, **files) == []
 
 
@@ -307,7 +307,7 @@ def test_an_adapter_on_top_of_a_merged_one_is_merged_second(tmp_path: Path) -> N
     alone = alone.replace(", peft_config=LoraConfig(r=8)", "")
     (tmp_path / "dpo.py").write_text(alone, encoding="utf-8")
     (finding,) = lint([str(tmp_path)], select=["trained-adapter-not-used"]).findings
-    assert finding.remedy == "name out/dpo there"
+    assert finding.remedy == "name out/dpo in merge.py"
 
 
 SFT_BY_COMMAND = (

@@ -204,7 +204,7 @@ def notebook(first: int, second: int) -> str:
                 "train.py": sft(", dtype=torch.bfloat16", model="01-ai/Yi-1.5-34B"),
                 "ds.json": '{\n "zero_optimization": {\n  "stage": 2\n }\n}\n',
             },
-            "set stage to 3 in place of 2 (ds.json:3)",
+            "set stage to 3 instead of 2 (ds.json:3)",
             "halve",
             id="stage 2",
         ),
@@ -212,7 +212,7 @@ def notebook(first: int, second: int) -> str:
             failed(ENGINE),
             {"ds.json": '{"zero_optimization": {"stage": 3}}\n'},
             "zero.Init",
-            "in place of",
+            "instead of",
             id="stage 3",
         ),
         pytest.param(

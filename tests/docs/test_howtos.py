@@ -147,5 +147,5 @@ def test_a_config_reader(copy: Path) -> None:
         f"base: {folder('qwen3')}\nrows: rows.jsonl\nlr: 1.0e-4\nepoch: 1\n", encoding="utf-8"
     )
     out = run(copy, "check", str(settings))
-    assert "epoch is no setting of nano 1.0; epochs is" in out
+    assert "epoch is not a setting of nano 1.0" in out
     assert "Nano drops it" in out

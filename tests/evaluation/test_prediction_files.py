@@ -75,7 +75,7 @@ JSONL: dict[str, tuple[list[Any], tuple[bool, bool, bool | None]]] = {
                   (True, False, None)),
     "Ragas": ([{"user_input": q, "response": a, "reference": r, "retrieved_contexts": ["x"]} for q, a, r in ROWS],
               (True, True, None)),
-    "a loop of one's own": ([{"idx": 1, "problem": q, "solution": r, "gen": [a], "output_tokens": 5} for q, a, r in ROWS],
+    "a hand-written loop": ([{"idx": 1, "problem": q, "solution": r, "gen": [a], "output_tokens": 5} for q, a, r in ROWS],
                             (True, True, None)),
 }  # fmt: skip
 """Rows, and whether they have a prompt, a reference, and an end that is known"""

@@ -401,7 +401,7 @@ def learning_rate_too_high(folder: Path) -> dict[str, Any]:
 
 @recipe
 def schedule_four_times(folder: Path) -> dict[str, Any]:
-    """The scheduler steps four times a step, as it does on four processes in a loop of one's own."""
+    """The scheduler steps four times a step, as it does on four processes in a hand-written loop."""
     from transformers import TrainerCallback
 
     class Faster(TrainerCallback):

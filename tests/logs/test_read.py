@@ -450,7 +450,9 @@ def test_the_losses_that_a_notebook_shows_as_html(tmp_path: Path) -> None:
     assert log.fact_as_number("train_runtime") == 481.2
     assert log.output is not None
     assert log.output.done == 60
-    assert "saw only 480 of 9,812 rows, 4.9%" in " ".join(f.message for f in diagnose(path).findings)
+    assert "saw only 480 of 9,812 rows, 4.9%" in " ".join(
+        f.message for f in diagnose(path).findings
+    )
     write("512")
     assert not diagnose(path).findings
 

@@ -100,6 +100,14 @@ ALLOWED = {
         "json.loads",
     ): "notes that the guard of a rehearsal has written",
     (
+        "rewards/reward_worker.py",
+        "json.loads",
+    ): "requests that truetune sends to its own process",
+    (
+        "rewards/reward_worker.py",
+        "ast.parse",
+    ): "a file whose code the same process, which is confined, executes",
+    (
         "render/template_process.py",
         "json.loads",
     ): "replies of the template process, of a bounded length and depth",

@@ -1,5 +1,5 @@
-"""`python serve.py SOCKET SOURCES MODULE...`: import the modules, and run the programs that `ask.py` hands on, each in a
-fork. The folder SOURCES, where truetune lies, is on the path only for these imports.
+"""`python serve.py SOCKET SOURCES MODULE...`: import the modules, and run the programs that `ask.py` hands on, each in
+a fork. The folder SOURCES, where truetune lies, is on the path only for these imports.
 
 It says "listening" at once: clients wait while it imports. It ends when its standard input does.
 """

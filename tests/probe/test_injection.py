@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.probe.injection.functions import Function, functions
-from tests.probe.injection.table import Injector, injector, kind_for, laws_for
+from tests.probe.injection.table import ROLLOUTS, Injector, injector, kind_for, laws_for
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks"),
@@ -32,6 +32,22 @@ SAMPLE = [
         if f.name in ("Hook.find", "observe_run", "OwnLoop._note", "observe_loop")
     ],
     *[(f, "raise") for f in OWN if f.module == "truetune.probe.own_loop_hook"],
+    *[(f, "raise") for f in OWN if f.module == "truetune.probe.rollout_hook"],
+    *[
+        (f, "weird")
+        for f in OWN
+        if f.name in ("RolloutRecorder._noting", "RolloutRecorder._listening")
+    ],
+    *[
+        (f, ("raise", "exit", "weird", "none")[n % 4])
+        for n, f in enumerate(f for f in OWN if f.module == ROLLOUTS[0])
+        if n % 3 == 0
+    ],
+    *[
+        (f, "hang")
+        for f in OWN
+        if f.name in ("RolloutRecorder._note_loss", "RolloutWatch.hand_over")
+    ],
 ]
 KINDS = ("dataclass", "__eq__", "__bool__", "property", "slots", "new", "past", "metaclass")
 
@@ -43,7 +59,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
 
 
 def test_a_healthy_hook_judges_and_changes_nothing(subjects: Injector) -> None:
-    for in_place, kind in product((False, True), ("plain", "own loop")):
+    for in_place, kind in product((False, True), ("plain", "own loop", "rollouts")):
         outcome = subjects.inject(
             None, "none", ("loss-alive", "padding-invariance"), in_place=in_place, kind=kind
         )

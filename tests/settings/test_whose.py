@@ -120,7 +120,7 @@ def test_a_script_with_keys_of_its_own_is_no_fault(own: dict[str, Any], tmp_path
 def test_one_or_two_strange_keys_are_one_note(own: dict[str, Any], tmp_path: Path) -> None:
     ((severity, message),) = found({**TRL, **own}, tmp_path)
     assert severity == "info"
-    assert message.startswith(f"{', '.join(sorted(own))}: not among the settings of trl 1.16.0, ")
+    assert message.startswith(f"{', '.join(sorted(own))}: unknown to trl 1.16.0, ")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_misspelling_is_a_warning_beside_keys_of_ones_own(
     key: str, meant: str, tmp_path: Path
 ) -> None:
     said = found({**TRL, "system_prompt": "Think.", key: 1}, tmp_path)
-    assert ("warning", f"{key} is no setting of trl 1.16.0; {meant} is") in said
+    assert ("warning", f"{key} is not a setting of trl 1.16.0; did you mean {meant}?") in said
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_keys_of_a_newer_release_are_a_note_with_the_release(tmp_path: Path) -> 
         (
             "info",
             (
-                "kernel_of_tomorrow: not among the settings of axolotl 0.21.0, the release that the"
-                " known names were taken from"
+                "kernel_of_tomorrow: unknown to axolotl 0.21.0, the release against which keys are"
+                " checked"
             ),
         ),
     ]

@@ -333,7 +333,7 @@ def test_the_line_to_look_at_is_named(tmp_path: Path) -> None:
     rate = next(one for one in report.causes if one.cause.text.startswith("the learning rate"))
     assert rate in report.remaining()[:5]
     assert [line.place.rpartition(":")[2] for line in rate.lines] == ["4"]
-    loop = [one for one in report.causes if one.cause.text.startswith("in a loop of one's own")]
+    loop = [one for one in report.causes if one.cause.text.startswith("in a hand-written loop")]
     assert loop
     assert all(one.lacking == ("a training loop of its own",) for one in loop)
 

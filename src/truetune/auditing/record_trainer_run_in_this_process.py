@@ -28,6 +28,7 @@ def record_run(
     laws: str | Sequence[str],
     canary: bool = False,
     keys: Mapping[str, str | int] | None = None,
+    rollouts_follow: bool = False,
 ) -> Record:
     """Record the batches and laws of a trainer, or of a model with its loader.
 
@@ -41,6 +42,7 @@ def record_run(
         laws: which laws of a correct training are tried.
         canary: put a unique string into each field, too.
         keys: how the loop names the arrays of its batches.
+        rollouts_follow: will the rollouts of a trainer that samples its answers be recorded later?
 
     Raises:
         UsageError: `run` is no trainer and there is no loader, or a law has no such name.
@@ -58,7 +60,7 @@ def record_run(
     folder = open_workspace_until_exit()
     model = run if trainer is None else trainer.model
     with temporary_data_loader_and_tokenizer(trainer, loader) as (loader, tokenizer_of_trainer):
-        return observe_run(
+        record = observe_run(
             folder,
             model=model,
             loader=loader,
@@ -71,3 +73,6 @@ def record_run(
             canary=canary,
             keys=keys,
         )
+    if rollouts_follow and "lost" in record.facts:
+        record.facts["rollouts_follow"] = record.facts.pop("lost")
+    return record

@@ -47,6 +47,8 @@ class CommandOutcome:
     """Processes in which a loop of the user's own trained a model of transformers"""
     loops: int = 0
     """Processes of a rehearsal whose own loop was ended before it trained a miniature"""
+    watched_rollouts: int = 0
+    """Processes in which a trainer was going to have its first rollouts judged"""
     lost: str = ""
     """Why a training that began was not judged; empty where each was"""
     tracebacks: str = ""
@@ -112,6 +114,7 @@ class HookSession:
     waiting: int = 0
     own_loops: int = 0
     loops: int = 0
+    watched_rollouts: int = 0
     tracebacks: str = ""
     printed: str = ""
 
@@ -123,6 +126,7 @@ class HookSession:
             self.waiting,
             self.own_loops,
             self.loops,
+            self.watched_rollouts,
             self.losses.first,
             self.tracebacks,
             self.printed,
@@ -157,6 +161,7 @@ def open_hook_session(
             session.waiting = _count_left_files(folder, "waiting")
             session.own_loops = _count_left_files(folder, "own-loop")
             session.loops = _count_left_files(folder, "loop")
+            session.watched_rollouts = _count_left_files(folder, "rollouts")
 
 
 def _count_left_files(folder: Path, kind: str) -> int:

@@ -30,7 +30,7 @@ SAME_EPOCHS = 0.02
 SAME_START = 0.15
 """Share by which their first losses differ: those of single batches of one set"""
 FEWER = 2.0
-"""Times the steps, from which on a step has other rows. Chosen, not measured: two GPUs in place of one make it 2"""
+"""Times the steps, from which on a step has other rows. Chosen, not measured: two GPUs instead of one make it 2"""
 
 
 class TwoLogs(NamedTuple):

@@ -48,9 +48,9 @@ class ScheduleRate(NamedTuple):
         whose = (
             "as written" if self.is_written else f"DeepSpeed's default, since {self.key} is not set"
         )
-        reach = "from" if self.schedule in BEGINS_AT_KEY else "up to"
+        reach = "begins at" if self.schedule in BEGINS_AT_KEY else "is up to"
         return (
-            f"the learning rate is {reach} {self.peak:g} instead of {rate:g}: the schedule {self.schedule} sets it"
+            f"the learning rate {reach} {self.peak:g} instead of {rate:g}: the schedule {self.schedule} sets it"
             f" ({self.key} {self.peak:g}, {whose})"
         )
 

@@ -43,6 +43,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         notes=tuple(_audit_notes(subject)),
         laws=subject.laws,
         loss=subject.loss,
+        do_rollouts_follow=any(record.facts.get("rollouts_follow") for record in records),
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )
@@ -65,6 +66,17 @@ def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
             yield NotJudged(
                 "the rest of the audit", str(reason), place=f"process {record.facts['rank']}"
             )
+    follow = next(
+        (one.facts["rollouts_follow"] for one in records if one.facts.get("rollouts_follow")), ""
+    )
+    if follow:
+        yield NotJudged(
+            "lines of batches",
+            str(follow),
+            unlock="the first rollouts are judged in a report of their own",
+            asked=False,
+            always_told=True,
+        )
 
 
 def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:

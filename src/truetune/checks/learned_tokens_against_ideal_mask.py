@@ -107,7 +107,7 @@ class LearnedTokenCounter:
         self.tokens = self.supervised = self.masked = self.lost = self.left_out = self.ideal = 0
 
     def relabel_and_count(self, batch: Batch) -> Batch:
-        """The batch with the trainer's labels in place of the ideal ones; its tokens are counted."""
+        """The batch with the trainer's labels instead of the ideal ones; its tokens are counted."""
         mask = self._trainer_mask(batch)
         pads = mask & (batch.ids == self.pad)
         # Only trainers that mask by id: a supervised token that equals the pad loses its label, which is often the

@@ -111,7 +111,7 @@ def find_node_rendezvous(file: CommandFile) -> Iterator[NodeRendezvous]:
 
 
 def _replace_substitutions_by_variables(text: str) -> str:
-    """A text with variables in place of `$(...)` and of backticks, which the parser of commands
+    """A text with variables instead of `$(...)` and of backticks, which the parser of commands
     would split.
     """
     # Backticks first: `$(...)` may stand inside of them, and not the other way round.
@@ -210,7 +210,7 @@ def _split_variable(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _resolve_variables(word: str, assigned: Mapping[str, str]) -> str:
-    """A word with what the file sets once in place of its variables."""
+    """A word with what the file sets once instead of its variables."""
     for _ in range(DEPTH):
         after = VARIABLE.sub(lambda one: assigned.get(one[1] or one[2], one[0]), word)
         if after == word:

@@ -3,7 +3,7 @@ answer of nearly all rows.
 
 A field is a line `Group: FIN-BILLING`, a pair `group=billing` or `"group": "billing"`, a tag `[billing]`, an element
 `<group>billing</group>`, a path or an address, the first or the last word. A field that tells the answer of nearly
-every row, beside a text that varies, is what the model will read in place of the text.
+every row, beside a text that varies, is what the model will read instead of the text.
 """
 
 from __future__ import annotations

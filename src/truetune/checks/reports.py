@@ -234,8 +234,20 @@ class AuditReport(Report):
     """path, role, text and seen (supervised, context, cut, lost) of each field of the marked row"""
     loss: dict[str, Any] = field(default_factory=dict)
     """Which function computes the loss; see `truetune.probe.find_function_computing_loss.LossFacts`"""
+    do_rollouts_follow: bool = False
+    """Is what is learned sampled while the run trains, and judged in a `RolloutReport` that comes later?"""
 
     @property
     def batches(self) -> int:
         """Micro-batches of all processes."""
         return len({(sample.rank, sample.batch) for sample in self.samples})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RolloutReport(Report):
+    """What the first rollouts of a training by rewards are, and what is wrong with them."""
+
+    rollouts: int
+    """Generations that were recorded, of all processes"""
+    completions: int
+    """Completions of all of them"""

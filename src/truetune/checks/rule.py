@@ -48,6 +48,7 @@ from truetune.trainers import UNKNOWN, TrainerFacts
 if TYPE_CHECKING:
     # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
     from truetune.auditing.audit import Audit  # noqa: F401 - named in quotes below
+    from truetune.auditing.rollout_run import RolloutRun  # noqa: F401 - named in quotes below
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
     from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from truetune.generation.evaluation_loss_and_score_types import EvaluationResults  # noqa: F401 - named in quotes below
     from truetune.generation.evidence_on_causes_of_answers import ModelEvidence  # noqa: F401 - named in quotes below
     from truetune.generation.parser_selftest_results import ParserSelftest
+    from truetune.generation.reward_trial import RewardTrial  # noqa: F401 - named in quotes below
     from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below
     from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below
     from truetune.parsing.read_ollama_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below
@@ -72,6 +74,10 @@ Spoiled = Literal["model", "stop", "temperature"]
 UNRELEASED = "unreleased"
 """What a rule says that no release has yet"""
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
+ROLLOUTS_FOLLOW = Unmet(
+    "its lines are sampled while it trains: the rollouts are judged by themselves"
+)
+NO_ROLLOUT = Unmet("no rollout was recorded", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
 NO_OUTPUT = Unmet(
     "no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log"
@@ -504,7 +510,9 @@ class BatchRule(Rule["Audit"]):
 
     def unmet(self) -> Unmet | None:
         """Unmet where no line of a batch was recorded."""
-        return None if self.subject.samples else NO_LINE
+        if self.subject.samples:
+            return None
+        return ROLLOUTS_FOLLOW if self.subject.facts.get("rollouts_follow") else NO_LINE
 
 
 def _law_holds_or_is_unmeasured(measured: dict[str, Any]) -> bool:
@@ -578,6 +586,16 @@ class RecitationRule(Rule["Audit"]):
         """Unmet where nothing was recited."""
         recitation = self.subject.facts.get("recitation") or {}
         return None if recitation.get("rows") or recitation.get("pairs") else NOT_RECITED
+
+
+class RolloutRule(Rule["RolloutRun"]):
+    """Looks at the first rollouts of a training by rewards."""
+
+    family = "rollout"
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where no rollout was recorded."""
+        return None if self.subject.steps else NO_ROLLOUT
 
 
 class AnswersRule(Rule["SampledRun"]):
@@ -660,6 +678,25 @@ class ServingRule(Rule["ServerObservations"]):
         if not self.part and not self.subject.prompts:
             return Unmet("the server was asked for no prompt", "check again")
         return None
+
+
+class RewardRule(Rule["RewardTrial"]):
+    """Looks at what a reward function pays for."""
+
+    family = "reward"
+
+    of_paid_answers: ClassVar[bool] = False
+    """It looks at what is paid besides the right answers: some of these must be paid"""
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where the function gave no score, or pays no right answer with which others could be compared."""
+        if not self.subject.was_scored:
+            return Unmet("the function gave no score")
+        if not self.of_paid_answers or self.subject.right_rows > len(self.subject.unpaid):
+            return None
+        if not self.subject.reference_column:
+            return Unmet("it is about rewards for right answers, and the function takes none")
+        return Unmet("no right answer is paid, with which others could be compared")
 
 
 class EnvironmentRule(Rule["Environment"]):

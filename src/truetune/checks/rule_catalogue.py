@@ -25,10 +25,10 @@ from truetune.plugins import load_plugins
 OWN_PACKAGE = "truetune.checks"
 DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
-AUDIT = ("batch", "law", "recitation")
+AUDIT = ("batch", "law", "recitation", "rollout")
 """The stations that look at a run with its trainer"""
-AFTER = ("answers", "cause", "evaluation", "serving")
-"""The stations that look at what a model says"""
+AFTER = ("answers", "cause", "evaluation", "serving", "reward")
+"""The stations that look at what a model says, and at what is paid for it"""
 STATIONS = (
     *DATA,
     "tokenized",

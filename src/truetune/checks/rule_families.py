@@ -29,10 +29,12 @@ STATION_BY_LETTERS: Mapping[str, str] = {
     "BAT": "batch",
     "LAW": "law",
     "REC": "recitation",
+    "ROL": "rollout",
     "ANS": "answers",
     "CAU": "cause",
     "EVAL": "evaluation",
     "SRV": "serving",
+    "RWD": "reward",
     "ENV": "environment",
 }
 CODE = re.compile(r"(?P<letters>[A-Z]{2,8})(?P<number>\d{3})")

@@ -29,6 +29,7 @@ from truetune.cli.lsp_command import lsp
 from truetune.cli.merge_export_movement_commands import export, merge, movement
 from truetune.cli.plan_gpu_memory_command import plan
 from truetune.cli.rehearse_command import rehearse
+from truetune.cli.reward_command import reward
 from truetune.cli.rules_explain_demo_commands import completion, demo, explain, rules
 from truetune.cli.run_training_with_audit_command import run
 from truetune.cli.sample_and_judge_answers_command import sample
@@ -207,6 +208,7 @@ for command in (
     sample,
     score,
     evaluate,
+    reward,
     serve_check,
     ladder,
     report,

@@ -106,15 +106,19 @@ def run(
     """
     from truetune.auditing.run_with_hook import run_with_hook as start
     from truetune.checks.judge_audit import audit
+    from truetune.checks.judge_rollouts import judge_recorded_rollouts
 
     deliver = Delivery.of(options)
     refuse_machine_format_on_terminal(deliver)
     spec = spec_of_options(options)
     exit_codes: list[int] = []
+    judged_rollouts: list[bool] = []
 
     def judge(records: Sequence[Record]) -> bool:
         """Report on one process; True lets the command continue."""
-        report = audit(records, spec)
+        has_rollouts = any(record.rollouts for record in records)
+        report = judge_recorded_rollouts(records, spec) if has_rollouts else audit(records, spec)
+        judged_rollouts.append(has_rollouts)
         exit_codes.append(number_report_files(deliver, len(exit_codes))(report, err=True))
         return exit_codes[-1] != 1 or on_error == "warn"
 
@@ -127,6 +131,9 @@ def run(
     }
     outcome = start(command, orders, judge, print_status)
     _print_why_unaudited(outcome)
+    lacks_rollouts = bool(outcome.watched_rollouts and not any(judged_rollouts))
+    if lacks_rollouts and not outcome.lost:
+        print_status("the rollouts were not judged: the training ended before the first one")
     if 1 in exit_codes and on_error == "stop":
         # We have ended the command: how it ended says nothing.
         return 1
@@ -136,7 +143,7 @@ def run(
     if on_error == "warn" or outcome.code:
         return outcome.code
     # Where nothing was seen, an exit code of 0 would read as a clean audit.
-    is_unjudged = outcome.lost or not exit_codes or NOT_JUDGED in exit_codes
+    is_unjudged = outcome.lost or lacks_rollouts or not exit_codes or NOT_JUDGED in exit_codes
     return NOT_JUDGED if is_unjudged and not spec.allow_unjudged else 0
 
 

@@ -1,8 +1,9 @@
 """Record: what one process of a run handed over to be judged.
 
 It crosses from the user's environment to ours as files: `record.json` (facts, rows), `batches.npz` (arrays) and a
-folder of the tokenizer. The trade-off of JSON over pickled classes: `facts` are untyped here, but the two environments
-may hold different releases, and what the user's process wrote can't run code in ours.
+folder of the tokenizer; rollouts as `truetune.probe.rollout_step` writes them. The trade-off of JSON over pickled
+classes: `facts` are untyped here, but the two environments may hold different releases, and what the user's process
+wrote can't run code in ours.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
+from truetune.probe.rollout_step import RolloutStep, read_rollout_files
 
 NO_MODEL: Mapping[str, Any] = {
     "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
@@ -53,6 +55,7 @@ class Record:
       alone
     - notes: sentences on what could not be looked at, and why
     - lost: why the rest of the audit is missing, where it is
+    - rollouts_follow: why no batch can be read, where a record of the first rollouts comes later
     """
 
     facts: dict[str, Any]
@@ -63,6 +66,8 @@ class Record:
     """The rows of the batches as the collator was given them, in order, as JSON; batch after batch"""
     tokenizer: Path | None = None
     """A folder that `save_pretrained` wrote"""
+    rollouts: tuple[RolloutStep, ...] = ()
+    """Of a trainer that samples its answers; a record with rollouts holds nothing else"""
 
 
 def write_record_files(record: Record, folder: Path) -> None:
@@ -99,6 +104,7 @@ def read_record(folder: Path) -> Record:
             number, _, key = name.partition("/")
             batches.setdefault(int(number), {})[key] = arrays[name]
     tokenizer = folder / "tokenizer"
+    rollouts = read_rollout_files(folder)
     return Record(
         content["facts"],
         [
@@ -107,4 +113,5 @@ def read_record(folder: Path) -> Record:
         content["rows"],
         content["prepared"],
         tokenizer if tokenizer.is_dir() else None,
+        rollouts,
     )

@@ -173,8 +173,12 @@ class TrainerHook:
         wrong."""
         # Here, since it is needed once a run, and a program that never trains does not pay for it.
         from truetune.probe.audit_session import TrainerRun, audit_in_copy, audit_in_place
+        from truetune.probe.rollout_hook import watch_rollouts
 
         in_place = self.orders.get("in_place") or not can_fork()
         audit = audit_in_place if in_place else audit_in_copy
         subject = TrainerRun(ready.trainer, ready.loader, ready.source)
-        return audit(subject, self.orders, ready.number, Limits.of(self.orders))
+        verdict = audit(subject, self.orders, ready.number, Limits.of(self.orders))
+        if verdict != STOP:
+            watch_rollouts(ready.trainer, self.orders, ready.number)
+        return verdict

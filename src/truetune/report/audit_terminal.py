@@ -68,6 +68,8 @@ def audit_verdict(report: AuditReport) -> str:
     where = f"{sequences} of {report.batches:,} batch{'es' * (report.batches != 1)}"
     # Four states in which nothing is learned or known are told apart: each has another cause
     # and another remedy.
+    if not report.samples and report.do_rollouts_follow:
+        return "the batches hold prompts alone: what is learned is sampled while it trains"
     if not report.samples:
         return (
             f"no token of {report.batches:,} batches was placed"

@@ -18,6 +18,8 @@ DRAWER_MODULES = {
     "EvaluationReport": "evaluation_terminal",
     "MovementReport": "weight_diff_terminal",
     "RehearsalReport": "rehearsal_terminal",
+    "RewardReport": "reward_terminal",
+    "RolloutReport": "rollout_terminal",
     "SampleReport": "answers_terminal",
     "ScoreReport": "answers_terminal",
     "ServiceReport": "server_check_terminal",

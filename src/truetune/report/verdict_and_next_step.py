@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from truetune.checks.reports import AuditReport, DataReport, Report
+from truetune.checks.reports import AuditReport, DataReport, Report, RolloutReport
 from truetune.report import audit_terminal
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.report.visible_text import count_noun
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.sample_report import SampleReport
     from truetune.generation.evaluation_loss_and_score_types import EvaluationResults
     from truetune.rehearsal.rehearsal_report import RehearsalReport
+    from truetune.rewards.reward_report import RewardReport
     from truetune.serving.service_report import ServiceReport
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -96,6 +97,14 @@ def _first_problem_or_none_sentence(report: Report, examined: str) -> str:
 def describe_count_examined_and_fine(report: Report) -> str:
     """How much was examined and is fine: `83 checks examined and fine`."""
     return f"{count_noun(len(report.examined), 'check')} examined and fine"
+
+
+def _rollout_verdict(report: RolloutReport) -> str:
+    """The verdict on rollouts: the gravest finding, or that there is none."""
+    return _first_problem_or_none_sentence(
+        report,
+        f"{count_noun(report.completions, 'completion')} of {count_noun(report.rollouts, 'rollout')}",
+    )
 
 
 def _lint_verdict(report: LintReport) -> str:
@@ -189,6 +198,15 @@ def _server_verdict(report: ServiceReport) -> str:
     )
 
 
+def _reward_verdict(report: RewardReport) -> str:
+    """The verdict on a reward function: what it pays, and what else."""
+    from truetune.report.reward_terminal import attack_lines, summary_of_trial
+
+    paid = [f"{name} ({count} of {of})" for name, count, of in attack_lines(report.trial) if count]
+    also = f"; it also pays for {', '.join(paid)}" if paid else ""
+    return f"{summary_of_trial(report.trial)}{also}."
+
+
 def _answers_verdict(report: SampleReport) -> str:
     """The verdict on sampled answers: how many are right and well-formed."""
     from truetune.report.answers_terminal import describe_success
@@ -221,7 +239,9 @@ VERDICTS_BY_CLASS: Mapping[str, Callable[[Any], str]] = {
     "LintReport": _lint_verdict,
     "MovementReport": _least_and_most_moved_verdict,
     "RehearsalReport": _rehearsal_verdict,
+    "RewardReport": _reward_verdict,
     "SampleReport": _answers_verdict,
+    "RolloutReport": _rollout_verdict,
     "ScoreReport": _answers_verdict,
     "ServiceReport": _server_verdict,
 }
@@ -243,6 +263,8 @@ NEXT_STEPS: Mapping[str, str] = {
     "LintReport": "look at the data: truetune check DATA -t MODEL",
     "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
     "RehearsalReport": "train: truetune train SETTINGS, or your own command",
+    "RolloutReport": "let the run continue; then look at its curves: truetune diagnose OUTPUTS",
+    "RewardReport": "train with it, and see what its rewards say: truetune diagnose LOG",
     "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
     "ScoreReport": (
         "ask the model itself, which tells why as well: truetune sample MODEL --data HELD-OUT"

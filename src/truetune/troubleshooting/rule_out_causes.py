@@ -848,7 +848,8 @@ RULES: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(r"^kTO's labels are text or numbers", _reason_if_labels_are_boolean),
     make_rule_out_row(
-        r"^kTO's mismatched batch holds the pairs", _reason_if_library_builds_kto_mismatches
+        r"^kTO's mismatched batch contains the matched pairs",
+        _reason_if_library_builds_kto_mismatches,
     ),
     make_rule_out_row(
         r"^(?:steps are rounded away: all weights in bfloat16|weights in bfloat16 alone)",

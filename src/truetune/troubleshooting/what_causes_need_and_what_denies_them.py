@@ -890,7 +890,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^a loss of one's own that breaks",
+        r"^a hand-written loss that breaks",
         lambda evidence: (
             "the loss is the library's"
             if evidence.trains_only_by_library_trainer and not evidence.line_matches(OWN_LOSS)
@@ -1010,7 +1010,7 @@ ROWS: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(
         r"^one backward\(\) for many",
-        _make_reason_unless_named(r"\.backward\(", "a loop of one's own"),
+        _make_reason_unless_named(r"\.backward\(", "a hand-written loop"),
     ),
     make_rule_out_row(
         r"^gradient checkpointing is switched off|^gradient checkpointing, on by default",

@@ -212,15 +212,15 @@ def cut(row: dict[str, Any]) -> None:
 
 BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "two stop tokens": (two_stops, "stop-token-twice-in-batch", "8 of 8 supervised answers"),
-    "cut, no limit named": (cut, "answers-cut-in-batch", "are cut at 26 tokens"),
-    "labels shifted back": (shifted_back, "double-label-shift", "1 before their place"),
-    "labels of nothing near": (of_another_row, "double-label-shift", "nor at one nearby"),
+    "cut, no limit named": (cut, "answers-cut-in-batch", "are cut off at 26 tokens"),
+    "labels shifted back": (shifted_back, "double-label-shift", "1 before their position"),
+    "labels of nothing near": (of_another_row, "double-label-shift", "nor one nearby"),
     "attention hides answers": (
         hidden,
         "attention-mask-hides-text",
-        "8 of 8 lines have attention 0",
+        "8 of 8 sequences have attention 0",
     ),
-    "pads in front, attended": (pads_in_front, "padding-inside-text", "are attended to"),
+    "pads in front, attended": (pads_in_front, "padding-inside-text", "are read as text"),
 }
 
 
@@ -310,7 +310,7 @@ def test_packed_by_hand(positions: str | None) -> None:
         given=Dataset.from_list(tiny.chats()),
     )
     assert "packed-without-boundaries" in findings
-    assert ("overrules" in findings["packed-without-boundaries"].message) == (positions == "anew")
+    assert ("overrides" in findings["packed-without-boundaries"].message) == (positions == "anew")
 
 
 def test_pairs_with_different_prompts() -> None:

@@ -182,9 +182,9 @@ def test_the_wrong_column_is_an_error_that_names_both(case: str, canary: bool) -
     rows, prompt, answer, meant = WRONG[case]
     (finding,) = findings(rows, prompt, answer, canary=canary)
     assert finding.severity == "error"
-    assert f"{meant}, which holds more, reaches no label" in finding.message
+    assert f"{meant}, which contains more, has no label" in finding.message
     # A canary marks neither a date nor a column that steers a template: what they become is not known.
-    assert f"the labels are of {answer}, and" in finding.message or (
+    assert f"the labels are on {answer}, and" in finding.message or (
         canary and answer in ("date", "model")
     )
 

@@ -325,7 +325,8 @@ def test_nan_and_zeros(copy: Callable[[str], Path]) -> None:
     folder = rewrite(copy("bf16"), broken)
     assert found(folder) == {"nan-in-weights": "error", "weights-all-zero": "warning"}
     assert (
-        "2 of 21 tensors hold 1 NaN and 1 infinite" in checkpoint_report(folder).findings[0].message
+        "2 of 21 tensors contain 1 NaN and 1 infinite"
+        in checkpoint_report(folder).findings[0].message
     )
 
 

@@ -55,13 +55,13 @@ def _findings(
 def test_keys_outside_of_their_block(key: str, value: object, block: str, tmp_path: Path) -> None:
     (found,) = _findings(tmp_path, TRL, {**PUBLISHED, key: value})
     assert f"ds.json has {key} at its top level" in found.message
-    assert found.remedy == f"move it into the block {block}"
+    assert found.remedy == f"move it into the {block} block"
 
 
 def test_several_keys_of_one_block_are_one_finding(tmp_path: Path) -> None:
     misplaced = {"overlap_comm": True, "contiguous_gradients": True}
     (found,) = _findings(tmp_path, TRL, {**PUBLISHED, **misplaced})
-    assert found.remedy == "move them into the block zero_optimization"
+    assert found.remedy == "move them into the zero_optimization block"
 
 
 def test_settings_that_are_read(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_block_for_activations_that_nothing_calls(
     run: dict[str, Any], switch: dict[str, bool], line: str, tmp_path: Path
 ) -> None:
     (found,) = _findings(tmp_path, run, {**PUBLISHED, **CHECKPOINTING}, **switch)
-    assert found.remedy == f"set {line} in the run's settings, and take the block out"
+    assert found.remedy == f"set {line} in the run's settings, and remove the block"
 
 
 @pytest.mark.parametrize("run", [TRL, LLAMA_FACTORY])
@@ -95,8 +95,8 @@ def test_checkpointing_is_on_where_nothing_is_set(run: dict[str, Any], tmp_path:
 @pytest.mark.parametrize(
     ("stage", "block", "device", "expected"),
     [
-        (2, "offload_param", "cpu", "ZeRO reads it from stage 3 on, and the stage is 2"),
-        (0, "offload_optimizer", "cpu", "ZeRO reads it from stage 1 on, and the stage is 0"),
+        (2, "offload_param", "cpu", "ZeRO supports it from stage 3 on, and the stage is 2"),
+        (0, "offload_optimizer", "cpu", "ZeRO supports it from stage 1 on, and the stage is 0"),
         (None, "offload_optimizer", "nvme", "and the stage is 0"),
         (2, "offload_optimizer", "cpu", ""),
         (3, "offload_param", "cpu", ""),

@@ -24,16 +24,16 @@ NONE: dict[str, Any] = {}
 
 FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
     "axolotl typo": (
-        "unknown-setting", "warning", "sequence_len is",
+        "unknown-setting", "warning", "did you mean sequence_len",
         {**{k: v for k, v in AXOLOTL.items() if k != "sequence_len"}, "sequnce_len": 2048}, NONE,
     ),
     "typo in a data set": (
-        "unknown-setting", "warning", "roles_to_train is",
+        "unknown-setting", "warning", "did you mean roles_to_train",
         {**AXOLOTL, **LORA, "datasets": [{"path": "a/b", "type": "chat_template", "roles_to_trian": ["assistant"]}]},
         NONE,
     ),
     "adapter forgotten": (
-        "lora-settings-without-lora", "warning", "lora_r, lora_alpha, lora_target_linear do nothing",
+        "lora-settings-without-lora", "warning", "lora_r, lora_alpha, lora_target_linear have no effect",
         {**AXOLOTL, **LORA, "adapter": None, "deepspeed": "zero3.json"}, NONE,
     ),
     "rank of no adapter": (
@@ -82,7 +82,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         {**TRL, "metric_for_best_model": "loss", "greater_is_better": True}, NONE,
     ),
     "save between evaluations": (
-        "best-model-cannot-be-picked", "error", "500 is no multiple of eval_steps 300",
+        "best-model-cannot-be-picked", "error", "500 is not a multiple of eval_steps 300",
         {**TRL, "eval_strategy": "steps", "save_strategy": "steps", "eval_steps": 300, "save_steps": 500}, NONE,
     ),
     "no rate": ("settings-train-nothing", "error", "rate is 0", {**AXOLOTL, **LORA, "learning_rate": 0}, NONE),
@@ -125,22 +125,22 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
          "lora_rank": None, "lora_target": None, "ref_model": "other/model"}, NONE,
     ),
     "no comma": (
-        "lora-target-fits-nothing", "warning", "q_proj, v_proj was meant",
+        "lora-target-fits-nothing", "warning", "did you mean q_proj, v_proj?",
         {**TRL, **PEFT, "learning_rate": 2e-4, "lora_target_modules": ["q_projv_proj", "k_proj"]}, NONE,
     ),
     "not in these weights": (
-        "lora-target-fits-nothing", "warning", "gate_up_proj fits no module of the model",
+        "lora-target-fits-nothing", "warning", "gate_up_proj matches no module of the model",
         {**AXOLOTL, **LORA, "base_model": "model", "lora_target_linear": None,
          "lora_target_modules": ["q_proj", "gate_up_proj"]},
         {"files": MODEL, "weights": {"model": {"model.layers.0.self_attn.q_proj.weight": [64, 64]}}},
     ),
     "a pattern of half a name": (
-        "lora-target-fits-nothing", "warning", "fits none of 1 modules",
+        "lora-target-fits-nothing", "warning", "matches none of 1 modules",
         {**TRL, **PEFT, "learning_rate": 2e-4, "model_name_or_path": "model", "lora_target_modules": "(q|v)_proj"},
         {"files": MODEL, "weights": {"model": {"model.layers.0.self_attn.q_proj.weight": [64, 64]}}},
     ),
     "module to save": (
-        "lora-target-fits-nothing", "warning", "lm_head was meant",
+        "lora-target-fits-nothing", "warning", "did you mean lm_head",
         {**AXOLOTL, **LORA, "lora_modules_to_save": ["embed_tokens", "lm_haed"]}, NONE,
     ),
     "new tokens, head alone": (
@@ -166,11 +166,11 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         NONE,
     ),
     "packed with no attention": (
-        "packing-cross-contamination", "warning", "no attention",
+        "packing-cross-contamination", "warning", "attn_implementation is not set",
         {**AXOLOTL, **LORA, "attn_implementation": None}, NONE,
     ),
     "old tokens": (
-        "prepared-rows-older-than-data", "warning", "rows.json changed",
+        "prepared-rows-older-than-data", "warning", "rows.json is newer",
         {**LLAMA_FACTORY, "dataset": "rows", "dataset_dir": "data", "tokenized_path": "tokenized",
          "eval_steps": 20},
         {"files": {"data/dataset_info.json": {"rows": {"file_name": "rows.json"}},
@@ -183,7 +183,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         {**AXOLOTL, **LORA, "datasets": [{"path": "some/rows", "type": "chat_template", "train_on_eos": "none"}]}, NONE,
     ),
     "the model itself": (
-        "output-dir-is-the-model", "error", "model itself",
+        "output-dir-is-the-model", "error", "the model is loaded from",
         {**TRL, "model_name_or_path": "model", "output_dir": "model"}, {"files": MODEL},
     ),
     "too long": (

@@ -86,7 +86,7 @@ def test_answers_that_a_script_cuts(labels: str, tmp_path: Path) -> None:
     [message] = found(
         tmp_path, script(labels, cut=", truncation=True, max_length=24"), "rows-surely-cut"
     )
-    assert "24 of 24 rows are cut" in message
+    assert "24 of 24 rows are certainly cut" in message
     assert "no token of the answer is left" in message
 
 

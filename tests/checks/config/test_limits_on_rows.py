@@ -58,16 +58,25 @@ def messages(folder: Path, settings: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (of_dataset(AXOLOTL, shards=10), ["shards: 10 leaves out 36 of 40 rows"]),
-        (of_dataset(AXOLOTL, split="train[:5%]"), ["split: train[:5%] leaves out 38 of 40 rows"]),
-        (of_dataset(AXOLOTL, split="train[:30]"), ["split: train[:30] leaves out 10 of 40 rows"]),
+        (of_dataset(AXOLOTL, shards=10), ["shards: 10 leaves 36 of 40 rows out of the training"]),
+        (
+            of_dataset(AXOLOTL, split="train[:5%]"),
+            ["split: train[:5%] leaves 38 of 40 rows out of the training"],
+        ),
+        (
+            of_dataset(AXOLOTL, split="train[:30]"),
+            ["split: train[:30] leaves 10 of 40 rows out of the training"],
+        ),
         (
             of_dataset(TORCHTUNE, split="train[:10%]"),
-            ["split: train[:10%] leaves out 36 of 40 rows"],
+            ["split: train[:10%] leaves 36 of 40 rows out of the training"],
         ),
         (of_dataset(AXOLOTL, split="train[:95%]"), []),
         (of_dataset(AXOLOTL), []),
-        ({**SWIFT, "dataset": ["rows.jsonl#5"]}, ["rows.jsonl#5 leaves out 35 of 40 rows"]),
+        (
+            {**SWIFT, "dataset": ["rows.jsonl#5"]},
+            ["rows.jsonl#5 leaves 35 of 40 rows out of the training"],
+        ),
         ({**SWIFT, "dataset": "rows.jsonl#500"}, []),
         ({**SWIFT, "dataset": ["rows.jsonl#5", "other/rows#5"]}, []),
         (SWIFT, []),
@@ -80,7 +89,7 @@ def test_parts_of_a_data_set(tmp_path: Path, settings: dict[str, Any], expected:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({"num_samples": 8}, ["num_samples 8 of own leaves out 32 of 40 rows"]),
+        ({"num_samples": 8}, ["num_samples 8 of own leaves 32 of 40 rows out of the training"]),
         ({"num_samples": 80}, []),
         ({}, []),
     ],
@@ -122,4 +131,4 @@ def test_swift_drops_long_rows_unless_told_how_to_cut(
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     (found,) = RowsSurelyCut(read_config(path)).findings()
-    assert f" {fate} for certain" in found.message or fate == "cut"
+    assert f" certainly {fate}" in found.message or fate == "cut"

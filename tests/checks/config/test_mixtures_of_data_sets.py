@@ -45,10 +45,13 @@ def _rule(folder: Path, *, shop: int = 160, own: int = 12, **settings: Any) -> M
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (UNDER, "ends when own has no rows left: an epoch draws about 12 of the 160 rows of shop"),
+        (
+            UNDER,
+            "ends when own has no rows left: an epoch uses only about 12 of the 160 rows of shop",
+        ),
         ({**UNDER, "interleave_probs": "0.6,0.4"}, "about 18 of the 160 rows of shop"),
         ({**UNDER, "max_samples": 100}, "about 12 of the 100 rows of shop"),
-        (OVER, "draws each of the 12 rows of own about 13 times"),
+        (OVER, "uses each of the 12 rows of own about 13 times"),
         ({**OVER, "interleave_probs": [0.1, 0.9]}, "each of the 12 rows of own about 120 times"),
     ],
 )

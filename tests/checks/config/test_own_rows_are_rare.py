@@ -40,7 +40,7 @@ def messages(folder: Path, sets: list[dict[str, Any]], rows: int = 250) -> list[
 )
 def test_own_rows_that_are_lost(sets: list[dict[str, Any]], rows: int, tmp_path: Path) -> None:
     (message,) = messages(tmp_path, sets, rows)
-    assert f"own.jsonl has {rows:,} rows" in message
+    assert f"own.jsonl: {rows:,};" in message
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_roles_that_no_tag_names(
 ) -> None:
     (found,) = _findings(tmp_path, rows, **entry)
     assert found.severity == "error"
-    assert f"LLaMA-Factory leaves out 1 of {len(rows)} chats of desk" in found.message
+    assert f"LLaMA-Factory drops 1 of {len(rows)} chats of desk" in found.message
     assert found.message.endswith(roles)
     assert remedy in found.remedy
 

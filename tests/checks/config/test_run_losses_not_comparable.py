@@ -101,7 +101,7 @@ def pair(base: dict[str, Any], one: dict[str, Any], other: dict[str, Any]) -> di
             "warning",
         ),
         (pair(TRL, {}, {"label_smoothing_factor": 0.1}), "different quantities", "warning"),
-        (pair(TRL, {"packing": True}, {}) | RUN, "weighed in two ways", "info"),
+        (pair(TRL, {"packing": True}, {}) | RUN, "weighted differently", "info"),
         (
             pair(AXOLOTL, {"train_on_inputs": True}, {}),
             "train_on_inputs: true and false",

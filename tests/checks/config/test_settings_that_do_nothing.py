@@ -69,20 +69,20 @@ def test_settings_of_a_plugin_need_it_in_the_list(
     if told:
         assert (
             told[0]
-            == f"warning: liger_rope, liger_swiglu do nothing: plugins does not list {LIGER}"
+            == f"warning: liger_rope, liger_swiglu have no effect: plugins does not list {LIGER}"
         )
 
 
 @pytest.mark.parametrize(
     ("settings", "adapter", "told"),
     [
-        ({**QLORA, "lora_model_dir": "first"}, SMALL, "r 32 (8 there), lora_alpha 64 (16 there), target_modules"),
+        ({**QLORA, "lora_model_dir": "first"}, SMALL, "r 32 (there: 8), lora_alpha 64 (there: 16), target_modules"),
         ({**QLORA, "lora_model_dir": "first"}, WHOLE, ""),
         (QLORA, SMALL, ""),
-        ({**LLAMA_FACTORY, "lora_rank": 32, "adapter_name_or_path": "first"}, SMALL, "r 32 (8 there)"),
-        ({**LLAMA_FACTORY, "lora_rank": 32, "adapter_name_or_path": "other,first"}, SMALL, "r 32 (8 there)"),
+        ({**LLAMA_FACTORY, "lora_rank": 32, "adapter_name_or_path": "first"}, SMALL, "r 32 (there: 8)"),
+        ({**LLAMA_FACTORY, "lora_rank": 32, "adapter_name_or_path": "other,first"}, SMALL, "r 32 (there: 8)"),
         ({**LLAMA_FACTORY, "lora_rank": 32, "adapter_name_or_path": "first", "create_new_adapter": True}, SMALL, ""),
-        ({**SWIFT, "adapters": ["first"]}, SMALL, "r 32 (8 there)"),
+        ({**SWIFT, "adapters": ["first"]}, SMALL, "r 32 (there: 8)"),
         ({**SWIFT, "adapters": ["elsewhere"]}, SMALL, ""),
     ],
 )  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_checkpoint_that_the_release_does_not_read(
     ("more", "told"),
     [
         ({"eval_strategy": "epoch", "save_strategy": "epoch"}, "save_steps and eval_steps not set"),
-        ({"eval_steps": 20, "save_steps": 50}, "save_steps 50 is no multiple of eval_steps 20"),
+        ({"eval_steps": 20, "save_steps": 50}, "save_steps 50 is not a multiple of eval_steps 20"),
         ({"eval_steps": 20, "save_steps": 40}, ""),
         ({"eval_steps": 20, "save_steps": 40, "val_set_size": 0}, ""),
         ({"evals_per_epoch": 4, "saves_per_epoch": 1}, ""),

@@ -71,7 +71,7 @@ def _messages(rule: type[ConfigRule], settings: dict[str, Any], folder: Path) ->
         (_changed(VERL, actor_rollout_ref__rollout__temperature=0), "rollout.temperature is 0"),
         (_changed(VERL, actor_rollout_ref__rollout__top_k=1), "rollout.top_k is 1"),
         (_changed(VERL, actor_rollout_ref__rollout__top_k=-1), ""),
-        (_changed(VERL, actor_rollout_ref__rollout__val_kwargs={"n": 8}), "val_kwargs.n 8 makes"),
+        (_changed(VERL, actor_rollout_ref__rollout__val_kwargs={"n": 8}), "val_kwargs.n is 8"),
         (
             _changed(VERL, actor_rollout_ref__rollout__val_kwargs={"n": 8, "temperature": 0.6}),
             "",
@@ -129,24 +129,30 @@ ACTOR = "actor_rollout_ref__actor__"
     ("changes", "expected"),
     [
         ({}, ""),
-        ({f"{ACTOR}use_kl_loss": None}, "warning: actor_rollout_ref.actor.kl_loss_coef does"),
-        ({f"{ACTOR}use_kl_loss": False}, "info: actor_rollout_ref.actor.kl_loss_coef does"),
+        (
+            {f"{ACTOR}use_kl_loss": None},
+            "warning: actor_rollout_ref.actor.kl_loss_coef has no effect",
+        ),
+        (
+            {f"{ACTOR}use_kl_loss": False},
+            "info: actor_rollout_ref.actor.kl_loss_coef has no effect",
+        ),
         # One of the two ways to a KL is on, as in verl's own scripts, which write both coefficients.
         ({"algorithm__kl_ctrl": {"kl_coef": 0.001}}, ""),
         ({f"{ACTOR}use_kl_loss": None, "algorithm__use_kl_in_reward": True}, ""),
-        ({f"{ACTOR}clip_ratio": 0.3}, "warning: actor_rollout_ref.actor.clip_ratio does"),
+        ({f"{ACTOR}clip_ratio": 0.3}, "warning: actor_rollout_ref.actor.clip_ratio has no effect"),
         ({f"{ACTOR}clip_ratio": 0.2}, ""),
         ({f"{ACTOR}clip_ratio_low": 0.2, f"{ACTOR}clip_ratio_high": 0.28}, ""),
-        ({"critic": {"optim": {"lr": 1e-5}}}, "warning: critic.optim.lr does"),
+        ({"critic": {"optim": {"lr": 1e-5}}}, "warning: critic.optim.lr has no effect"),
         ({"critic": {"optim": {"lr": 1e-5}}, "algorithm__adv_estimator": "gae"}, ""),
         (
             {f"{ACTOR}optim": {"lr": 1e-6, "lr_warmup_steps": 0, "lr_warmup_steps_ratio": 0.1}},
-            "warning: actor_rollout_ref.actor.optim.lr_warmup_steps_ratio does",
+            "warning: actor_rollout_ref.actor.optim.lr_warmup_steps_ratio has no effect",
         ),
         ({f"{ACTOR}optim": {"lr": 1e-6, "lr_warmup_steps_ratio": 0.1}}, ""),
         (
             {"actor_rollout_ref__model": {"path": "some/model", "lora_alpha": 32}},
-            "warning: actor_rollout_ref.model.lora_alpha does",
+            "warning: actor_rollout_ref.model.lora_alpha has no effect",
         ),
     ],
 )
@@ -160,15 +166,23 @@ def test_settings_of_verl_that_nothing_reads(
 @pytest.mark.parametrize(
     ("schedule", "options", "expected"),
     [
-        ("cosine", {"num_cycles": 1}, "num_cycles 1 ends the run at 100% of the peak rate"),
-        ("cosine", {"num_cycles": 2.0}, "num_cycles 2 ends the run at 100%"),
+        (
+            "cosine",
+            {"num_cycles": 1},
+            "num_cycles 1, the run ends at 100% of the peak learning rate",
+        ),
+        ("cosine", {"num_cycles": 2.0}, "num_cycles 2, the run ends at 100%"),
         ("cosine", {"num_cycles": 0.5}, ""),
         ("cosine", {"num_cycles": 0.4}, ""),
         ("cosine_with_restarts", {"num_cycles": 3}, ""),
         ("cosine_with_min_lr", {"min_lr": 2e-6}, ""),
-        ("cosine_with_min_lr", {"min_lr": 1e-3}, "min_lr makes the lowest rate"),
+        ("cosine_with_min_lr", {"min_lr": 1e-3}, "min_lr sets the minimum learning rate"),
         ("cosine_with_min_lr", {"min_lr_rate": 0.1}, ""),
-        ("cosine_with_min_lr", {"min_lr_rate": 5}, "min_lr_rate makes the lowest rate 5 times"),
+        (
+            "cosine_with_min_lr",
+            {"min_lr_rate": 5},
+            "min_lr_rate sets the minimum learning rate to 5 times",
+        ),
         ("linear", {"num_cycles": 1}, ""),
     ],
 )
@@ -227,7 +241,10 @@ RECIPE_ROWS = {
     ("settings", "expected"),
     [
         (VERL, ""),
-        (_changed(VERL, data__val_files="train.parquet"), "train.parquet is trained and evaluated"),
+        (
+            _changed(VERL, data__val_files="train.parquet"),
+            "train.parquet is used for both training",
+        ),
         # verl asks for these files where it never validates, as in its example for Mistral 13B.
         (
             _changed(
@@ -245,15 +262,18 @@ RECIPE_ROWS = {
                 trainer__val_before_train=False,
                 trainer__test_freq=5,
             ),
-            "train.parquet is trained and evaluated",
+            "train.parquet is used for both training",
         ),
         (
             _changed(
                 VERL, data__train_files="['a.parquet', 'b.parquet']", data__val_files="b.parquet"
             ),
-            "b.parquet is trained and evaluated on",
+            "b.parquet is used for both training and evaluation",
         ),
-        (_changed(TORCHTUNE, dataset=RECIPE_ROWS, dataset_val=RECIPE_ROWS), "a.json is trained"),
+        (
+            _changed(TORCHTUNE, dataset=RECIPE_ROWS, dataset_val=RECIPE_ROWS),
+            "a.json is used for both training",
+        ),
         (
             _changed(
                 TORCHTUNE, dataset=RECIPE_ROWS, dataset_val={**RECIPE_ROWS, "data_files": "b.json"}

@@ -172,7 +172,10 @@ def test_an_accuracy_that_the_loss_does_not_allow(right: float, name: str) -> No
         }
         for one in _records(10)
     ]
-    assert "not measured on the same tokens" in _found(records)["accuracy-above-what-loss-allows"].message
+    assert (
+        "not measured on the same tokens"
+        in _found(records)["accuracy-above-what-loss-allows"].message
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from truetune.settings.run_spec import RunSpec
 def write_log(
     path: Path, *, begin: float, end: float, rate: float = 1e-5, steps: int = 1000
 ) -> str:
-    """The log of a loop of one's own."""
+    """The log of a hand-written loop."""
     draw = random.Random(7)
     lines = []
     for number in range(1, 101):

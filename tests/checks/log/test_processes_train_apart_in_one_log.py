@@ -32,7 +32,7 @@ def trainer(copies: int, *, jitter: float = 1e-4, has_rate: bool = True) -> list
 
 
 def loop(copies: int, *, spread: float, head: str = "") -> str:
-    """What the processes of a loop of one's own print."""
+    """What the processes of a hand-written loop print."""
     draw = random.Random(4)
     lines = [head] * copies
     for step in range(10, 210, 10):

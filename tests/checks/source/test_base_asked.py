@@ -1,4 +1,4 @@
-"""Scripts that ask the base in place of the tuned model, loops that use no gradient, and near misses of both."""
+"""Scripts that ask the base instead of the tuned model, loops that use no gradient, and near misses of both."""
 
 from __future__ import annotations
 

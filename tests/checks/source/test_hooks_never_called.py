@@ -22,7 +22,7 @@ class Log(TrainerCallback):
     def on_evaluat(self, args, state, control, **kwargs):
         print(state.log_history[-1])
 """,
-    "a loss of one's own": """
+    "a hand-written loss": """
 class Weighted(Trainer):
     def compute_losses(self, model, inputs, return_outputs=False, **kwargs):
         return model(**inputs).loss * 2

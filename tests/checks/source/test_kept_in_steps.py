@@ -67,7 +67,7 @@ SCORES = "model.generate(**batch, return_dict_in_generate=True, output_scores=Tr
 
 
 def count_in_loop(folder: Path, made: str, keep: str) -> int:
-    """How often the rule speaks of a loop of one's own."""
+    """How often the rule speaks of a hand-written loop."""
     path = folder / "loop.py"
     path.write_text(LOOP.format(made=made, keep=keep), encoding="utf-8")
     return len(lint([str(path)], select=["outputs-kept-on-the-device"]).findings)

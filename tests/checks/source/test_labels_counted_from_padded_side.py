@@ -245,6 +245,6 @@ def test_a_loss_near_zero_beside_such_a_script_names_its_line(tmp_path: Path) ->
     (tmp_path / "train.py").write_text(PERHAPS["side not set"], encoding="utf-8")
     report = check_paths([str(tmp_path)], RunSpec())
     [found] = [one for one in report.findings if one.rule == "shortcut-loss"]
-    assert "labels on pads" in found.message
+    assert "labels on padding" in found.message
     assert "train.py:" in found.remedy
     assert "near zero from record" in found.evidence[0]

@@ -1,4 +1,4 @@
-"""Metrics whose sides are exchanged, and copies that are evaluated in place of the model; with their near misses."""
+"""Metrics whose sides are exchanged, and copies that are evaluated instead of the model; with their near misses."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FAULTY = {
 for value in model.parameters():
     value.require_grad = False
 """,
-    "an attribute in place of a method": """
+    "an attribute instead of a method": """
 model.requires_grad_ = False
 """,
     "a head": """

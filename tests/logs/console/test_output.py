@@ -395,7 +395,9 @@ def test_flushes_are_a_fault_at_many_steps_alone(
 
 
 def test_an_output_that_stops(tmp_path: Path) -> None:
-    assert found(tmp_path, f"{RECORD}\n{BAR}\n")[STOPS].startswith("the log stops at step 10 of 500")
+    assert found(tmp_path, f"{RECORD}\n{BAR}\n")[STOPS].startswith(
+        "the log stops at step 10 of 500"
+    )
     assert STOPS not in found(tmp_path, f"{RECORD}\n{BAR.replace('10/500', '500/500')}\n{DONE}\n")
 
 

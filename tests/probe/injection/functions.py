@@ -28,6 +28,8 @@ ENTRY_POINTS = frozenset({
     ("truetune.probe.own_loop_hook", "watch_optimizers.before_step"),
     ("truetune.probe.own_loop_hook", "OwnLoop._watch_forward.after_forward"),
     ("truetune.probe.own_loop_hook", "OwnLoop._listen_to_gradient.before_accumulation"),
+    ("truetune.probe.record_rollouts_of_trl_trainer", "RolloutRecorder._noting.call"),
+    ("truetune.probe.record_rollouts_of_trl_trainer", "RolloutRecorder._listening.before_accumulation"),
     ("truetune.probe.find_trainers_and_their_datasets", "NewTrainer.__call__"),
     ("truetune.probe.follow_canary_through_maps", "_wrap_constructor.call"),
     ("truetune.probe.follow_canary_through_maps", "_wrap_method.call"),

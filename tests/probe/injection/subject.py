@@ -39,7 +39,7 @@ from transformers import (
 
 from tests.probe.injection.functions import START, Function, with_fault
 
-TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second")
+TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "step_time")
 PATIENCE = 60.0
 """Seconds after which a subject hangs"""
 HOOKED = str(START.parent)
@@ -197,6 +197,29 @@ def dpo_trainer(model: Any, tokenizer: Any) -> Any:
     )
 
 
+def count_letters(completions: list[str], **_: Any) -> list[float]:
+    """A user's own reward."""
+    return [float(len(set(one))) for one in completions]
+
+
+def grpo_trainer(model: Any, tokenizer: Any) -> Any:
+    """A trainer of TRL that samples its answers."""
+    from trl import GRPOConfig, GRPOTrainer
+
+    given: Any = count_letters
+    settings = {"num_generations": 2, "max_completion_length": 6, "remove_unused_columns": False}
+    return GRPOTrainer(
+        model,
+        given,
+        args=arguments(GRPOConfig, **settings),
+        processing_class=tokenizer,
+        train_dataset=datasets.Dataset.from_list(
+            [{"prompt": f"How many pears are in box {i}?"} for i in range(8)]
+        ),
+        callbacks=[Noisy()],
+    )
+
+
 class Loop:
     """A loop of the user's own over the rows of ids, with what `train` reads of a trainer."""
 
@@ -232,6 +255,8 @@ def trainer_of(model: Any, tokenizer: Any, kind: str) -> Any:
     """What trains: a trainer of transformers or TRL, or a loop that is none."""
     if kind == "own loop":
         return Loop(model, tokenizer)
+    if kind == "rollouts":
+        return grpo_trainer(model, tokenizer)
     return (
         dpo_trainer(model, tokenizer)
         if kind == "preferences"

@@ -16,11 +16,14 @@ from tests.auditing.running import environment
 from tests.probe.injection.functions import Function
 from truetune.auditing.run_with_hook import open_hook_session
 from truetune.checks.judge_audit import audit
+from truetune.checks.judge_rollouts import judge_recorded_rollouts
 from truetune.demo import TOKENIZER
 from truetune.probe.orders_from_launcher_to_hook import HookOrders
 from truetune.probe.run_record import Record
 
-TIMES = re.compile(r"('train_(?:runtime|samples_per_second|steps_per_second)':) '[^']*'")
+TIMES = re.compile(
+    r"('(?:step_time|train_(?:runtime|samples_per_second|steps_per_second))':) '[^']*'"
+)
 TRAINED = 3
 """The exit code of a subject that was trained"""
 SECONDS = 2.0
@@ -44,6 +47,13 @@ PREFERENCES = (
     "truetune.probe.laws.precomputed_reference",
     "truetune.probe.laws.reference_dropout",
     "truetune.probe.laws.reference_still",
+)
+
+
+ROLLOUTS = (
+    "truetune.probe.record_rollouts_of_trl_trainer",
+    "truetune.probe.rollout_hook",
+    "truetune.probe.rollout_step",
 )
 
 
@@ -113,7 +123,9 @@ class Injector:
         judged: list[bool] = []
 
         def judge(records: Sequence[Record]) -> bool:
-            judged.append(bool(audit(records)))
+            has_rollouts = any(record.rollouts for record in records)
+            judge_records = judge_recorded_rollouts if has_rollouts else audit
+            judged.append(bool(judge_records(records)))
             return True
 
         reached = self.folder / "reached"
@@ -177,6 +189,8 @@ def kind_for(function: Function) -> str:
         return "mapped"
     if function.module in OWN_LOOP:
         return "own loop"
+    if function.module in ROLLOUTS:
+        return "rollouts"
     return "preferences" if function.module in PREFERENCES else "plain"
 
 

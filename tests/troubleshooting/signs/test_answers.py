@@ -45,7 +45,7 @@ ROWS = [
         f'name = "Qwen/Qwen2.5-7B"\nx = tok(q, return_tensors="pt")\n{ASK}',
     ),
     (
-        "the prompt is another one than in training",
+        "the prompt differs from the one in training",
         f'prompt = f"### Instruction:\\n{{q}}\\n### Response:\\n"\n{ASK}',
         f'prompt = f"### Instruction:\\n{{q}}\\n### Response:\\n"\n{TRAIN}',
     ),
@@ -115,7 +115,7 @@ ROWS = [
         "p = logits.log_softmax(-1)\nloss = F.nll_loss(p, y)\n",
     ),
     (
-        "an attention mask of one's own has no causal part",
+        "a hand-written attention mask has no causal part",
         "mask = seg[:, None] == seg[None, :]\n",
         "mask = (seg[:, None] == seg[None, :]).tril()\n",
     ),
@@ -322,7 +322,7 @@ ROWS = [
         "tok.add_tokens(tags)\nmodel.resize_token_embeddings(len(tok))\n",
     ),
     (
-        "the tokenizer is another one than the model's",
+        "the tokenizer is not the model's",
         "vllm serve out/merged --tokenizer meta-llama/Llama-2-7b\n",
         "vllm serve out/merged --tokenizer-mode auto\n",
     ),

@@ -314,7 +314,11 @@ def shows(name: str, text: str, cause: str) -> bool:
             "SFTConfig(max_length=512)\n",
             "SFTConfig(max_length=4096)\n",
         ),
-        ("the worst checkpoint is kept", "if f1 < best:\n    save()\n", "if f1 > limit:\n    save()\n"),
+        (
+            "the worst checkpoint is kept",
+            "if f1 < best:\n    save()\n",
+            "if f1 > limit:\n    save()\n",
+        ),
         (
             "a name in the LoRA target modules",
             "LoraConfig(target_modules=['c_attn'])\n",

@@ -65,7 +65,7 @@ def shown(text: str) -> str:
             "os.environ['WANDB_MODE'] = '1'\n",
         ),
         (
-            "in place of an adapter",
+            "instead of an adapter",
             f"config = LoraConfig(r=8)\n{TRAINER}",
             "config = LoraConfig(r=8)\nmodel = get_peft_model(model, config)\n",
         ),

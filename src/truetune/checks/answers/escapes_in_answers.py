@@ -65,7 +65,7 @@ class EscapesInAnswers(BadAnswerShareRule):
     called = "have escape sequences instead of characters"
 
     def is_bad_answer(self, sample: Sample) -> bool | None:
-        """Does the answer hold escapes in place of the characters that they mean?"""
+        """Does the answer hold escapes instead of the characters that they mean?"""
         return bool(sample.scores.escapes)
 
     def findings(self) -> Iterator[Finding]:

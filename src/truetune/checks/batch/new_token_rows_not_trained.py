@@ -79,7 +79,7 @@ class NewTokenRowsNotTrained(BatchRule):
         if not used:
             return
         yield self.finding(
-            f"{len(used)} added tokens are in the batches, {len(learned)} of them in the loss,"
+            f"the batches contain added tokens ({len(used)}, of which {len(learned)} are in the loss),"
             " but no row of the embedding or the output can change",
             'set trainable_token_indices in LoraConfig to their ids, or modules_to_save=["embed_tokens", "lm_head"]',
             # What is only read still tells rows apart by its untrained vector; what is to be

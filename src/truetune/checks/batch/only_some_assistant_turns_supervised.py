@@ -31,7 +31,7 @@ run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2S
 
 ## Fix safety
 There is no automatic fix: give every assistant turn labels. If you want only the last turn in the loss, use `--ignore
-only-last-or-wrong-turn-supervised`.
+only-some-assistant-turns-supervised`.
 
 ## References
 

@@ -5,7 +5,7 @@ Counts the sequences of the first batches that contain an answer and labels, but
 is an error if that is so in all of them, and a warning in some.
 
 ## Why it is bad
-The model learns the questions, or the template, and nothing of what it should say. The loss falls all the same.
+The model learns the questions, or the template, and nothing of what it should say. The loss still falls.
 
 ## Example
 

@@ -156,7 +156,7 @@ class RowsNotDrawnAtRandom(BatchRule):
 
     @cached_property
     def _batch_ids_of_custom_loop(self) -> list[np.ndarray]:
-        """The ids of the batches of a loop of one's own, where enough were seen with labels; else none.
+        """The ids of the batches of a hand-written loop, where enough were seen with labels; else none.
 
         A loop that learns from its own samples gives the model no labels, and takes them several times.
         """

@@ -1,4 +1,4 @@
-"""The checkpoint has no chat template, or another one than in training.
+"""The checkpoint has no chat template, or not the one used in training.
 
 ## What it does
 Compares the chat templates of the checkpoint with those of the base, and with the one that truetune recorded when it

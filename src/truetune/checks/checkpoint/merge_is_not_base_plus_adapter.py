@@ -183,9 +183,9 @@ def _describe_scales(tensors: Sequence[TensorMovement], adapter: Checkpoint) -> 
         return "are not base plus adapter at any scale: another adapter or another base was used"
     config = adapter.adapter_config
     rank, is_rslora = config.get("r"), bool(config.get("use_rslora"))
-    # alpha / r in place of alpha / sqrt(r) is smaller by sqrt(r), and the other way round.
+    # alpha / r instead of alpha / sqrt(r) is smaller by sqrt(r), and the other way round.
     root = math.sqrt(rank) if isinstance(rank, int) and rank > 0 else math.nan
     note = ""
     if math.isclose(median, 1 / root if is_rslora else root, rel_tol=MAX_SCALE_ERROR):
         note = ": use_rslora was ignored" if is_rslora else ": as if use_rslora was set"
-    return f"contain {median:.3g} times the adapter's change, not all of it once{note}"
+    return f"contain the adapter's change {median:.3g} times, not once{note}"

@@ -3,7 +3,7 @@
 ## What it does
 Reads evaluation commands: lm_eval and lighteval with `dtype=float16` (or half) in the model arguments, and scripts with
 `--fp16_full_eval`. It warns if the named model belongs to a family that overflows in float16: Gemma 2 and 3, and T5 if
-the weights are cast. It does not judge a variable in place of a name.
+the weights are cast. It does not judge a variable instead of a name.
 
 ## Why it is bad
 The largest float16 number is 65,504, and the activations of these models are larger: logits and log-likelihoods are

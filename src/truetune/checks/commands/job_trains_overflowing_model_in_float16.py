@@ -3,7 +3,7 @@
 ## What it does
 Reads training commands in shell scripts, job files and Dockerfiles for a model family that overflows in float16 (Gemma
 2 and 3, T5). It fires for `--fp16` or `--mixed_precision fp16`, or if the named DeepSpeed configuration enables `fp16`.
-It does not judge a command with `--bf16` as well, or with a variable in place of a value.
+It does not judge a command with `--bf16` as well, or with a variable instead of a value.
 
 ## Why it is bad
 The largest float16 number is 65,504, and the activations of these models are larger: gradients become NaN or infinite,

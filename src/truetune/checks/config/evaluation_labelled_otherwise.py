@@ -121,7 +121,7 @@ def _labelling_of_recipe(config: Config) -> Labelling | None:
         train,
         held,
         cases,
-        f"set train_on_input: {str(train).lower()} in dataset_val, as in dataset",
+        f"set dataset_val.train_on_input to {str(train).lower()}, as in dataset",
     )
 
 
@@ -149,7 +149,7 @@ def _labelling_of_axolotl(config: Config) -> Labelling | None:
         trains_text.pop(),
         holds_text.pop(),
         cases,
-        f"set type: {train[0]} in test_datasets, as in datasets",
+        f"set the type of test_datasets to {train[0]}, as in datasets",
     )
 
 

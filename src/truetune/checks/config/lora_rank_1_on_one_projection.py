@@ -92,7 +92,7 @@ class LoraRank1OnOneProjection(ConfigRule):
             yield self.finding(
                 f"the adapter has rank 1, only on {targets[0]}: it can learn hardly anything, and the answers stay"
                 " those of the base model",
-                "set the rank to 16 and alpha to 32, and adapt all linear layers",
+                "set the rank to 16 with an alpha of 32, and adapt all linear layers",
                 cases=[
                     setting_case(config, 1, "training.lora.r"),
                     setting_case(config, targets[0], "training.lora.target_modules"),

@@ -2,8 +2,8 @@
 
 ## What it does
 Finds supervised fine-tuning with TRL without `max_length` if the rows are not available; if they are,
-`rows-longer-than-default-max-length` counts the truncated ones. It does not fire with `skip_prepare_dataset`, which truncates
-nothing, or if a script reads the file and may set the length itself.
+`rows-longer-than-default-max-length` counts the truncated ones. It does not fire with `skip_prepare_dataset`, which
+truncates nothing, or if a script reads the file and may set the length itself.
 
 ## Why it is bad
 TRL silently truncates longer rows at 1,024 tokens: answers end in mid-sentence, without their stop token.

@@ -181,8 +181,8 @@ def _edit_for_sft_start(config: Config, sft: TrainingStage, own: TrainingStage) 
         return f"{edit}, and merge both later (adapter_name_or_path: {sft.output},{own.output})"
     if config.stack == "axolotl":
         return (
-            f"merge the SFT first (axolotl merge-lora SFT.yaml --lora-model-dir {sft.output}) and set base_model:"
-            f" {sft.output}/merged"
+            f"merge the SFT first (axolotl merge-lora {PurePath(sft.file).name} --lora-model-dir {sft.output}) and"
+            f" set base_model: {sft.output}/merged"
         )
     return (
         f"merge the adapter {sft.output} into its base (merge_and_unload, save_pretrained) and start from the merged"

@@ -88,6 +88,6 @@ class ResumeFromMissingCheckpoint(ConfigRule):
             yield self.finding(
                 f"{name} {'has no trainer_state.json' if found else 'does not exist'}: there is nothing to resume"
                 " from",
-                "set resume_from_checkpoint to a checkpoint-N folder of the run, or remove it",
+                "set resume_from_checkpoint to a checkpoint-N folder of the run, or remove resume_from_checkpoint",
                 cases=[setting_case(config, name, "training.resume_from_checkpoint")],
             )

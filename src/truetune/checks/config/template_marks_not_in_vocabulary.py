@@ -110,7 +110,7 @@ class TemplateMarksNotInVocabulary(ConfigRule):
             f"the template {name} ends turns with {end}, which is not a token of {config.spec.model}: it is split"
             " into pieces, and the tuned model prints it and continues",
             f'set special_tokens: {{eos_token: "{end}"}} and add the token that opens turns to tokens; with'
-            " LoRA, also set lora_modules_to_save: [embed_tokens, lm_head]; or use the template of the base's own"
+            " LoRA, lora_modules_to_save: [embed_tokens, lm_head] as well; or use the template of the base's own"
             " instruct model",
             cases=[
                 setting_case(

@@ -53,7 +53,10 @@ from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs imp
     NO_LORA,
     NO_MODEL,
 )
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    setting_case,
+    setting_place,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -88,7 +91,7 @@ class TiedHeadTrainedAlone(ConfigRule):
                     "lm_head is trained without embed_tokens, although the two share their weights: they diverge,"
                     " and one is lost on merging"
                 ),
-                "write embed_tokens instead of lm_head",
+                f"replace lm_head by embed_tokens in {setting_place(config, 'training.lora.modules_to_save').key}",
                 evidence=["tie_word_embeddings is true, or the weights contain no lm_head"],
                 cases=[
                     setting_case(

@@ -155,7 +155,7 @@ class UnknownSetting(ConfigRule):
                     strange.append(place)
                 else:
                     yield self._finding_on_misspelling(
-                        name, "setting of a data set", likely, place, empty=item[name] is None
+                        name, "data set setting", likely, place, empty=item[name] is None
                     )
         if strange:
             yield self._finding_on_strange_keys(strange)
@@ -168,7 +168,7 @@ class UnknownSetting(ConfigRule):
         """
         config = self.subject
         return self.finding(
-            f"{config.stack} {config.version} has no {what} {key}; it has {likely}",
+            f"{key} is not a {what} of {config.stack} {config.version}; did you mean {likely}?",
             f"write {likely}, or remove it",
             severity="info" if empty else "warning",
             evidence=[describe_fate_of_unknown_key(config)],

@@ -74,7 +74,10 @@ class VllmTakesTheTrainingMemory(ConfigRule):
             yield self.finding(
                 f"vLLM reserves {share:.0%} of the GPU on which the policy is trained: {1 - share:.0%} is left for"
                 " weights, gradients and activations",
-                f"set {VLLM_MEMORY_KEY} to 0.3, or set vllm_mode: server and give vLLM separate GPUs",
+                (
+                    f"set {VLLM_MEMORY_KEY} to 0.3, or set vllm_mode: server, remove {VLLM_MEMORY_KEY} and give vLLM"
+                    " separate GPUs"
+                ),
                 cases=[
                     setting_case(config, share, VLLM_MEMORY_KEY),
                     setting_case(config, "colocate", "vllm_mode"),

@@ -62,7 +62,9 @@ class WarmupIgnoredBySchedule(ConfigRule):
         if wanted and str(training.lr_scheduler_type) == "constant" and field in config.places:
             yield self.finding(
                 f"{config.places[field].key} {wanted:g} has no effect: the schedule constant has no warm-up",
-                "set the schedule to constant_with_warmup",
+                f"set {config.places['training.lr_scheduler_type'].key} to constant_with_warmup"
+                if "training.lr_scheduler_type" in config.places
+                else "set lr_scheduler_type to constant_with_warmup",
                 cases=[
                     setting_case(config, "constant", "training.lr_scheduler_type"),
                     setting_case(config, f"{wanted:g}", field),

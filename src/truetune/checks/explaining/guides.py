@@ -72,13 +72,13 @@ GUIDES = (
          "model outputs random tokens", "wrong language", "empty answers", "worse than the base model"),
         "truetune sample RUN --diagnose",
         (
-            Cause("the prompt is another one than in training",
+            Cause("the prompt differs from the one in training",
                   "good answers in training's format only; ignores instructions; repeats or copies the user's message",
                   ("prompt-is-not-the-trained-one", "answers-echo-the-prompt", "server-builds-another-prompt")),
             Cause("the answers were not what was supervised", "answers look like prompts, headers or another"
                   " column; prompts are trained too",
                   ("prompt-supervised", "another-field-supervised")),
-            Cause("an attention mask of one's own has no causal part, so that the training could copy its targets",
+            Cause("a hand-written attention mask has no causal part, so that the training could copy its targets",
                   "the loss falls to almost zero and the model writes word salad; own packing code, 4D mask",
                   ("mask-without-causality", "shortcut-loss")),
             Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
@@ -90,7 +90,7 @@ GUIDES = (
                   ("loss-climbs-above-guessing", "loss-diverges", "steps-larger-than-the-weights")),
             Cause("the answers are drawn at a high temperature", "good greedily, nonsense when sampled",
                   ("temperature-is-too-high",)),
-            Cause("the tokenizer is another one than the model's", "words and symbols without relation",
+            Cause("the tokenizer is not the model's", "words and symbols without relation",
                   ("tokenizer-differs-from-base", "model-and-tokenizer-pad-ids-differ")),
             Cause("the base is broken", "the base model answers garbage too", ("base-is-broken",)),
             Cause("marks of the chat template were never trained: a base model (Llama 3) with the template of its "
@@ -128,7 +128,7 @@ GUIDES = (
                   ("asked-in-another-form", "server-builds-another-prompt")),
             Cause("prompts are cut on the right where they are asked (truncation=True with a short max_length): the"
                   " question and the header of the answer are at their end",
-                  "long documents or contexts: it continues the document in place of an answer; short ones are fine",
+                  "long documents or contexts: it continues the document instead of an answer; short ones are fine",
                   ("prompts-lose-their-end",)),
             Cause("generate returns the prompt's ids before the answer's, and both are decoded",
                   "answers begin with the prompt, the question or system and user; repeats the question",
@@ -173,7 +173,7 @@ GUIDES = (
                   "prompt with max_position_embeddings in config.json, and with the length of training",
                   "short prompts are fine and long ones (longer than 4k, 8k, 32k tokens) turn into gibberish",
                   ("length-beyond-the-model", "context-is-shorter-than-training")),
-            Cause("labels are shifted twice in a loop or collator of one's own",
+            Cause("labels are shifted twice in a hand-written loop or collator",
                   "fluent words in a wrong order, every second token skipped; a custom collator with labels[:, 1:]",
                   ("labels-shifted-by-hand", "double-label-shift")),
             Cause("a large part of the training answers is in another language than the questions will be in: a"
@@ -278,7 +278,7 @@ GUIDES = (
                   " rows in a step, or more epochs",
                   "the loss hardly moves and training is over in a minute; 300 rows, gradient_accumulation_steps 64,"
                   " Total optimization steps = 6"),
-            Cause("the graph is cut in code of one's own: the loss is made from .item(), .detach(), argmax or"
+            Cause("the graph is cut in your own code: the loss is made from .item(), .detach(), argmax or"
                   " torch.tensor(...), or under torch.no_grad()",
                   "element 0 of tensors does not require grad and does not have a grad_fn; own loss or compute_loss,"
                   " loss constant although it is computed; requires_grad_(True) on the loss",
@@ -298,9 +298,9 @@ GUIDES = (
                   ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run",
                    "schedule-never-stepped")),
             Cause("the scheduler counts optimizer steps and is stepped once an epoch, or the other way round",
-                  "a loop of one's own, or Lightning", ("scheduler-length-miscounted",)),
+                  "a hand-written loop, or Lightning", ("scheduler-length-miscounted",)),
             Cause("the optimizer never steps, steps on cleared gradients, or was made before the adapter",
-                  "a loop of one's own; no error",
+                  "a hand-written loop; no error",
                   ("gradients-never-used", "steps-without-gradient", "optimizer-misses-trained-tensors")),
             Cause("there is nothing left to learn: the base knows the rows", "a low loss from the start"),
             Cause("the rows were generated by the very model that is tuned, so the loss is at its floor: take a"
@@ -377,7 +377,7 @@ GUIDES = (
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
                   "it was over within minutes; only 3 steps; max_steps 60 of a notebook",
                   ("setting-out-of-range", "run-ended-after-few-steps", "few-steps-of-very-many-rows")),
-            Cause("an attention mask of one's own (packing, 4D, FlexAttention) has no causal part: tokens see the ones"
+            Cause("a hand-written attention mask (packing, 4D, FlexAttention) has no causal part: tokens see the ones"
                   " that they are to predict",
                   "own packing code or collator; the loss falls to 0.00x within the first epoch, then word salad",
                   ("mask-without-causality", "shortcut-loss")),
@@ -388,7 +388,7 @@ GUIDES = (
             Cause("a config, collator or callback is built and never passed on: what it configures does not happen",
                   "LoraConfig without peft_config; all parameters are trained; prompts are not masked",
                   ("settings-never-passed",)),
-            Cause("the base is asked in place of the tuned model: no adapter, a new one, none in the request",
+            Cause("the base is asked instead of the tuned model: no adapter, a new one, none in the request",
                   "same answers as the base model; lora_request is missing; get_peft_model at inference; ollama create"
                   " worked and the tuning is not in the model; Modelfile without ADAPTER",
                   ("base-asked-instead", "modelfile-serves-the-base")),
@@ -518,7 +518,7 @@ GUIDES = (
             Cause("CUDA_VISIBLE_DEVICES is set in the script after CUDA was started, and another GPU is used",
                   "os.environ CUDA_VISIBLE_DEVICES is ignored, always GPU 0, which another process fills",
                   ("visible-devices-set-too-late",)),
-            Cause("all weights are trained in place of an adapter: a LoraConfig is built and never passed on",
+            Cause("all weights are trained instead of an adapter: a LoraConfig is built and never passed on",
                   "LoRA with batch size 1 runs out of memory; trainable parameters are all parameters",
                   ("settings-never-passed",)),
             Cause("states of the optimizer, and gradients of what is trained",
@@ -547,7 +547,7 @@ GUIDES = (
                   "gradient checkpointing makes no difference, the same memory with gradient_checkpointing_enable",
                   ("checkpointing-without-training-mode", "trained-in-eval-mode")),
             Cause("an evaluation or a teacher without torch.no_grad, whose activations are kept",
-                  "oom in validation of a loop of one's own; a teacher or reference model takes as much memory "
+                  "oom in validation of a hand-written loop; a teacher or reference model takes as much memory "
                   "as training",
                   ("evaluation-builds-graphs",)),
             Cause("weights are cast to float32: prepare_model_for_kbit_training casts embeddings, norms and head"
@@ -607,8 +607,7 @@ GUIDES = (
                   " micro-batches are"
                   " kept",
                   "gradient accumulation does not save memory, 16 micro-batches need as much as a batch of 16; a"
-                  " loop of"
-                  " one's own",
+                  " hand-written loop",
                   ("one-backward-for-many-batches",)),
             Cause("all prompts of a file go into one generate() call, or its scores and hidden states are kept for"
                   " every row",
@@ -711,7 +710,7 @@ GUIDES = (
          "same rows on every rank", "loss differs with more gpus", "deadlock in evaluation"),
         "truetune run -- torchrun --nproc-per-node 2 SCRIPT",
         (
-            Cause("every process reads the same rows: a loader of one's own that nobody splits, or a stream",
+            Cause("every process reads the same rows: a hand-written loader that nobody splits, or a stream",
                   "an epoch has as many iterations or steps, and takes as long, as on a single GPU; no speed-up",
                   ("same-rows-on-every-rank", "stream-read-whole-by-every-rank",
                    "loader-without-distributed-sampler")),
@@ -910,7 +909,7 @@ GUIDES = (
                   ("gradients-averaged-at-each-micro-batch",)),
             Cause("a scheduler that is stepped by every process", "the learning rate ends early",
                   ("prepared-schedule-length-divided-by-processes", "learning-rate-ended-early")),
-            Cause("a loss of one's own that breaks accumulation", "loss differs with accumulation steps",
+            Cause("a hand-written loss that breaks accumulation", "loss differs with accumulation steps",
                   ("custom-loss-breaks-gradient-accumulation", "accumulated-gradient-differs")),
             Cause("the cards are not alike, or one is throttled by its heat: every step waits for the slowest",
                   "8 gpus should give 8x and give 3x; one gpu is hot, SW Thermal Slowdown, clocks of 700 MHz; an A100"
@@ -919,7 +918,7 @@ GUIDES = (
             Cause("gradients under FSDP1 are clipped by torch.nn.utils.clip_grad_norm_, which takes the norm of each"
                   " process's own part: model.clip_grad_norm_(1.0), or accelerator.clip_grad_norm_",
                   "FSDP training is noisier than DDP; printed grad norms differ between ranks; FullyShardedDataParallel"
-                  " in a loop of one's own"),
+                  " in a hand-written loop"),
             Cause("vLLM is started on one of its GPUs: neither --tensor-parallel-size nor --data-parallel-size is"
                   " given",
                   "serving on 4 gpus is not faster; vllm uses only one gpu, the others are idle",
@@ -1004,7 +1003,7 @@ GUIDES = (
             Cause("a figure is divided by another count than it was added up over: right answers by the number of "
                   "batches, mean losses of batches by the number of rows",
                   "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
-                  "in a loop of one's own",
+                  "in a hand-written loop",
                   ("metric-divided-by-another-count", "loss-is-a-sum")),
             Cause("the score of extracted fields goes over those that the answer gives: what is missing is not counted",
                   "field accuracy is 98 % and half of the fields are missing in use; precision shown as accuracy",
@@ -1368,7 +1367,7 @@ GUIDES = (
                   "recompile_limit; torch_compile training is slower than without; each new length takes a minute",
                   ("compiled-again-for-each-shape",)),
             Cause("gradients cross a slow network, or PCIe without peer access, at each micro step:"
-                  " no_sync, ZeRO-2 in place of "
+                  " no_sync, ZeRO-2 instead of "
                   "ZeRO-3, DDP for an adapter",
                   "two nodes train slower than one; no NVLink or InfiniBand; NCCL over sockets",
                   ("gradients-cross-a-slow-network", "nccl-transport-switched-off", "same-steps-on-more-gpus")),
@@ -1632,7 +1631,7 @@ GUIDES = (
                   " served",
                   "turning on LoRA in vLLM costs me half of the throughput; max_lora_rank 256 for r=16",
                   ("server-generates-slowly",)),
-            Cause("a StoppingCriteria or LogitsProcessor of one's own does Python work for each token: it decodes the"
+            Cause("a hand-written StoppingCriteria or LogitsProcessor does Python work for each token: it decodes the"
                   " whole text, or goes over the vocabulary number by number. stop_strings=[...] and a mask made once",
                   "speed starts at 40 tokens per second and falls as the answer grows; restricting the outputs to my"
                   " label set makes it hundreds of times slower",
@@ -1697,7 +1696,7 @@ GUIDES = (
                   "accuracy 1.0 and a margin of 5 in the log, but in vLLM or Ollama it is as before, as the base",
                   ("served-template-differs", "template-marks-not-in-vocabulary",
                    "chat-template-of-another-family", "asked-in-another-form")),
-            Cause("in a loop of one's own, policy and reference are the same object, so that both move",
+            Cause("in a hand-written loop, policy and reference are the same object, so that both move",
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
             Cause("policy and reference are not the same at the start: log-probabilities of the reference were cached "
@@ -1742,7 +1741,7 @@ GUIDES = (
             Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
                   "5",
                   ("preference-beta-out-of-range",)),
-            Cause("in a loop of one's own, the margin has the wrong sign: rejected minus chosen",
+            Cause("in a hand-written loop, the margin has the wrong sign: rejected minus chosen",
                   "loss falls but the model prefers the rejected answers more and more; the printed margin is negative;"
                   " own dpo loss",
                   ("margin-prefers-the-rejected", "preference-pairs-swapped")),
@@ -1765,7 +1764,7 @@ GUIDES = (
                   "the longer I train DPO, the stranger the answers become; loss 0.004, margins above 20, eval_loss"
                   " rises",
                   ("eval-loss-rises", "dpo-chosen-falls")),
-            Cause("in a loop of one's own, the loss is made of something else: an optimizer of the reference's "
+            Cause("in a hand-written loop, the loss is made of something else: an optimizer of the reference's "
                   "parameters, logits without gradient, "
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
                   "runs",
@@ -1850,7 +1849,7 @@ GUIDES = (
             Cause("rows came tokenized, without labels", "prompts are trained too",
                   ("tokenized-rows-without-labels", "token-rows-without-labels")),
             Cause("labels are made with care, and the collator makes them of the ids again",
-                  "DataCollatorForLanguageModeling; masked prompts are learned all the same, it talks like the users",
+                  "DataCollatorForLanguageModeling; masked prompts are still learned, it talks like the users",
                   ("lm-collator-overwrites-labels", "labels-overwritten-by-collator")),
             Cause("a cache of another template or tokenizer",
                   "changes of the data, template or preprocessing have no effect; the same loss to the last digit",

@@ -97,9 +97,7 @@ def _list_proofs(records: Sequence[Mapping[str, float]]) -> Iterator[Proof]:
     if _are_all_zero(chosen) and _are_all_zero(rejected):
         yield Proof("dpo-without-effect", NO_ANSWER_TOKEN)
     elif not all(map(math.isfinite, losses)):
-        text = (
-            "the loss of a record is no number: look at the steps before it, the rate and the dtype"
-        )
+        text = "the loss of a record is not a number: look at the steps before it, the rate and the dtype"
         yield Proof("loss-not-finite", Cause(text, ""))
     elif not any(name in record for record in records for name in OTHER_LOSSES):
         yield from _list_proofs_of_gradients(
@@ -122,7 +120,9 @@ def _list_proofs_of_gradients(losses: list[float], norms: list[float]) -> Iterat
         text = "the loss is not 0 and the gradient norm is exactly 0: no parameter is trained"
         yield Proof("grad-norm-zero", Cause(text, ""))
     elif are_norms_nan:
-        text = "the gradient norm is no number while the loss is one: the backward pass overflows"
+        text = (
+            "the gradient norm is not a number while the loss is one: the backward pass overflows"
+        )
         yield Proof("loss-not-finite", Cause(text, ""))
 
 

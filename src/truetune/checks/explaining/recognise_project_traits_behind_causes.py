@@ -187,7 +187,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
          r"\bpack(ed|ing)\b|padding[-_]free"),
     _compile_trait_reading(Trait.OWN_LOOP, "training", "a training loop of its own",
          r"\.backward\(|optimizer\.step\(|optim\.step\(|opt\.step\(|training_step",
-         r"loops? of one's own|own loop|optimizer never steps|cleared gradients|zero_grad"
+         r"hand-written loops?|own loop|optimizer never steps|cleared gradients|zero_grad"
          r"|training loop|custom loop|"
          r"own \w+ loop|loop (builds|that|keeps)|hand[- ]written"),
     _compile_trait_reading(Trait.OWN_COLLATOR, "training", "a collator or labels of its own",

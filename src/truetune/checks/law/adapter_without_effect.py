@@ -74,7 +74,7 @@ class AdapterWithoutEffect(LawRule):
             " forward pass (target_modules), and wrap the model only once",
             evidence=[
                 (
-                    f"with the adapter enabled the logits change by {evidence['moved']:.2g} of the largest,"
+                    f"with the adapter enabled the logits change by {evidence['moved']:.2g} times the largest logit,"
                     f" disabled by {evidence['leaked']:.2g}"
                 ),
                 f"active adapters: {', '.join(evidence['active']) or 'none'}",

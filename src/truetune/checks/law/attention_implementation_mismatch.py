@@ -63,7 +63,7 @@ class AttentionImplementationMismatch(LawRule):
             f"gives NaN at {strays} positions of a padded batch"
             if strays
             else (
-                f"differs from eager attention by {value:.2g} of the largest logit (rounding explains up to"
+                f"differs from eager attention by {value:.2g} times the largest logit (rounding explains up to"
                 f" {tolerance:.0e})"
             )
         )

@@ -61,7 +61,7 @@ class KvCacheChangesLogits(LawRule):
         at_once = evidence["by way"]["one pass"] <= tolerance
         how = "token by token" if at_once else "in one pass"
         yield self.finding(
-            f"with the cache, {how}, the logits differ by {value:.2g} of the largest from those"
+            f"with the cache, {how}, the logits differ by {value:.2g} times the largest logit from those"
             f" without it, as in training (rounding explains up to {tolerance:.0e})",
             (
                 "update the library that contains this model's code (transformers)"

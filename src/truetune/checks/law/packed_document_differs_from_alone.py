@@ -71,8 +71,8 @@ class PackedDocumentDiffersFromAlone(LawRule):
         if not isolation.get("value", 0.0) <= isolation.get("tolerance", 0.0):
             return
         yield self.finding(
-            f"in a packed row, a document's logits differ from those it has by itself by {value:.2g} of"
-            f" the largest (rounding explains up to {tolerance:.0e})",
+            f"in a packed row, a document's logits differ from those it has by itself by {value:.2g} times"
+            f" the largest logit (rounding explains up to {tolerance:.0e})",
             "add position_ids to the batch that start at 0 in each document",
             evidence=[
                 f"{name} of {evidence['documents']}: {difference:.2g}"

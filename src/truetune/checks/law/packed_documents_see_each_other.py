@@ -84,8 +84,8 @@ class PackedDocumentsSeeEachOther(LawRule):
         elif chats:
             severity = "warning"
         yield self.finding(
-            f"changing one document of a packed row changes the logits of others by {value:.2g} of"
-            f" the largest (rounding explains up to {tolerance:.0e})",
+            f"changing one document of a packed row changes the logits of others by {value:.2g} times"
+            f" the largest logit (rounding explains up to {tolerance:.0e})",
             "pack with position_ids that restart in each document and without an attention mask"
             " of ones (TRL: packing_strategy: bfd), and use an attention implementation that follows"
             " them (flash_attention_2)",

@@ -65,7 +65,7 @@ class PaddingChangesLogits(LawRule):
             if "generation" not in name
         )
         yield self.finding(
-            f"padding a row changes the logits of its own tokens by {value:.2g} of the largest"
+            f"padding a row changes the logits of its own tokens by {value:.2g} times the largest logit"
             f" (rounding explains up to {tolerance:.0e})",
             (
                 'set tokenizer.padding_side = "right" for training, or pass position_ids that do not count the pads'

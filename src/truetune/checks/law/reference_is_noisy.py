@@ -66,7 +66,7 @@ class ReferenceIsNoisy(LawRule):
         reference = not apart["reference"] <= tolerance
         yield self.finding(
             f"two passes of the {'reference' if reference else 'policy'} over the same batch differ"
-            f" by {value:.2g} of the largest logit: dropout is active",
+            f" by {value:.2g} times the largest logit: dropout is active",
             "set disable_dropout=True and attention_dropout to 0 in the model's config; if you pass a ref_model, call"
             " ref_model.eval()",
             severity="warning" if reference else "info",

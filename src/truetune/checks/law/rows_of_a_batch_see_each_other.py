@@ -58,7 +58,7 @@ class RowsOfABatchSeeEachOther(LawRule):
         where = "only in training mode, " if serving <= tolerance else ""
         yield self.finding(
             f"{where}other tokens in the other rows of a batch change a row's logits by {value:.2g}"
-            f" of the largest (rounding explains up to {tolerance:.0e})",
+            f" times the largest logit (rounding explains up to {tolerance:.0e})",
             "remove the layer that mixes rows: normalisation over the batch (dimension 0), or a capacity limit of the"
             " experts",
             evidence=[

@@ -57,7 +57,7 @@ class SavedModelDiffers(LawRule):
     ) -> Iterator[Finding]:
         """The finding that the model that is saved and loaded is not the model that was trained."""
         yield self.finding(
-            f"after saving and loading, the model's logits differ by {value:.2g} of the largest"
+            f"after saving and loading, the model's logits differ by {value:.2g} times the largest logit"
             f" (rounding explains up to {tolerance:.0e})",
             "list every fully trained module in modules_to_save of LoraConfig, and check tie_word_embeddings in"
             " config.json and the dtype that is saved",

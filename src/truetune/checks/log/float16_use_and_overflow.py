@@ -55,7 +55,7 @@ def precision_in_place_of_float16(log: RunLog) -> str:
 
 
 def float16_overflow_remedy(log: RunLog) -> str:
-    """Advice in which dtype to train in place of float16, on the GPU that the log names."""
+    """Advice in which dtype to train instead of float16, on the GPU that the log names."""
     gpu = log.output.settings.old_gpu if log.output is not None else ""
     if gpu:
         return (

@@ -9,7 +9,7 @@ count at the highest learning rate. A learning rate of 0 at every record belongs
 
 ## Why it is bad
 Weights of language models have a size of about 0.02. The run costs its time, but the model answers as its base does. If
-the loss falls all the same, the weights are trained with another learning rate than the logged one: trainers log only
+the loss still falls, the weights are trained with another learning rate than the logged one: trainers log only
 that of the first parameter group.
 
 ## Example
@@ -109,7 +109,7 @@ class LearningRatesSumToNothing(LogRule):
             f"the learning rates of all {rate.step[-1]:,.0f} steps sum to {total:.2g}, and no weight moves further than"
             " that, although weights have a size of about 0.02"
             + (
-                "; the loss changes all the same, so the weights are trained with another learning rate than the"
+                "; the loss still changes, so the weights are trained with another learning rate than the"
                 " logged one"
                 if has_learned
                 else ""

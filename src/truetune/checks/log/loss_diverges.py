@@ -148,7 +148,7 @@ class LossDiverges(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
-        # transformers logs 0 in place of a NaN: no low point of the curve
+        # transformers logs 0 instead of a NaN: no low point of the curve
         live = loss.value != 0
         loss = block_medians(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
         if log.kind not in self.kinds or loss.step.size < MIN_POINTS or find_restarts(log):

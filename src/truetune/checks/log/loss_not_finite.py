@@ -82,7 +82,7 @@ NO_TRAINING = EVALUATION_ALONE._replace(
 
 
 LABELS_FIRST = (
-    "first look for rows without a label ((labels != -100).sum() of each batch): if a limit cuts off the answer, none"
+    "first find rows without a label ((labels != -100).sum() of each batch): if a limit cuts off the answer, none"
     " is left, and the mean over none is NaN; remove such rows, or raise max_length"
 )
 MIN_CALM = 2

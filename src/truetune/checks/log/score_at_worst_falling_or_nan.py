@@ -14,7 +14,7 @@ Other scores that fall like that are info. A token accuracy is a warning if the 
 too. Parts of a reward belong to `no-reward-signal`, and pairs whose margin is always 0 to `dpo-stuck-at-ln2`.
 
 ## Why it is bad
-The loss may fall all the same. A score of 0 means that nothing is right, or that the metric compares the wrong things:
+The loss may still fall. A score of 0 means that nothing is right, or that the metric compares the wrong things:
 padding with labels, shifted tokens, an answer that its parser never finds. If pairs are ranked in the wrong order,
 chosen and rejected are swapped. If the reward falls, the model unlearns the task. If a token accuracy falls together
 with the loss, it is counted over other tokens than the loss.

@@ -125,7 +125,9 @@ class KtoImbalance(DataRule):
         total = self.good + self.bad
         only, other = ("true", "false") if self.good else ("false", "true")
         beside = self._evidence_of_labels_in_nearby_file()
-        remedy = f"add examples with the label {other}, or train with SFT on the good answers only"
+        remedy = (
+            f"add examples with the label {other}, or train with SFT on the desirable answers only"
+        )
         if beside:
             remedy = (
                 "convert the column by its value in the script that makes the rows (text in ('1', 'true')), since"

@@ -70,7 +70,7 @@ class RecitedAnswer(ComparedAnswer):
     question: str
     reference: str
     field: str | None
-    """The column whose text the answer is, in place of the reference"""
+    """The column whose text the answer is, instead of the reference"""
     echo: bool
     """The answer begins with the question"""
     trained: ComparedAnswer | None
@@ -176,9 +176,11 @@ def stops_right_after_reference(answer: ComparedAnswer | None) -> bool:
 def case_of_recited_answer(row: RecitedAnswer, why: str = "") -> Case:
     """A case with question, reference and answer of a row, and `why` after them."""
     place = f"row {row['number']}: " if row["number"] is not None else ""
+    question, said = quote_shortened(row["question"]), quote_shortened(row["said"])
+    if said == quote_shortened(row["reference"]):
+        return Case(f"{place}{question} gives {said}, the answer of its row{why}")
     return Case(
-        f"{place}{quote_shortened(row['question'])} should give"
-        f" {quote_shortened(row['reference'])} but gives {quote_shortened(row['said'])}{why}"
+        f"{place}{question} should give {quote_shortened(row['reference'])} but gives {said}{why}"
     )
 
 

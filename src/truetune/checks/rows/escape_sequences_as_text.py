@@ -125,7 +125,7 @@ class EscapeSequencesAsText(RowTextRule):
     needs_tokenizer = False
 
     def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
-        """The escape sequences or the markup that a text holds in place of the characters."""
+        """The escape sequences or the markup that a text holds instead of the characters."""
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
         lost = LATEX_AFTER_CONTROL.search(text.text)

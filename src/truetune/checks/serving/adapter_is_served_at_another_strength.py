@@ -15,7 +15,7 @@ strong: with r = 64, rsLoRA is served at an eighth of its strength.
 ```yaml
 strength:
   {by: logprobs, places: 96, adapter: true, factor: 0.27, cosine: 0.98, effect: 1.9, distance: 1.4,
-   explained: "alpha/r in place of alpha/sqrt(r): use_rslora was not read", explained_distance: 0.01}
+   explained: "alpha/r instead of alpha/sqrt(r): use_rslora was not read", explained_distance: 0.01}
 ```
 
 ## Use instead

@@ -87,7 +87,7 @@ def _classifier_given_adapter(module: Module, call: Call) -> ast.AST | None:
     for head in module.calls(*CLASSIFIERS):
         if head.node in loaded:
             return head.node
-    # A name in place of a model: TRL loads a classifier of it for this trainer alone.
+    # A name instead of a model: TRL loads a classifier of it for this trainer alone.
     if call.named(*REWARD_TRAINERS) and model is not None:
         return call.node if isinstance(module.flow.value(model), str) else None
     return None

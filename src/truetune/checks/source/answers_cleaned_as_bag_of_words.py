@@ -145,7 +145,7 @@ class AnswersCleanedAsBagOfWords(SourceRule):
             if one.answer is not one.place:
                 cases.append(case_of_node(module, one.answer))
             yield self.finding(
-                f"answers are cleaned before training: {', '.join(one.steps)} are removed, and the model learns to"
+                f"answers are cleaned before training: {' and '.join(one.steps)} are removed, and the model learns to"
                 " write texts without them",
                 "use the raw text of the answers (strip() at most): remove this cleaning, build the rows again, and"
                 " train again",

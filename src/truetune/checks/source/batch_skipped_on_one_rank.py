@@ -4,8 +4,8 @@
 Looks at training loops and functions that run as several processes, one per GPU (DistributedDataParallel, FSDP,
 DeepSpeed, accelerate, Fabric), each on its own rows. It looks for a `continue` or `return` before the backward pass
 whose condition is computed from the batch or its loss (no label, NaN, too long), and for an `except` around the step
-after which the loop continues (out of memory on one GPU). It is a warning if only accelerate in the script suggests
-several processes. Nothing is reported if the processes agree first (all_reduce).
+after which the loop continues (out of memory on one GPU). It is an error if a command starts several processes or the
+script joins a process group, else a warning. Nothing is reported if the processes agree first (all_reduce).
 
 ## Why it is bad
 The backward pass averages gradients over all processes, and the one that skips makes one pass fewer. From then on the
@@ -119,7 +119,7 @@ def _skip_reason(module: Module, skipped: SkippedBatch) -> str:
 
 
 def _skip_remedy(skipped: SkippedBatch) -> str:
-    """What to write in place of the skip."""
+    """What to write instead of the skip."""
     if skipped.why is None:
         return (
             "let the exception end the run, and remove its cause (a smaller batch, a limit on the length of rows):"

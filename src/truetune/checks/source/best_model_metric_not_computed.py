@@ -105,8 +105,10 @@ def _remedy(found: UncomputedMetric) -> str:
     """The remedy: what makes the name one of those that are given."""
     closest = difflib.get_close_matches(found.metric, sorted(found.known), n=1)
     if closest:
-        return f'metric_for_best_model="{closest[0]}"'
+        return f'set metric_for_best_model="{closest[0]}"'
     if not found.has_function:
-        return f'give the Trainer a compute_metrics that returns "{found.metric}", or set'
-        ' metric_for_best_model="eval_loss"'
+        return (
+            f'give the Trainer a compute_metrics that returns "{found.metric}", or set'
+            ' metric_for_best_model="eval_loss"'
+        )
     return f'return "{found.metric}" from compute_metrics, or set metric_for_best_model to one that it returns'

@@ -139,7 +139,7 @@ def _cast_operand_in_words(module: Module, cast: ast.AST) -> str:
 
 
 def _suggest_comparison(module: Module, cast: ast.AST) -> str:
-    """What to write in place of a cast, in the words of the code: its own column and variable."""
+    """What to write instead of a cast, in the words of the code: its own column and variable."""
     if isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute):
         column = module.text_of(cast.func.value)
         return f'{column}.str.strip().str.lower().isin(["1", "true", "yes"])'

@@ -1,12 +1,12 @@
 """A chat model is trained with the chat template of another model family.
 
 ## What it does
-Looks at what a training script uses instead of its tokenizer's template: a name given to Unsloth's `get_chat_template`,
-the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model given to
-`clone_chat_template` or `SFTConfig(chat_template_path=...)`. It also checks hand-written prompts with the special
-tokens of a chat format (`f"<|im_start|>user\n{question}..."`). The token before a question is compared with that of the
-chat model that the script loads, by its published name. Base models, unknown names, and templates that are meant for
-any model (ChatML, Alpaca) by name are not reported.
+Looks at what a training script uses instead of its tokenizer's template: a name given to Unsloth's
+`get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model
+given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`. It also checks hand-written prompts with the
+special tokens of a chat format (`f"<|im_start|>user\\n{question}..."`). The token before a question is compared with
+that of the chat model that the script loads, by its published name. Base models, unknown names, and templates that are
+meant for any model (ChatML, Alpaca) by name are not reported.
 
 ## Why it is bad
 The model knows its own chat tokens from all of its training. Those of another family are plain text to it, cut into

@@ -141,7 +141,7 @@ def _control_assignments_in_callbacks(module: Module) -> Iterator[ast.Assign]:
 
 
 def _collective_calls_and_wrapped_models(module: Module) -> Iterator[object]:
-    """Calls that wait for all processes, and models that a loop of one's own wraps for several
+    """Calls that wait for all processes, and models that a hand-written loop wraps for several
     processes.
     """
     yield from _collective_calls(module)

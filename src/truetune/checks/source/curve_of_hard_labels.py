@@ -86,7 +86,7 @@ class CurveOfHardLabels(SourceRule):
     looks_at = CodePlaces("curves over thresholds, and their areas", _curve_calls)
 
     def findings(self) -> Iterator[Finding]:
-        """Findings on areas under curves that are computed from predicted classes in place of scores."""
+        """Findings on areas under curves that are computed from predicted classes instead of scores."""
         module = self.subject
         for call, scores in _curve_calls_and_scores(module):
             decision = node_deciding_class_of_value(module, scores)

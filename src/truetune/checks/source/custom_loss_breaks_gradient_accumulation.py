@@ -97,7 +97,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("losses of one's own that a trainer computes", _custom_losses)
+    looks_at = CodePlaces("hand-written losses that a trainer computes", _custom_losses)
 
     def unmet(self) -> Unmet | None:
         """Why the rule can say nothing, also where an older transformers is pinned, which counts no
@@ -108,7 +108,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
-        """Findings on losses of one's own that break gradient accumulation."""
+        """Findings on hand-written losses that break gradient accumulation."""
         module = self.subject
         if module.pins.is_release_surely_before("transformers", COUNTS_ITEMS):
             return

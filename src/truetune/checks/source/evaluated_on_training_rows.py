@@ -111,7 +111,7 @@ class EvaluatedOnTrainingRows(SourceRule):
                     yield from self._findings_on_trainer(trainer, train, held)
 
     def _findings_on_loaders(self) -> Iterator[Finding]:
-        """Findings on loaders of a loop of one's own."""
+        """Findings on loaders of a hand-written loop."""
         pairs = {pair.held: pair for pair in held_out_loaders_of_trained_rows(self.subject)}
         for pair in pairs.values():
             yield self.finding(

@@ -107,7 +107,7 @@ class GenerationInTrainingMode(NamedTuple):
     call: ast.AST
     switch: ast.AST
     in_loop: bool = False
-    """It runs between two steps of a loop of one's own"""
+    """It runs between two steps of a hand-written loop"""
 
 
 def _generations_and_decoding_loops(module: Module) -> Iterator[object]:
@@ -319,7 +319,7 @@ def _generation_after_or_amid_training_steps(
 ) -> GenerationInTrainingMode | None:
     """The first generation after a training, or between the steps of a loop that switched the model to training."""
     early = [route for place in places for route in call_routes_to(module, place)]
-    # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
+    # A model is loaded in eval mode: in a hand-written loop, `train()` ends it.
     is_switched = any(
         call.receiver is not None and _may_be_model(module, call.receiver)
         for call in module.methods("train")

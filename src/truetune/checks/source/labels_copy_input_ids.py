@@ -182,7 +182,7 @@ class LabelsCopyInputIds(SourceRule):
         trained = _makes_trainer_or_optimizer(module)
         if not trained:
             message += ", unless the training's collator makes new labels"
-            evidence = [f"the padding is added in line {module.place(copied.call.node)[0]}"]
+        evidence = [f"the padding is added in line {module.place(copied.call.node)[0]}"]
         by_position = around is not module.tree and holds_ignored_label(module, around)
         if by_position:
             evidence.append("the -100 here covers the first tokens, but no pads")

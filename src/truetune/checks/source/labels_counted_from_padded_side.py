@@ -114,7 +114,7 @@ class LabelsCountedFromPaddedSide(SourceRule):
 
 
 def describe_learned_tokens(cut: CutLabels) -> str:
-    """What is learned in place of the answers."""
+    """What is learned instead of the answers."""
     length = "to one length" if cut.padding.is_fixed else "to the longest row of the batch"
     if cut.padding.side == "right":
         rows = "" if cut.padding.is_fixed else " in all rows that are shorter"

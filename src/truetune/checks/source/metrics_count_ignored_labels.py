@@ -12,7 +12,7 @@ It also fires if labels that `DataCollatorForSeq2Seq` pads with -100 are decoded
 ## Why it is bad
 Prompts and padding have the label -100, which no prediction equals. A model that gets all of its answers right scores
 only the answers' share of all positions, often 0.1 to 0.3. The score then depends on prompt lengths and on the padding
-of the batch, and hardly on the model. `eval_loss` leaves these positions out and falls all the same. Between batches
+of the batch, and hardly on the model. `eval_loss` leaves these positions out and still falls. Between batches
 the trainer pads predictions and labels alike with -100, and these positions count as right.
 
 ## Example
@@ -221,7 +221,7 @@ class MetricsCountIgnoredLabels(SourceRule):
             return
 
     def _findings_in_own_loops(self) -> Iterator[Finding]:
-        """Findings in a loop of one's own, where the labels of a batch, -100 among them, are
+        """Findings in a hand-written loop, where the labels of a batch, -100 among them, are
         compared with its logits.
         """
         module = self.subject

@@ -161,7 +161,7 @@ def _row_templates(module: Module) -> Iterator[RowTemplate]:
 
 def _pieces_of_text(module: Module, node: ast.AST) -> Iterator[str]:
     """The pieces of a text in their order, `{}` for each value that is not known."""
-    # A stack in place of recursion: sums of a thousand texts are as deep.
+    # A stack instead of recursion: sums of a thousand texts are as deep.
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

@@ -9,7 +9,7 @@ print, the last line of a notebook cell, which may show rows, and statements tha
 
 ## Why it is bad
 None of these methods works in place. Training gets the unchanged rows: without the prompt, the answer or the filter.
-The loss falls all the same, since it is computed on other text.
+The loss still falls, since it is computed on other text.
 
 ## Example
 ```python

@@ -3,7 +3,7 @@
 ## What it does
 Follows the result of `generate(max_new_tokens=N)` with N up to 32, through `decode`, to the `predictions` of ROUGE,
 BLEU, METEOR or BERTScore, which compare texts. Choices, numbers and labels need no more tokens, but other metrics score
-those. If the file searches answers for the mark before a final answer (`####`, `\boxed{}`, `final answer`), it fires
+those. If the file searches answers for the mark before a final answer (`####`, `\\boxed{}`, `final answer`), it fires
 for N up to 128, also for the `max_tokens` of a client or of vLLM.
 
 If the training chats lie next to a script that generates, it compares the script's largest limit with the trained

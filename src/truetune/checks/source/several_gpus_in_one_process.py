@@ -128,7 +128,7 @@ class SeveralGpusInOneProcess(SourceRule):
         visible: ast.Assign | ast.Call | None,
         starts: list[SingleProcessStart],
     ) -> Iterator[Finding]:
-        """Findings on a loop of one's own that wraps its model in DataParallel, and is shown
+        """Findings on a hand-written loop that wraps its model in DataParallel, and is shown
         several GPUs.
         """
         module = self.subject

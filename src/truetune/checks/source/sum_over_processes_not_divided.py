@@ -85,7 +85,7 @@ MAX_VALUES = 200
 """Values behind a mean; some fifty"""
 DIVISIONS = ("div_", "div", "mul_", "mul", "true_divide", "__call__")
 SAME_VALUE = ("item", "clone", "detach", "cpu", "float")
-"""Methods whose result may be divided in place of the tensor"""
+"""Methods whose result may be divided instead of the tensor"""
 
 
 def _reductions(module: Module) -> Iterator[ast.AST]:

@@ -161,7 +161,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
 
 
 def _advice_on_argument(package: str, gone: RemovedArgument) -> str:
-    """The advice what to write in place of an argument."""
+    """The advice what to write instead of an argument."""
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

@@ -156,7 +156,7 @@ def _edits_of_imports(module: Module, gone: Mapping[TrlName, RemovedExport]) -> 
 
 
 def _advice_on_name(name: str, gone: RemovedExport) -> str:
-    """The advice what to import or to use in place of a name."""
+    """The advice what to import or to use instead of a name."""
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:

@@ -95,7 +95,7 @@ class SavedState(NamedTuple):
 
     case: Case
     keys: str
-    """How its names begin, or what they are in place of names of weights"""
+    """How its names begin, or what they are instead of names of weights"""
     name: re.Pattern[str]
     """What the name of the file looks like"""
     remedy: str

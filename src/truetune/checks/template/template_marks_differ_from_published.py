@@ -17,7 +17,7 @@ the model's name says that it is a base model (`Qwen3-8B-Base`, `Llama-3.1-8B`).
 A chat model was trained on the published format, to the character. A space instead of a line break, one line break
 instead of two, or `assistant` instead of `model` gives other tokens. Each turn is then outside of what the model knows,
 and the loss of the first steps goes into learning the new format. Other programs write the published format, so the
-model is served with another one than it was trained on. A marker that is not a token is split into pieces, and ends
+prompts in serving differ from those in training. A marker that is not a token is split into pieces, and ends
 nothing.
 
 ## Example

@@ -80,7 +80,7 @@ class AnswerNotTerminated(DataRule):
         self.open += 1
         if len(self.cases) < MAX_CASES:
             rendered = batch.examples[example].rendering.text
-            # Some characters behind the end show what stands there in place of the stop token.
+            # Some characters behind the end show what stands there instead of the stop token.
             text = f"ends with {rendered[max(0, turn.end - 24) : turn.end + 16]!r}"
             self.cases.append(case_at_character(batch, example, turn.end - 1, text, turn.message))
 

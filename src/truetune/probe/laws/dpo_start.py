@@ -69,7 +69,7 @@ def _describe_reference(trial: Trial) -> str:
     """What the trainer takes as its reference."""
     model = getattr(trial.trainer, "ref_model", None)
     if model is not None:
-        return f"a model of its own ({type(model).__name__})"
+        return f"a separate model ({type(model).__name__})"
     adapters = list(getattr(trial.model, "peft_config", {}))
     if "ref" in adapters:
         return "the adapter `ref`"

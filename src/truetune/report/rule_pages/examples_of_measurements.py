@@ -146,6 +146,13 @@ def example_of_serving(block: Mapping[str, Any]) -> Example:
     return Example((file_of_measured_facts("what the server does", block),))
 
 
+def example_of_reward(block: Mapping[str, Any]) -> Example:
+    """An example of a rule on reward functions: the function, and the rows that it is tried on."""
+    return Example(
+        (ExampleFile("rewards.py", block["reward"]), jsonl_file("rows.jsonl", block["rows"]))
+    )
+
+
 def example_of_environment(block: Mapping[str, Any]) -> Example:
     """An example of a rule on environments: installed packages, variables, and other facts."""
     files: list[ExampleFile] = []

@@ -31,6 +31,7 @@ READERS_OF_TEXT: Mapping[str, Callable[[str], Example]] = {
     "batch": examples_of_code.example_of_run,
     "law": examples_of_code.example_of_run,
     "recitation": examples_of_code.example_of_run,
+    "rollout": examples_of_code.example_of_run,
 }
 """By station: blocks that are a file's own text"""
 READERS_OF_YAML: Mapping[str, Callable[[Mapping[str, Any]], Example]] = {
@@ -44,6 +45,7 @@ READERS_OF_YAML: Mapping[str, Callable[[Mapping[str, Any]], Example]] = {
     "cause": examples_of_measurements.example_of_cause,
     "evaluation": examples_of_measurements.example_of_evaluation,
     "serving": examples_of_measurements.example_of_serving,
+    "reward": examples_of_measurements.example_of_reward,
     "environment": examples_of_measurements.example_of_environment,
 }
 """By station: blocks that describe files, in YAML"""

@@ -573,13 +573,13 @@ SIGNS: tuple[Sign, ...] = (
         unless=rf"{ADAPTER}|load_in_4bit|deepspeed|zero_optim|FSDP|\.float\(\)",
     ),
     Sign(
-        r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
+        r"^the logged loss is multiplied|^a hand-written loss that breaks accumulation"
         r"|^supervised tokens do not have the same weight",
         r"\bdef compute_loss\(",
         unless_in_file=r"/\s*num_items_in_batch",
     ),
     Sign(
-        r"^the logged loss is multiplied|^a loss of one's own that breaks accumulation"
+        r"^the logged loss is multiplied|^a hand-written loss that breaks accumulation"
         r"|^supervised tokens do not have the same weight",
         r"compute_loss_func|model_accepts_loss_kwargs",
     ),

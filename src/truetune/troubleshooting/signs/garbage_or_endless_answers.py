@@ -96,14 +96,14 @@ _PROMPT_SIGNS = (
         beside_in_file=ASKS,
     ),
     Sign(
-        r"^(?:the client sends|a request sends) (?:the|a) bare question|^the prompt is another one"
+        r"^(?:the client sends|a request sends) (?:the|a) bare question|^the prompt differs from the one"
         r"|^the server builds another prompt",
         COMPLETIONS,
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|template:",
         unless_in_file=r"apply_chat_template",
     ),
     Sign(
-        r"^a chat model is asked with a bare text|^the prompt is another one|^the prompt in serving is not"
+        r"^a chat model is asked with a bare text|^the prompt differs from the one|^the prompt in serving is not"
         r"|^the client sends the bare question|^the serving prompt is not",
         rf"{TOKENIZE}(?!.*(?:labels|text_target)).*return_tensors|\bllm\.generate\(|\bpipe\w*\(|\bgenerator\(",
         beside_in_file=LOCAL_ASKS,
@@ -111,13 +111,13 @@ _PROMPT_SIGNS = (
         beside=r"messages|chat_template|conversations|[-_][Ii]nstruct\b|[-_][Cc]hat\b|-it\b|template:",
     ),
     Sign(
-        r"^the prompt is another one|^the prompt in serving is not|^the server builds another prompt",
+        r"^the prompt differs from the one|^the prompt in serving is not|^the server builds another prompt",
         MARKS_BY_HAND,
         beside_in_file=ASKS,
         unless_in_file=TRAINS,
     ),
     Sign(
-        r"^the prompt is another one|^the server builds another prompt|^trained with one chat template"
+        r"^the prompt differs from the one|^the server builds another prompt|^trained with one chat template"
         r"|^a server uses the chat template|^the server builds another prompt",
         r"--chat[-_]template\b|--chat-template|\bchat_template(?:_path)?\s*=(?!=)\s*(?:open|Path|['\"f]|[A-Z])",
         beside=ASKS_OR_SERVES,
@@ -128,8 +128,8 @@ _PROMPT_SIGNS = (
         beside_in_file=ASKS,
     ),
     Sign(
-        r"^the training rows begin with a system prompt|^the prompt is another one|^the server builds another prompt"
-        r"|^the template adds a system prompt",
+        r"^the training rows begin with a system prompt|^the prompt differs from the one"
+        r"|^the server builds another prompt|^the template adds a system prompt",
         r"['\"]role['\"]\s*:\s*['\"]user['\"]|role\s*=\s*['\"]user['\"]",
         beside_in_file=ASKS,
         unless_in_file=rf"['\"]system['\"]|SYSTEM|system_prompt|{TRAINS}",
@@ -230,7 +230,8 @@ _ROW_SIGNS = (
         unless_in_file=r"log_softmax|kl_div|chosen|(?:def|class)\s+\w*[Aa]ttention",
     ),
     Sign(
-        r"^an attention mask of one's own has no causal part|^in a packed row, one document|^several rows share a sequence",
+        r"^a hand-written attention mask has no causal part|^in a packed row, one document"
+        r"|^several rows share a sequence",
         r"(?:None\]|unsqueeze\(-?\d\))\s*==\s*\w+.{0,40}(?:None|unsqueeze)|block_diag\(|create_block_mask\("
         r"|attention_mask['\"]?\]?\s*[:=]\s*.{0,40}torch\.(?:ones"
         r"|zeros)\([^)]{0,40},[^)]{0,40},|def \w*mask_mod\w*\(",
@@ -500,7 +501,7 @@ _WEIGHT_SIGNS = (
     ),
     Sign(
         r"^marks of the chat template were never trained"
-        r"|^the embedding rows of new tokens were not trained|^a new token got a row",
+        r"|^the embedding rows of new tokens were not trained|^a new token got an unused row",
         ADDS_TOKENS,
         beside=LORA,
         unless=r"modules_to_save.{0,60}(?:embed|lm_head)|trainable_token_indices['\"]?\s*[=:](?!\s*(?:null|None))"
@@ -534,14 +535,14 @@ _WEIGHT_SIGNS = (
         unless=ADDS_TOKENS,
     ),
     Sign(
-        r"^the tokenizer is another one|^a server uses the tokenizer|^model and tokenizer belong to families"
+        r"^the tokenizer is not the model|^a server uses the tokenizer|^model and tokenizer belong to families"
         r"|^tokens in the data have ids",
         rf"--tokenizer(?:_name(?:_or_path)?)?[ =]\S"
         rf"|\btokenizer(?:_name(?:_or_path)?|_config|_path)?{SET}[\w.-]+/[\w.-]+"
         r"|(?:TOKENIZER|TOK)\w*\s*=\s*['\"][\w.-]+/",
     ),
     Sign(
-        r"^the tokenizer is another one|^model and tokenizer belong to families",
+        r"^the tokenizer is not the model|^model and tokenizer belong to families",
         rf"{LOAD_TOKENIZER}\s*['\"]",
         beside_in_file=rf"{LOAD_MODEL}\s*(?!['\"])\w",
     ),
@@ -639,7 +640,8 @@ _ASKING_SIGNS = (
         unless_in_file=r"temperature|GRPO|PPO",
     ),
     Sign(
-        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy|^generation_config.json makes right",
+        r"^repetition_penalty or no_repeat_ngram_size|^the server applies a repetition penalty to greedy"
+        r"|^generation_config.json makes right",
         rf"(?:repetition|repeat)_penalty{GIVEN}(?:1\.(?:0[5-9]|[1-9])|[2-9])|no_repeat_ngram_size{GIVEN}[1-9]"
         rf"|(?:frequency|presence)_penalty{GIVEN}(?:0?\.[3-9]|[1-9])|--repeat-penalty\s1\.[1-9]",
     ),

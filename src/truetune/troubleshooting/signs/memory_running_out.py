@@ -153,18 +153,18 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^CUDA_VISIBLE_DEVICES hides", r"\bCUDA_VISIBLE_DEVICES\W{1,4}[\d\"']"),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
+        r"^(?:all weights are trained instead of an adapter|LoRA settings are given, but)",
         r"\bLoraConfig\(",
         unless=ADAPTER_PASSED,
     ),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
+        r"^(?:all weights are trained instead of an adapter|LoRA settings are given, but)",
         rf"^\W*(?:--)?lora_(?:r|alpha|rank|target\w*|dropout){SET}",
         unless=rf"\badapter{SET}q?(?:lora|dora)|finetuning_type{SET}\w*lora|use_peft|use_lora"
         rf"|get_peft_model|LoraConfig|(?:train|tuner)_type{SET}\w*lora|torchtune",
     ),
     Sign(
-        r"^(?:all weights are trained in place of an adapter|LoRA settings are given, but)",
+        r"^(?:all weights are trained instead of an adapter|LoRA settings are given, but)",
         r"trainable%:? ?100\b|(?i:trainable param\w*\W{1,3}(?:[1-9]\d{0,2},\d{3},\d{3},\d{3}"
         r"|\d{10,}))",
     ),

@@ -106,7 +106,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         rf"\b{OF_A_CLASS}\s*=\s*['\"]\w+['\"]$",
     ),
     Sign(
-        r"^the answers of the rows are all alike|^most rows have one label|^all or nearly all answers in the batches are the same text",
+        r"^the answers of the rows are all alike|^most rows have one label"
+        r"|^all or nearly all answers in the batches are the same text",
         rf"(?:['\"](?:content|text|{ANSWER})['\"]|\b{ANSWER}\w*)\s*[:=]\s*.{{0,60}}\[['\"]{OF_A_CLASS}['\"]\]",
     ),
     Sign(
@@ -122,7 +123,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(r"^the configuration trains the demo data", DEMO_DATA),
     Sign(
-        r"^the text that answers are made from reaches no prompt|^a field of the rows is missing from the training text",
+        r"^the text that answers are made from reaches no prompt"
+        r"|^a field of the rows is missing from the training text",
         r"^['\"]prompt['\"]\s*:\s*['\"]\w+['\"]|['\"]columns['\"]\s*:\s*\{",
         unless_in_file=r"['\"](?:query|messages)['\"]\s*:",
     ),
@@ -144,7 +146,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"outputs?\s*=\s*model|def forward",
     ),
     Sign(
-        r"^an attention mask of one's own",
+        r"^a hand-written attention mask",
         r"create_block_mask\(|flex_attention\(|block_diag\(|is_causal\s*=\s*False|\[:,\s*None\]\s*==\s*\w+\[None"
         r"|\.unsqueeze\(-?1\)\s*==\s*\w+(?:\.\w+)*\.unsqueeze\("
         r"|attention_mask\w*\[[^\]]{0,40}:[^\]]{0,40}\]\s*=\s*(?:1|True|0\.0)\b",
@@ -263,7 +265,8 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=MASKED,
     ),
     Sign(
-        r"^most of the loss is on a text that all rows share|^the loss covers the whole text, and the answer at its end",
+        r"^most of the loss is on a text that all rows share"
+        r"|^the loss covers the whole text, and the answer at its end",
         TEXT_ROWS,
         beside=rf"\[['\"]{OF_A_CLASS}['\"]\]|\{{{OF_A_CLASS}\}}|\b{ANSWER}\b",
         unless=MASKED,

@@ -103,7 +103,8 @@ RUN_SIGNS: tuple[Sign, ...] = (
         r"|num_rows)\W{1,3}\d{1,3}\b(?!,)",
     ),
     Sign(
-        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights", RESUMED
+        r"^the run resumed from a checkpoint at its last step|^the run was resumed without its weights",
+        RESUMED,
     ),
     Sign(
         r"^LLaMA-Factory resumes an earlier run",
@@ -227,7 +228,8 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"requires_grad_?\s*(?:=\s*|\(\s*)True|get_peft_model\(|peft_config",
     ),
     Sign(
-        r"^the output shows that hardly more than a norm|^no parameter of the model requires|^the adapter was loaded frozen",
+        r"^the output shows that hardly more than a norm|^no parameter of the model requires"
+        r"|^the adapter was loaded frozen",
         r"(?i:trainable(?: params?| parameters|%)?)\W{1,3}(?:0\b(?!\.\d*[1-9])|0\.00\d)"
         r"|trainable%: 0\.0[01]?\d?\b|inject\w* (?:0|no) ",
     ),
@@ -401,11 +403,12 @@ RUN_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^a script keeps its worst checkpoint|^the best model is chosen in the wrong"
-        r"|^the checkpoint kept as the best",
+        r"|^the worst checkpoint is kept|^the checkpoint kept as the best",
         r"\bif\b.{0,60}[<>]=?\s*(?:self\.)?\w*best\w*|\bif\b.{0,20}\bbest\w*\s*[<>]",
     ),
     Sign(
-        r"^the best model is chosen in the wrong|^the checkpoint kept as the best",
+        r"^the best model is chosen in the wrong|^the worst checkpoint is kept"
+        r"|^the checkpoint kept as the best",
         rf"greater_is_better{GIVEN}[Ff]alse|metric_for_best_model{GIVEN}(?!(?:eval_)?loss)\w"
         r"|ModelCheckpoint\(.*monitor|\bmode\s*=\s*['\"](?:min|max)['\"]",
     ),

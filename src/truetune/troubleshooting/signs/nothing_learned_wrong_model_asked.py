@@ -1,4 +1,4 @@
-"""Signs of a base, an older model or another prompt that is asked in place of what was trained."""
+"""Signs of a base, an older model or another prompt that is asked instead of what was trained."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ PLAIN_ASKED = (
 NO_SYSTEM = r"\[\s*\{\s*['\"]role['\"]\s*:\s*['\"]user['\"]"
 SYSTEM = r"['\"]role['\"]\s*:\s*['\"]system['\"]|^\s*(?:default_)?system\w*\s*[:=]|\bSYSTEM\w*\s*="
 NAMES_BASE = (
-    r"^the base is asked in place|^a script (?:asks|evaluates) the base|^it is the base model that answers|^both sets of answers come"
+    r"^the base is asked instead|^a script (?:asks|evaluates) the base|^it is the base model that answers"
+    r"|^both sets of answers come"
+)
 KEPT_ANSWERS = (
     r"(?:exists|isfile|is_file)\([^)]{0,60}(?i:pred|answer|output|result|respon|generat|out_?(?:path"
     r"|file))|(?i:pred|answer|output|result|respon|generat|out_?(?:path|file))\w*\.(?:exists"
@@ -91,24 +93,24 @@ ASKED_SIGNS: tuple[Sign, ...] = (
         unless_in_file=TUNED_ASKED,
     ),
     Sign(
-        r"^the base is asked in place|^it is the base model that answers",
+        r"^the base is asked instead|^it is the base model that answers",
         r"^FROM\s+\S",
         beside_in_file=r"^(?:TEMPLATE|PARAMETER|SYSTEM|FROM\s+\S+:\S+|FROM\s+\S*gguf)",
         unless_in_file=r"^ADAPTER\b|^(?:RUN|COPY|ENTRYPOINT|CMD)\b",
     ),
     Sign(
-        r"^the base is asked in place|^a project trains a model, but|^it is the base model that answers",
+        r"^the base is asked instead|^a project trains a model, but|^it is the base model that answers",
         SERVES_BASE,
         unless=SERVED_ADAPTER,
     ),
     Sign(
-        r"^the base is asked in place|^the evaluation names the base twice"
+        r"^the base is asked instead|^the evaluation names the base twice"
         r"|^both sets of answers come from one model|^two models give the same answers",
         r"\b\w*(?:llm|LLM|engine)\w*\.(?:generate|chat)\((?!.*lora_request).*",
         beside_in_file=r"enable_lora|LoRARequest\(",
     ),
     Sign(
-        r"^the base is asked in place|^two models give the same answers",
+        r"^the base is asked instead|^two models give the same answers",
         r"^(?!.*(?:[Tt]okeni[sz]er|Processor|tok\b)).*(?:For[A-Z]\w+"
         r"|AutoModel)\.from_pretrained\(\s*(?:\w+\.)?(?:base\w*|BASE\w*|model_name\w*|MODEL_NAME|model_id"
         r"|MODEL_ID)\b",

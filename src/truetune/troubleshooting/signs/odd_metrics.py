@@ -699,8 +699,9 @@ _MODELS = (
         unless=rf"eval_(?:sample_)?packing{GIVEN}(?i:false)",
     ),
     Sign(
-        "the best model is chosen in the wrong direction|the checkpoint kept as the best is"
-        " the worst|a script keeps its worst checkpoint|the best model is to be",
+        "the best model is chosen in the wrong direction|the worst checkpoint is kept"
+        "|the checkpoint kept as the best is the worst|a script keeps its worst checkpoint"
+        "|the best model is to be|load_best_model_at_end is set, but checkpoints",
         r"greater_is_better|metric_for_best_model|ModelCheckpoint\(|EarlyStopping\("
         r"|\bmode\s*=\s*['\"](?:min|max)|^if .{0,60}[<>]=? ?\w{0,8}best|^best\w{0,12}\s*="
         r"|load_best_model_at_end",

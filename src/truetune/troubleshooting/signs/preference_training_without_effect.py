@@ -206,29 +206,29 @@ _SETTINGS = (
 
 _REFERENCES = (
     Sign(
-        "^in a loop of one's own, policy and reference are the same object|^the reference of a"
+        "^in a hand-written loop, policy and reference are the same object|^the reference of a"
         " preference loss is the policy",
         rf"\b\w{{0,10}}ref\w{{0,14}}\s*[=:]\s*{POLICY}\s*[,)]?(?:$|\s)"
         rf"|\b\w{{0,10}}ref\w{{0,10}}\s*=\s*\w{{1,20}}\(\s*{POLICY}\s*,",
     ),
     Sign(
-        "^in a loop of one's own, policy and reference are the same object|^the reference of a"
+        "^in a hand-written loop, policy and reference are the same object|^the reference of a"
         " preference loss is the policy",
         OWN_LOSS,
         unless_in_file=r"ref\w{0,12}\s*=.{0,60}from_pretrained|deepcopy|disable_adapter|ref_logps|ref_log",
     ),
     Sign(
-        "^in a loop of one's own, the margin has the wrong sign",
+        "^in a hand-written loop, the margin has the wrong sign",
         rf"\b\w{{0,14}}{REJECTED}\w{{0,14}}(?:\[[^\]]{{1,20}}\])?(?:\.\w{{1,8}}\(\))?\s*-\s*\(?\w{{0,14}}{CHOSEN}\w{{0,14}}"
         r"|\b(?:bad|neg|lose|l|r)\w{0,4}\s*-\s*(?:good|pos|win|w|c)\w{0,4}\b",
     ),
     Sign(
-        "^in a loop of one's own, the margin has the wrong sign"
-        "|^in a loop of one's own, the loss is made of something else",
+        "^in a hand-written loop, the margin has the wrong sign"
+        "|^in a hand-written loop, the loss is made of something else",
         OWN_LOSS,
     ),
     Sign(
-        "^in a loop of one's own, the loss is made of something else",
+        "^in a hand-written loop, the loss is made of something else",
         r"\w{0,6}(?:AdamW?|SGD|Adafactor)\w{0,8}\(\s*\w{0,8}ref|\.detach\(\)|\.item\(\)\s*[-+]"
         r"|no_grad\(\)|inference_mode\(\)|log_softmax\(",
         beside_in_file=OWN_LOSS,
@@ -347,8 +347,7 @@ _REWARDS = (
         beside=GROUP,
     ),
     Sign(
-        "^generated answers are always cut off|^all answers of a"
-        " group get the same reward",
+        "^generated answers are always cut off|^all answers of a group get the same reward",
         rf"\b(?:max_completion_length|max_response_length|generate_max_len|max_new_tokens){GIVEN}{SHORT}"
         r"|clipped_ratio['\"]?\s*[:=]\s*['\"]?(?:1\.0|0\.[5-9])",
         beside=GROUP,

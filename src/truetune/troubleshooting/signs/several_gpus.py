@@ -53,7 +53,7 @@ WHOLE_UNIT = (
     r"^FSDP has no wrap policy, so|^a script wraps its model in FSDP"
     r"|^FSDP makes one unit|^FSDP treats the whole model"
 )
-NCCL_OFF = r"^a script switches a fast transport|^a job switches off a fast NCCL"
+NCCL_OFF = r"^a script switches off a fast NCCL transport|^a job switches off a fast NCCL"
 INTERFACE = r"^the machines can't reach one another|^several nodes are set to communicate"
 GENERATES = r"^under ZeRO-3, every generated token|^a script generates with a model whose weights"
 HIDDEN = r"^CUDA_VISIBLE_DEVICES "
@@ -491,7 +491,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     # --- sharding, saving
     Sign(
-        r"^weights or optimizer states are offloaded|^weights or optimizer are moved",
+        r"^weights or optimizer states are offloaded",
         r"offload_(?:optimizer|param)\w*['\"]?\s*:\s*\{?.{0,40}(?:cpu|nvme)"
         r"|['\"]device['\"]\s*:\s*['\"](?:cpu|nvme)|offload_params['\"]?\s*[:=]\s*[Tt]rue"
         r"|cpu_offload['\"]?\s*[:=]\s*(?!False|None|false)\w|offload_(?:optimizer"

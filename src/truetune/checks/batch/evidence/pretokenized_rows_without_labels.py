@@ -25,8 +25,8 @@ IDS_COLUMN = "input_ids"
 TEXT_COLUMNS = frozenset({"messages", "conversations", "prompt", "completion"})
 """Columns that TRL's SFTTrainer tokenizes, beside the one that `dataset_text_field` names"""
 ENCODE_REMEDY = (
-    "encode the rows as text: truetune encode ROWS --tokenizer TOKENIZER --output encoded, and"
-    " train on encoded/data/; or give the rows labels, -100 wherever no answer is"
+    "encode the rows from their text with truetune encode ROWS --tokenizer TOKENIZER --output encoded,"
+    " and train on encoded/data/; or give the rows labels, with -100 on everything but the answers"
 )
 """The remedy where rows came tokenized"""
 # Chosen, not measured. At 0.5 a collator that masks most prompts would count as none; at 1 a single

@@ -63,8 +63,8 @@ class UnsupervisedColumn:
     def as_evidence_line(self) -> str:
         """The column and what it holds, as one line of evidence."""
         return (
-            f"the column {self.name!r} of these rows holds about {self.bits:,.0f} bits a row and"
-            f" reaches no label: {self.text[:60]!r}"
+            f"the column {self.name!r} of these rows contains about {self.bits:,.0f} bits per row but"
+            f" has no label: {self.text[:60]!r}"
         )
 
 

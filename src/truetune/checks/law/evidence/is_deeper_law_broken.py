@@ -29,7 +29,7 @@ def any_law_broken(subject: Audit, *laws: str) -> bool:
         False where none of them was measured: a law that is not known to be broken explains nothing.
     """
     outcomes = [subject.laws.get(name, {}) for name in laws]
-    # `not <=` in place of `>`: a value of nan is a broken law.
+    # `not <=` instead of `>`: a value of nan is a broken law.
     return any(
         not outcome["value"] <= outcome["tolerance"] for outcome in outcomes if "value" in outcome
     )

@@ -2,7 +2,7 @@
 symbolic run.
 
 The trade-off: the direction of a metric is known by the words of its name alone (`val_loss`,
-`eval_accuracy`); a loop of one's own counts where the test stands between the metric and a name
+`eval_accuracy`); a hand-written loop counts where the test stands between the metric and a name
 that is set to it, and a model is saved there.
 """
 

@@ -236,12 +236,15 @@ def _changed_readings(module: Module, match: TakenMatch) -> Iterator[Reading]:
     if not any(module.methods(*STRIPS)):
         bare = _comparing_without_marks(equal)
         yield Reading(
-            "without spaces and marks around it", "strip both sides, .strip(' .*$')", own, bare
+            "without surrounding spaces and punctuation",
+            "strip both sides: .strip(' .*$')",
+            own,
+            bare,
         )
 
 
 def _readings_by_other_match(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
-    """The readings by the last match in place of the first one, and by another group."""
+    """The readings by the last match instead of the first one, and by another group."""
     name = PART_NAMES.get(match.pattern.pattern, "match")
     if match.which == FIRST and not match.starts_at_begin:
         taker = _match_taker(match, match.pattern, LAST, match.group)

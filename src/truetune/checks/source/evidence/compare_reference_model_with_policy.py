@@ -73,7 +73,7 @@ def references_that_are_the_policy(module: Module) -> Iterator[ReferenceIsPolicy
         module: A file that is judged.
 
     Yields:
-        Each place once: a trainer that gets one object as both, or a pass without gradients in a loss of one's own.
+        Each place once: a trainer that gets one object as both, or a pass without gradients in a hand-written loss.
     """
     seen = set()
     for trace in traces_of_scripts_that_reach_file(module):

@@ -57,7 +57,7 @@ KINDS = (
         TRAINERS,
         "peft_config",
         -1,
-        "no adapter is made",
+        "no adapter is created",
         method="backward",
         set_otherwise=(
             "*.get_peft_model",
@@ -85,7 +85,7 @@ KINDS = (
         TRANSFORMERS_TRAINERS,
         "data_collator",
         2,
-        "the trainer makes its batches and labels with its default collator",
+        "the trainer builds its batches and labels with its default collator",
         never=("DataCollatorWithPadding", "DefaultDataCollator"),
     ),
     ConfiguringKind(
@@ -126,7 +126,7 @@ KINDS = (
         (),
         "stopping_criteria",
         -1,
-        "the generation does not stop where it says",
+        "generation does not stop at its criteria",
         method="generate",
     ),
     ConfiguringKind(

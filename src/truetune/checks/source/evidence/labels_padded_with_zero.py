@@ -3,7 +3,7 @@
 How it works: in the symbolic run of a script, what a model is given as `labels` is followed back through moves, copies
 and the collator to the call that padded it.
 
-The trade-off: only a model that computes its own loss is judged, for a loss of one's own may leave 0 out.
+The trade-off: only a model that computes its own loss is judged, for a hand-written loss may leave 0 out.
 """
 
 from __future__ import annotations

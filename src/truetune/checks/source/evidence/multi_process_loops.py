@@ -55,7 +55,7 @@ def does_library_manage_processes(parts: Sequence[Module]) -> bool:
 
 
 def models_wrapped_by_own_loops(module: Module) -> Iterator[Call]:
-    """Models that a loop of one's own wraps for several processes, where no library steers them."""
+    """Models that a hand-written loop wraps for several processes, where no library steers them."""
     parts = module.self_and_files_run_together
     if does_library_manage_processes(parts):
         return

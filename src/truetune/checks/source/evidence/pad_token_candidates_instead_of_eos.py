@@ -1,4 +1,4 @@
-"""Finds a token of its own vocabulary that a model's tokenizer can pad with in place of EOS.
+"""Finds a token of its own vocabulary that a model's tokenizer can pad with instead of EOS.
 
 Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The
 table holds what `render.choose_pad_token.choose_pad_token` chose for the published tokenizers (tests run

@@ -20,7 +20,7 @@ from truetune.source.parsed_source_file import Module
 STARTERS = ("asyncio.run", "anyio.run", "trio.run", "uvloop.run")
 START_METHODS = ("run_until_complete",)
 WAITERS = ("wait_for", "shield")
-"""Functions that are awaited in place of the coroutine that they are given"""
+"""Functions that are awaited instead of the coroutine that they are given"""
 TASK_MAKERS = ("create_task", "ensure_future")
 PARALLEL_SIGNS = ("PoolExecutor", "threading", "multiprocessing")
 """Signs that whole loops run beside one another"""

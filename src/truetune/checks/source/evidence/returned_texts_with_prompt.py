@@ -31,8 +31,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
 from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
 
-PROMPT_IN_GENERATION = "generate returns both, and nothing cuts the prompt"
-CUT_DECODED_IDS = 'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]'
+PROMPT_IN_GENERATION = "generate returns prompt and answer, and nothing cuts the prompt"
+CUT_DECODED_IDS = 'decode only the tokens after the prompt: out[:, inputs["input_ids"].shape[1]:]'
 GENERATED_TEXT = "generated_text"
 TEXT_TASKS = ("text-generation", None)
 FULL_TEXT_SETTINGS = ("return_full_text", "return_text", "return_tensors")
@@ -83,8 +83,8 @@ def _prompted_texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
             yield PromptedText(
                 node,
                 call,
-                "the pipeline gives the full text, prompt and answer",
-                "return_full_text=False in the call of the pipeline",
+                "the pipeline returns the full text, prompt and answer",
+                "set return_full_text=False in the pipeline call",
             )
 
 
@@ -159,7 +159,10 @@ def _echoed_texts(module: Module) -> Iterator[PromptedText]:
         call = module.flow.call(made) if made is not None else None
         if call is not None and _completion_echoes_prompt(module, call):
             yield PromptedText(
-                node, call, "echo=True asks for both, and nothing cuts the prompt", "echo=False"
+                node,
+                call,
+                "echo=True returns prompt and answer, and nothing cuts the prompt",
+                "echo=False",
             )
 
 

@@ -138,7 +138,7 @@ class _AlignmentWalk:
         return None
 
     def _note_frame_changes_in_place(self, value: Value) -> None:
-        """Note the changes in place of a frame, the latest first: `frame.dropna(inplace=True)`, and
+        """Note the changes instead of a frame, the latest first: `frame.dropna(inplace=True)`, and
         a new numbering after it.
         """
         for use in reversed(list(self.trace.uses(value))):

@@ -118,7 +118,7 @@ def steps_from_source_to_rows(value: Value) -> tuple[RowStep, ...] | None:
 def _steps_with_file_in_place_of_split(
     read: Value, steps: tuple[RowStep, ...]
 ) -> tuple[RowStep, ...]:
-    """The steps with the file in place of its split: two splits of `data_files` may be one file."""
+    """The steps with the file instead of its split: two splits of `data_files` may be one file."""
     if not isinstance(read, Result) or len(steps) < 2 or steps[1].kind != "split":
         return steps
     files = constant_of(read.call.keywords.get("data_files"))

@@ -30,7 +30,7 @@ LOAD_FUNCTIONS = ("peft.set_peft_model_state_dict", "peft.*.from_pretrained")
 
 
 class NewAdapterUsed(NamedTuple):
-    """A model that is used in place of the trained one."""
+    """A model that is used instead of the trained one."""
 
     call: CallEvent
     """What saves or asks it"""

@@ -16,7 +16,7 @@ from truetune.source.parsed_source_file import Module
 
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 ADAPTERS = ("peft.*Config", "peft.get_peft_model", "trl.get_peft_config")
-"""Calls that make an adapter, which is trained in place of all weights"""
+"""Calls that make an adapter, which is trained instead of all weights"""
 LARGE_CARDS = (
     (re.compile(r"h100|h200|b200", re.I), 80.0),
     (re.compile(r"a100|a6000|\bl40|\ba40\b", re.I), 40.0),

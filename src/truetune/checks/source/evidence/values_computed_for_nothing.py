@@ -253,7 +253,7 @@ def _are_class_weights(_module: Module, name: str, value: ast.expr) -> bool:
 
 
 def _loss_without_weight(module: Module, _target: ast.Name) -> ast.AST | None:
-    """A loss, or a trainer, that is given no weights; None where one is, or a loss of one's own is."""
+    """A loss, or a trainer, that is given no weights; None where one is, or a hand-written loss is."""
     calls = [*module.calls(*LOSSES)]
     if not calls or any(not call.lacks("weight") or not call.lacks("pos_weight") for call in calls):
         return None
@@ -369,31 +369,31 @@ PURPOSES = (
     Purpose(
         _is_average_of_weights,
         _save_of_raw_weights,
-        "the weights that are saved are the raw ones",
-        "save the average: copy its weights into the model before the model is saved",
+        "the saved weights are not the averaged ones",
+        "copy the averaged weights into the model before you save it",
     ),
     Purpose(
         _are_class_weights,
         _loss_without_weight,
-        "the loss is given none, and all classes count alike",
-        "give them to the loss: CrossEntropyLoss(weight=...)",
+        "the loss gets no weights, so all classes count equally",
+        "pass them to the loss: CrossEntropyLoss(weight=...)",
     ),
     Purpose(
         _is_sampler,
         _loader_that_leaves_sampler_out,
-        "the loader draws its rows without it",
-        "give it to the loader: DataLoader(rows, sampler=...), without shuffle=True",
+        "the loader does not use it",
+        "pass it to the loader: DataLoader(rows, sampler=...), without shuffle=True",
     ),
     Purpose(
         _are_parameter_groups,
         _optimizer_without_groups,
-        "the optimizer is given all parameters as one group",
-        "give the groups to the optimizer in place of model.parameters()",
+        "the optimizer gets all parameters as one group",
+        "pass the groups to the optimizer instead of model.parameters()",
     ),
     Purpose(
         _is_loss_part,
         _backward_of_another_loss,
-        "the backward pass is that of another loss",
+        "backward() is called on another loss",
         "call backward() on it, or add it to the loss that backward() is called on",
     ),
     Purpose(
@@ -405,7 +405,7 @@ PURPOSES = (
     Purpose(
         _is_tuned_threshold,
         _comparison_with_a_number,
-        "the predictions are made by a fixed number",
+        "the predictions use a fixed number",
         "compare with it",
     ),
 )

@@ -16,7 +16,7 @@ OPEN_MARK, CLOSE_MARK = "\ue000", "\ue001"
 """Characters of Unicode's private use area: no template and no tokenizer writes them"""
 # The groups are the tags' own signs for white space. The mark stands in a tag of its own, which
 # takes over the sign: `{% generation -%}` strips what follows it, and would strip the mark's line
-# in place of the answer's.
+# instead of the answer's.
 OPENING_TAG = re.compile(r"\{%-?\s*generation\s*(-?)%\}\n?")
 CLOSING_TAG = re.compile(r"\{%(-?)\s*endgeneration\b")
 

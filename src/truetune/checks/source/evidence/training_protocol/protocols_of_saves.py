@@ -107,8 +107,8 @@ ACCELERATE_STATE = Protocol(
             "state-loaded-before-prepare",
             "loaded early",
             "prepare",
-            "the state is loaded before anything is prepared: accelerate knows no model and no optimizer yet, and the"
-            " run begins from the start",
+            "the state is loaded before anything is prepared: accelerate knows no model or"
+            " optimizer yet, so nothing is restored and the run starts from the beginning",
             "call accelerator.load_state after accelerator.prepare",
             "https://huggingface.co/docs/accelerate/usage_guides/checkpoint",
         ),
@@ -152,9 +152,9 @@ OPTIMIZER_STATE = Protocol(
             "moved-after-optimizer-state",
             "moved late",
             "step",
-            "the model is moved after its optimizer got the saved state, which stays on the old device: the first step"
-            " stops with tensors on two devices",
-            "move the model first, then make the optimizer and load its state",
+            "the model is moved after its optimizer got the saved state, which stays on the old"
+            " device: the first step fails with tensors on two devices",
+            "move the model first, then create the optimizer and load its state",
             "https://github.com/pytorch/pytorch/issues/2830",
             shows_past=True,
         ),
@@ -188,8 +188,9 @@ WRAPPED_SAVE = Protocol(
             "method-of-the-model-on-wrapper",
             "wrapped",
             "save wrapper",
-            "DistributedDataParallel has no such method: it stops with an AttributeError, after the training",
-            "call it on wrapped.module",
+            "DistributedDataParallel has no such method: the script stops with an AttributeError,"
+            " after the training",
+            "call the method on wrapped.module",
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
         ),
     ),
@@ -243,8 +244,8 @@ SAVED_TOKENIZER = Protocol(
             "changed-after-tokenizer-saved",
             "changed late",
             "end",
-            "the tokenizer is changed after it was saved, and never saved again: the saved one has no such tokens or"
-            " template",
+            "the tokenizer is changed after it was saved, and never saved again: the saved one"
+            " lacks these tokens or this template",
             "call tokenizer.save_pretrained after the last change",
             "https://huggingface.co/docs/transformers/main_classes/tokenizer#transformers.PreTrainedTokenizerBase.save_pretrained",
             severity="warning",

@@ -255,9 +255,10 @@ ADAPTER = Protocol(
             "frozen-after-adapter",
             "frozen late",
             "train",
-            "all weights of the model are frozen after its adapter is on: the adapter is frozen too, and"
-            " nothing is trained",
-            "freeze the base before get_peft_model, which does it by itself, or leave the adapter's weights out",
+            "all weights of the model are frozen after its adapter was added: the adapter is"
+            " frozen too, and nothing is trained",
+            "freeze the base before get_peft_model (which also does it itself), or skip the"
+            " adapter's weights",
             "https://huggingface.co/docs/peft/quicktour",
             shows_past=True,
         ),
@@ -319,9 +320,9 @@ WRAPPER = Protocol(
             "adapter-after-wrapper",
             "adapted late",
             "call wrapper",
-            "the adapter is put on after the model was wrapped: on several processes the wrapper does not know its"
-            " weights, and their gradients are not averaged",
-            "call get_peft_model first, and wrap or prepare what it returns",
+            "the adapter is added after the model was wrapped: with several processes the wrapper"
+            " does not know its weights, and their gradients are not averaged",
+            "call get_peft_model first, then wrap or prepare what it returns",
             TORCH_DDP,
             shows_past=True,
         ),
@@ -329,8 +330,8 @@ WRAPPER = Protocol(
             "resize-after-wrapper",
             "resized late",
             "call wrapper",
-            "the embedding is replaced after the model was wrapped: on several processes the wrapper keeps the old"
-            " one, and the gradients of the new one are not averaged",
+            "the embedding is replaced after the model was wrapped: with several processes the"
+            " wrapper keeps the old one, and the gradients of the new one are not averaged",
             "call resize_token_embeddings before the model is wrapped",
             TORCH_DDP,
             shows_past=True,
@@ -339,8 +340,9 @@ WRAPPER = Protocol(
             "unfrozen-after-wrapper",
             "unfrozen late",
             "call wrapper",
-            "weights are unfrozen after the model was wrapped: on several processes the wrapper took only those that"
-            " trained then, and the gradients of these are not averaged",
+            "weights are unfrozen after the model was wrapped: with several processes the wrapper"
+            " only knows the weights that were trainable then, and the gradients of the others are not"
+            " averaged",
             "set requires_grad before the model is wrapped, or wrap it again",
             TORCH_DDP,
             shows_past=True,
@@ -349,7 +351,8 @@ WRAPPER = Protocol(
             "batch-norm-after-wrapper",
             "wrapped",
             "convert batch norm",
-            "the layers of batch norm are replaced after the model was wrapped: the wrapper holds the old ones",
+            "the batch norm layers are replaced after the model was wrapped: the wrapper keeps the"
+            " old ones",
             "call convert_sync_batchnorm before the model is wrapped",
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html",
         ),
@@ -408,9 +411,11 @@ MODEL_CONFIGURATION = Protocol(
             "positions-set-after-load",
             "positions set late",
             "use",
-            "the position settings are changed after the model was loaded: its rotary embedding has computed its"
-            " frequencies and never reads them again, and a later load of the saved model does",
-            "change AutoConfig.from_pretrained(...), and give it to from_pretrained as config=",
+            "the position settings are changed after the model was loaded: its rotary embedding"
+            " has already computed its frequencies, so the change has no effect now, but it does"
+            " when the saved model is loaded",
+            "change the config that AutoConfig.from_pretrained(...) returns, and pass it to the"
+            " model's from_pretrained as config=",
             "https://github.com/lm-sys/FastChat/pull/2124",
             shows_past=True,
         ),
@@ -419,7 +424,7 @@ MODEL_CONFIGURATION = Protocol(
             "dropout set late",
             "use",
             "the dropout is changed after the model was loaded: its layers keep the rate that they were built with",
-            "give it to from_pretrained as an argument, or with config=",
+            "pass it to from_pretrained as an argument, or in config=",
             "https://huggingface.co/docs/transformers/main_classes/configuration",
             severity="warning",
             shows_past=True,
@@ -430,7 +435,7 @@ MODEL_CONFIGURATION = Protocol(
             "use",
             "the number of labels is changed after the classifier was loaded: its head keeps the number of outputs"
             " that it was built with",
-            "give num_labels to from_pretrained",
+            "pass num_labels to from_pretrained",
             "https://huggingface.co/docs/transformers/main_classes/configuration",
             shows_past=True,
         ),
@@ -482,8 +487,9 @@ VOCABULARY = Protocol(
             "resized-before-tokens",
             "added late",
             "train",
-            "the embedding is resized to the tokenizer's length before the tokens are added: it has no rows for"
-            " them, an index error or a CUDA assert in the first batch that holds one",
+            "the embedding is resized to the tokenizer's length before the tokens are added: it"
+            " has no rows for them, which causes an index error or a CUDA assert in the first batch"
+            " that contains one",
             "call model.resize_token_embeddings(len(tokenizer)) after the last token is added",
             TRANSFORMERS_EMBEDDINGS,
             shows_past=True,
@@ -492,9 +498,9 @@ VOCABULARY = Protocol(
             "length-taken-before-tokens",
             "added",
             "resize",
-            "the embedding is resized to a length that was taken before the tokens were added: it has no rows for"
-            " them",
-            "take len(tokenizer) after the last token is added",
+            "the embedding is resized to a length that was computed before the tokens were added:"
+            " it has no rows for them",
+            "compute len(tokenizer) after the last token is added",
             TRANSFORMERS_EMBEDDINGS,
             reads_old_value=True,
         ),
@@ -557,9 +563,9 @@ WRITTEN_ROWS = Protocol(
             "tokens-added-after-rows",
             "tokens late",
             "train",
-            "the tokens are added after the rows were encoded: in the rows each is still several old tokens, and the"
-            " new ones are never trained",
-            "add the tokens before the rows are encoded",
+            "the tokens are added after the rows were tokenized: in the rows each is still split"
+            " into several old tokens, and the new ones are never trained",
+            "add the tokens before the rows are tokenized",
             "https://huggingface.co/docs/transformers/main_classes/tokenizer#transformers.PreTrainedTokenizerBase.add_tokens",
             shows_past=True,
         ),
@@ -567,8 +573,8 @@ WRITTEN_ROWS = Protocol(
             "template-set-after-rows",
             "template late",
             "train",
-            "the chat template is set after the rows were rendered: the model is trained on the old form, and asked in"
-            " the new one, which is saved with the tokenizer",
+            "the chat template is set after the rows were rendered: the model is trained on the"
+            " old format, and prompted in the new one, which is saved with the tokenizer",
             "set tokenizer.chat_template before the rows are rendered",
             "https://huggingface.co/docs/transformers/chat_templating",
             shows_past=True,
@@ -661,9 +667,9 @@ PADDING_SIDE = Protocol(
             "padding-side-set-after-batch",
             "left late",
             "generate",
-            "the padding side is set after the batch was padded: the model generates from the batch as it was padded"
-            " before",
-            "set tokenizer.padding_side before the texts are encoded",
+            "the padding side is set after the batch was padded: the model generates from the"
+            " batch with the old padding",
+            "set tokenizer.padding_side before the texts are tokenized",
             "https://huggingface.co/docs/transformers/llm_tutorial",
             severity="warning",
             shows_past=True,
@@ -697,9 +703,11 @@ NEW_VOCABULARY = Protocol(
             "new-vocabulary-under-old-embedding",
             "new",
             "train model",
-            "the tokenizer has a new vocabulary, and the model was loaded with the embedding of the old one: each id"
-            " takes the row of an unrelated token, and what the model knew is lost",
-            "add the new tokens to the old tokenizer and resize the embedding, or make the model with from_config",
+            "the tokenizer has a new vocabulary, but the model was loaded with the embedding of"
+            " the old one: each id gets the embedding of an unrelated token, and what the model"
+            " knew is lost",
+            "add the new tokens to the old tokenizer and resize the embedding, or train a new"
+            " model from_config",
             "https://huggingface.co/docs/transformers/main_classes/tokenizer",
         ),
     ),
@@ -729,9 +737,9 @@ TRAINER_MODEL = Protocol(
             "adapter-after-trainer",
             "adapted late",
             "train",
-            "the adapter is put on after the trainer was made: the trainer keeps the model without its wrapper, and"
-            " saves whole weights under names that no loader expects",
-            "call get_peft_model first, or give the trainer peft_config",
+            "the adapter is added after the trainer was created: the trainer keeps the model"
+            " without its wrapper, and saves whole weights under names that no loader expects",
+            "call get_peft_model first, or pass peft_config to the trainer",
             "https://huggingface.co/docs/peft/quicktour",
             shows_past=True,
         ),
@@ -775,7 +783,8 @@ ADAPTER_SWITCH = Protocol(
             "trained-while-merged",
             "merged",
             "train",
-            "the adapter is merged while the model trains: it takes no part in the forward pass, and gets no gradient",
+            "the adapter is merged while the model trains: it is not part of the forward pass, and"
+            " gets no gradient",
             "call model.unmerge_adapter() before training continues",
             "https://huggingface.co/docs/peft/accelerate/deepspeed",
         ),
@@ -783,8 +792,8 @@ ADAPTER_SWITCH = Protocol(
             "trained-while-switched-off",
             "off",
             "train",
-            "the adapter is switched off while the model trains: it takes no part in the forward pass, and its weights"
-            " are frozen",
+            "the adapter is switched off while the model trains: it is not part of the forward"
+            " pass, and its weights are frozen",
             "call model.enable_adapter_layers() before training continues",
             "https://huggingface.co/docs/peft/package_reference/peft_model",
         ),
@@ -821,8 +830,8 @@ INFERENCE_MODE = Protocol(
             "trained-in-inference-mode",
             "for inference",
             "train",
-            "the model is in Unsloth's mode for inference while a loop of the script trains it: gradient checkpointing"
-            " and dropout are off",
+            "the model is in Unsloth's inference mode while a loop of the script trains it:"
+            " gradient checkpointing and dropout are off",
             "call FastLanguageModel.for_training(model) before the loop; a trainer does so itself",
             "https://github.com/unslothai/unsloth/issues/392",
             severity="warning",
@@ -860,7 +869,7 @@ SECOND_ADAPTER = Protocol(
             "second-adapter-not-active",
             "second added",
             "train",
-            "the second adapter is added and never made active: the first one is trained",
+            "the second adapter is added but never activated: the first one is trained",
             "call model.set_adapter with the second adapter's name before the training",
             "https://huggingface.co/docs/peft/package_reference/peft_model#peft.PeftModel.add_adapter",
         ),
@@ -916,15 +925,17 @@ MERGED_ADAPTER = Protocol(
             "second-adapter-not-merged",
             "second loaded",
             "merge",
-            "the second adapter is loaded and never made active: the first one alone is merged",
-            "call model.set_adapter with the name of the one that is meant, or merge_and_unload(adapter_names=[...])",
+            "the second adapter is loaded but never activated: only the first one is merged",
+            "call model.set_adapter with the name of the intended adapter, or"
+            " merge_and_unload(adapter_names=[...])",
             "https://huggingface.co/docs/peft/package_reference/peft_model#peft.PeftModel.load_adapter",
         ),
         BrokenOrder(
             "combined-adapter-not-merged",
             "combined",
             "merge",
-            "add_weighted_adapter makes a new adapter and does not make it active: the first one alone is merged",
+            "add_weighted_adapter creates a new adapter but does not activate it: only the first"
+            " one is merged",
             "call model.set_adapter with the name of the new one before the merge",
             "https://github.com/huggingface/peft/pull/1444",
         ),
@@ -932,7 +943,8 @@ MERGED_ADAPTER = Protocol(
             "combined-adapter-not-asked",
             "combined",
             "generate",
-            "add_weighted_adapter makes a new adapter and does not make it active: the first one is asked",
+            "add_weighted_adapter creates a new adapter but does not activate it: the first one"
+            " generates the answers",
             "call model.set_adapter with the name of the new one before generate",
             "https://github.com/huggingface/peft/pull/1444",
         ),
@@ -966,8 +978,8 @@ EMBEDDING_ADAPTER = Protocol(
             "resize-after-embedding-adapter",
             "copied",
             "resize",
-            "the embedding is resized after modules_to_save has wrapped it: it stops with `Old embeddings are of type"
-            " ModulesToSaveWrapper`",
+            "the embedding is resized after modules_to_save has wrapped it: this raises `Old"
+            " embeddings are of type ModulesToSaveWrapper`",
             "call resize_token_embeddings before get_peft_model",
             "https://huggingface.co/docs/peft/developer_guides/troubleshooting",
         ),
@@ -997,9 +1009,9 @@ SHARDED_SAMPLER = Protocol(
             "sampler-sharded-twice",
             "made",
             "prepare",
-            "the sampler gives each process its share of the rows, and accelerate divides that share once more: of N"
-            " processes, each trains on 1/N of its 1/N",
-            "make the DataLoader without the sampler: accelerator.prepare divides the rows",
+            "the sampler gives each process its share of the rows, and accelerate splits that"
+            " share again: with N processes, each trains on 1/N of its 1/N",
+            "create the DataLoader without the sampler: accelerator.prepare splits the rows",
             "https://github.com/huggingface/accelerate/issues/3520",
         ),
     ),
@@ -1057,17 +1069,17 @@ DROPPED_WRAPPER = Protocol(
             "wrapper-dropped",
             "dropped",
             "call",
-            "the wrapped model is dropped and the bare one is called: on several processes the gradients are not"
-            " averaged, and the copies drift apart",
-            "keep what the call returns under the model's name",
+            "the wrapped model is discarded and the unwrapped one is called: with several"
+            " processes the gradients are not averaged, and the copies drift apart",
+            "assign what the call returns to the model's variable",
             "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
         ),
         BrokenOrder(
             "compiled-model-dropped",
             "compiled and dropped",
             "call",
-            "the compiled model is dropped and the bare one is called: nothing is compiled",
-            "keep what torch.compile returns under the model's name, or call model.compile()",
+            "the compiled model is discarded and the plain one is called: nothing is compiled",
+            "assign what torch.compile returns to the model's variable, or call model.compile()",
             "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
             severity="warning",
         ),
@@ -1117,7 +1129,7 @@ RESPONSE_MASK = Protocol(
             "prompts-masked-after-training",
             "masked late",
             "end",
-            "the prompts are masked after the training: the loss was on the prompts too",
+            "the prompts are masked after the training: the loss covered the prompts too",
             "call train_on_responses_only(trainer) before trainer.train()",
             "https://unsloth.ai/docs/get-started/fine-tuning-llms-guide/lora-hyperparameters-guide",
             shows_past=True,

@@ -212,8 +212,8 @@ GRADIENT_SCALE = Protocol(
             "clip-before-unscale",
             "scaled",
             "clip",
-            "the gradients are clipped while they are multiplied by the GradScaler's scale: after the"
-            " division by it they are far smaller than the limit, and hardly anything is learned",
+            "the gradients are clipped while they are multiplied by the GradScaler's scale: after"
+            " unscaling they are far below the limit, and hardly anything is learned",
             "call scaler.unscale_(optimizer) after the last backward pass and before the gradients are clipped",
             f"{AMP_EXAMPLES}#gradient-clipping",
         ),
@@ -221,9 +221,9 @@ GRADIENT_SCALE = Protocol(
             "scaled-gradients-stepped",
             "scaled",
             "plain step",
-            "the optimizer steps with gradients that are multiplied by the GradScaler's scale, and"
-            " infinite ones are not skipped",
-            "call scaler.step(optimizer) and scaler.update() in place of optimizer.step()",
+            "the optimizer steps with gradients that are still multiplied by the GradScaler's"
+            " scale, and infinite ones are not skipped",
+            "call scaler.step(optimizer) and scaler.update() instead of optimizer.step()",
             f"{AMP_EXAMPLES}#typical-mixed-precision-training",
             unless_done=("scaled step", "unscale"),
         ),
@@ -255,17 +255,17 @@ SCALED_OPTIMIZER = Protocol(
             "unscaled-twice",
             "unscaled",
             "unscale",
-            "the gradients are unscaled a second time before the scaler is updated: it stops with"
+            "the gradients are unscaled a second time before the scaler is updated: this raises"
             " `unscale_() has already been called on this optimizer`",
-            "call scaler.unscale_(optimizer) once for each step, after the last backward pass",
+            "call scaler.unscale_(optimizer) once per step, after the last backward pass",
             "https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.unscale_",
         ),
         BrokenOrder(
             "unscaled-after-step",
             "stepped",
             "unscale",
-            "the scaler was not updated since its last step: it stops with `unscale_() is being called"
-            " after step()`",
+            "the scaler was not updated since its last step: this raises `unscale_() is being"
+            " called after step()`",
             "call scaler.update() after scaler.step(optimizer)",
             "https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",
         ),
@@ -273,7 +273,7 @@ SCALED_OPTIMIZER = Protocol(
             "stepped-without-update",
             "stepped",
             "scaled step",
-            "the scaler steps a second time, and was not updated between: it stops with `step() has"
+            "the scaler steps a second time without an update in between: this raises `step() has"
             " already been called since the last update()`",
             "call scaler.update() after scaler.step(optimizer)",
             "https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update",
@@ -321,8 +321,8 @@ ACCELERATE_SCALE = Protocol(
             "clip-beside-accelerate",
             "scaled",
             "clip",
-            "torch clips the gradients while accelerate has them multiplied by the scale of float16: after the"
-            " division by it they are far smaller than the limit",
+            "torch clips the gradients while accelerate has them multiplied by the float16 scale:"
+            " after unscaling they are far below the limit",
             "call accelerator.clip_grad_norm_(model.parameters(), max_norm), which unscales them first",
             "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
         ),
@@ -373,9 +373,9 @@ ACCELERATE_BACKWARD = Protocol(
             "backward-beside-accelerate",
             "prepared",
             "plain backward",
-            "the backward pass goes past accelerate, which scales the loss for float16 and divides it by"
-            " gradient_accumulation_steps: neither happens",
-            "call accelerator.backward(loss) in place of loss.backward()",
+            "the backward pass bypasses accelerate, which scales the loss for float16 and divides"
+            " it by gradient_accumulation_steps: neither happens",
+            "call accelerator.backward(loss) instead of loss.backward()",
             "https://huggingface.co/docs/accelerate/basic_tutorials/migration",
             unless_done=("its backward",),
         ),
@@ -428,9 +428,10 @@ ACCELERATE_ACCUMULATION = Protocol(
             "accumulation-never-entered",
             "divided",
             "step",
-            "gradient_accumulation_steps is given to accelerate and `accumulate` is never entered: the optimizer"
-            " steps after each batch, with a loss that is divided by the number of batches all the same",
-            "put the pass in `with accelerator.accumulate(model):`",
+            "accelerate gets gradient_accumulation_steps, but `accumulate` is never entered: the"
+            " optimizer steps after each batch, yet the loss is divided by the number of"
+            " accumulation steps",
+            "put the forward and backward pass into `with accelerator.accumulate(model):`",
             "https://huggingface.co/docs/accelerate/usage_guides/gradient_accumulation",
             in_one_pass=True,
             in_each_pass=True,
@@ -484,7 +485,8 @@ GRADIENTS_OF_STEP = Protocol(
             "clip-after-step",
             "stepped",
             "clip",
-            "the gradients are clipped after the optimizer has used them: the step takes them at full size",
+            "the gradients are clipped after the optimizer has used them: the step uses them"
+            " unclipped",
             "clip between the backward pass and optimizer.step()",
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
             in_one_pass=True,
@@ -493,7 +495,8 @@ GRADIENTS_OF_STEP = Protocol(
             "clip-before-backward",
             "clipped empty",
             "backward",
-            "the gradients are clipped before the backward pass fills them: the step takes them at full size",
+            "the gradients are clipped before the backward pass fills them: the step uses them"
+            " unclipped",
             "clip between the backward pass and optimizer.step()",
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
             in_one_pass=True,
@@ -531,8 +534,8 @@ LEARNING_RATE_SCHEDULE = Protocol(
             "schedule-before-optimizer",
             "early",
             "optimizer step",
-            "the schedule steps before the optimizer in each pass: the first learning rate of the schedule"
-            " is skipped, and each step takes that of the next one",
+            "the schedule steps before the optimizer in each pass: the schedule's first learning"
+            " rate is skipped, and each step uses the next one",
             "call scheduler.step() after optimizer.step()",
             "https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
             severity="warning",
@@ -565,8 +568,8 @@ SAMPLER_EPOCHS = Protocol(
             "epoch-of-the-sampler-fixed",
             "made",
             "set fixed epoch",
-            "set_epoch gets the same number in each epoch: each process sees the same rows in the same order"
-            " every time",
+            "set_epoch gets the same number in each epoch: each process gets the same rows in the"
+            " same order every time",
             "call sampler.set_epoch(epoch) with the number of the epoch",
             "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
             severity="warning",
@@ -601,8 +604,8 @@ AVERAGED_WEIGHTS = Protocol(
             "trained-on-averaged-weights",
             "copied",
             "backward",
-            "the averaged weights are copied into the model and never taken out: the training continues from them, and"
-            " what the optimizer had reached is lost",
+            "the averaged weights are copied into the model and never removed: training continues"
+            " from them, and what the optimizer had reached is lost",
             "call ema.store before ema.copy_to, and ema.restore after the evaluation",
             "https://github.com/PKU-YuanGroup/Open-Sora-Plan/issues/186",
         ),
@@ -635,9 +638,10 @@ SHARDED_GRADIENTS = Protocol(
             "clip-of-one-shard",
             "sharded",
             "clip by torch",
-            "torch clips the gradients by the norm of the part that this process holds: the norm is too small, and"
-            " each process scales its part by another factor",
-            "call model.clip_grad_norm_(max_norm) of the FSDP model, which takes the norm over all processes",
+            "torch clips the gradients by the norm of the part that this process has: the norm is"
+            " too small, and each process scales its part by a different factor",
+            "call the FSDP model's model.clip_grad_norm_(max_norm), which computes the norm over"
+            " all processes",
             "https://docs.pytorch.org/docs/stable/fsdp.html"
             "#torch.distributed.fsdp.FullyShardedDataParallel.clip_grad_norm_",
         ),

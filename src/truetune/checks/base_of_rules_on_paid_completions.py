@@ -1,0 +1,64 @@
+"""The base of rules on completions that a reward function pays as it pays the right answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from truetune.checks.findings import Finding
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reward.cases_of_scored_completions import cases_of_tried, paid_of, rows_of
+from truetune.checks.rule import RewardRule
+from truetune.generation.reward_trial import AttackKind, TriedCompletion
+from truetune.settings.run_spec import Severity
+
+# Chosen, not measured: one row of many may be paid by chance, as where a question ends in its own answer.
+MIN_ERROR_SHARE = 0.1
+"""Share of the rows from which on a finding is as grave as the rule"""
+
+
+class PaidCompletionRule(RewardRule):
+    """Fires where completions of some kinds are paid as the right answer of their row is."""
+
+    of_paid_answers = True
+
+    kinds: ClassVar[tuple[AttackKind, ...]]
+    """Which completions"""
+    fault: ClassVar[str]
+    """`pays for answers that say nothing`"""
+    remedy: ClassVar[str]
+    counted: ClassVar[str]
+    """What the figure counts: `empty completions that are paid`"""
+    min_share: ClassVar[float] = 0.0
+    """Share of the rows that must be paid, for chance is no fault"""
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many of the completions are paid."""
+        tried = self.subject.tried_of_kinds(*self.kinds)
+        return make_count_measurement(self.counted, len(paid_of(tried)), len(tried))
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding on completions of these kinds that are paid."""
+        tried = self.subject.tried_of_kinds(*self.kinds)
+        paid = paid_of(tried)
+        if not paid or rows_of(paid) < self.min_share * rows_of(tried):
+            return
+        yield self.finding(
+            f"{self.subject.name} {self.fault}, in {rows_of(paid):,} of {rows_of(tried):,} rows",
+            self.remedy,
+            severity=self.severity_of(paid, rows_of(paid) / rows_of(tried)),
+            evidence=self.evidence(),
+            cases=cases_of_tried(paid),
+            count=rows_of(paid),
+            total=rows_of(tried),
+        )
+
+    def evidence(self) -> Iterator[str]:
+        """What else bears on it; nothing, unless a rule says so."""
+        yield from ()
+
+    def severity_of(self, paid: Sequence[TriedCompletion], share: float) -> Severity:
+        """How grave it is, by what is paid and in which share of the rows."""
+        if self.severity == "error" and share < MIN_ERROR_SHARE:
+            return "warning"
+        return self.severity

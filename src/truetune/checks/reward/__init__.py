@@ -1,0 +1,1 @@
+"""What a reward function pays for."""

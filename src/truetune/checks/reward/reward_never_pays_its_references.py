@@ -1,0 +1,116 @@
+r"""A reward function pays for no form of the right answers.
+
+## What it does
+Fills some 30 forms (`\boxed{X}`, `<answer>X</answer>`, `#### X`, `The answer is X.`, tags that the function names)
+with the right answers of a few rows and with wrong ones. It fires where no right answer scores above a wrong one.
+Functions that take further columns, or run code, are not judged without `--golden`. `truetune lint` finds some of
+these in the source (`reward-is-never-given`).
+
+## Why it is bad
+No completion of the policy can be paid for its answer. All advantages are 0, and the loss is 0 as in a healthy run.
+
+## Example
+```yaml
+reward: |
+  import re
+
+  def correct(completions, answer, **kwargs):
+      found = [re.findall(r"#### (\d+)", text) for text in completions]
+      return [1.0 if one and one[-1] == gold else 0.0 for one, gold in zip(found, answer)]
+rows:
+  - {prompt: "What is 5 + 7?", answer: "5 and 7 are 12.\n#### 12"}
+  - {prompt: "What is 30 * 41?", answer: "It is 1230.\n#### 1230"}
+```
+
+## Use instead
+```yaml
+reward: |
+  import re
+
+  def correct(completions, answer, **kwargs):
+      found = [re.findall(r"#### (\d+)", text) for text in completions]
+      golds = [gold.split("#### ")[-1] for gold in answer]
+      return [1.0 if one and one[-1] == gold else 0.0 for one, gold in zip(found, golds)]
+rows:
+  - {prompt: "What is 5 + 7?", answer: "5 and 7 are 12.\n#### 12"}
+  - {prompt: "What is 30 * 41?", answer: "It is 1230.\n#### 1230"}
+```
+
+## Fix safety
+There is no automatic fix.
+
+## References
+- huggingface/trl#2703
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reward.cases_of_scored_completions import format_reward, quote_completion
+from truetune.checks.rule import RewardRule
+from truetune.generation.reward_trial import FormScores
+
+MAX_SHOWN = 3
+"""Exceptions that are shown"""
+
+
+def _case_of_form(form: FormScores) -> Case:
+    """A form, and what right and wrong answers in it get."""
+    return Case(
+        f"{form.name}: {quote_completion(form.example)} gets {format_reward(form.right)}, with a wrong answer"
+        f" {format_reward(form.wrong)}"
+    )
+
+
+class RewardNeverPaysItsReferences(RewardRule):
+    code = "RWD011"
+    severity = "error"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    moot_where = (
+        "reward-depends-on-other-completions",
+        "reward-returns-no-scores",
+        "reward-is-always-the-same",
+    )
+
+    def unmet(self) -> Unmet | None:
+        """Unmet for a function that takes no reference, and where it may pay for what is no form of the reference."""
+        trial = self.subject
+        if not trial.was_scored:
+            return Unmet("the function gave no score")
+        if not trial.reference_column or not trial.forms:
+            return Unmet("it is about rewards for right answers, and the function takes none")
+        if not trial.best_form and trial.may_pay_for_more:
+            return Unmet("what the function pays for may be no form of the reference")
+        return None
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many of the forms that were tried are paid."""
+        paid = sum(form.paid > 0 for form in self.subject.forms)
+        return make_count_measurement(
+            "forms of the right answer that are paid", paid, len(self.subject.forms)
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding that no form of any right answer is paid."""
+        trial = self.subject
+        if self.unmet() is not None or trial.best_form:
+            return
+        evidence = [f"it catches {error} itself" for error in trial.swallowed[:MAX_SHOWN]]
+        if all(form.right is None for form in trial.forms):
+            evidence.append("it gives None for each: TRL leaves them out of its rewards")
+        yield self.finding(
+            f"{trial.name} gives right answers no more than wrong ones, in each of {len(trial.forms)} forms that"
+            " were tried:"
+            f" `{trial.reference_column}` is never paid",
+            "take the result out of the reference as out of the completion, and compare both as one type; a form"
+            " of your"
+            " own is tried with --answer-form '<a>{}</a>', a column of whole completions with --golden",
+            evidence=evidence,
+            cases=[_case_of_form(form) for form in trial.forms],
+            count=len(trial.forms),
+            total=len(trial.forms),
+        )

@@ -1,0 +1,112 @@
+r"""A reward function refuses other spellings of the right answer.
+
+## What it does
+Scores the right answers in other spellings: bold, in dollar signs and `\text{}` of LaTeX, with thousands
+separators, a unit, a full stop, in capitals. A spelling is refused where it scores nearer to a wrong answer than to
+the right one. It is a note, for a strict form may be intended; a warning where the references themselves are in
+both spellings.
+
+## Why it is bad
+Right answers get the reward of wrong ones. Where the references mix spellings, no policy can know which one a row
+wants.
+
+## Example
+```yaml
+reward: |
+  def correct(completions, answer, **kwargs):
+      return [1.0 if text.strip() == gold else 0.0 for text, gold in zip(completions, answer)]
+rows:
+  - {prompt: "What is 1000 * 2?", answer: "2,000"}
+  - {prompt: "What is 30 * 41?", answer: "1230"}
+```
+
+## Use instead
+```yaml
+reward: |
+  def correct(completions, answer, **kwargs):
+      scores = []
+      for text, gold in zip(completions, answer):
+          for mark in (",", "{", "}", "$", "*", "\\text", "apples", ".0"):
+              text, gold = text.replace(mark, ""), gold.replace(mark, "")
+          scores.append(1.0 if text.strip(" .") == gold else 0.0)
+      return scores
+rows:
+  - {prompt: "What is 1000 * 2?", answer: "2,000"}
+  - {prompt: "What is 30 * 41?", answer: "1230"}
+```
+
+## Fix safety
+There is no automatic fix.
+
+## References
+- open-compass/opencompass#2648
+- NVIDIA-NeMo/Gym#1844
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.reward.cases_of_scored_completions import quote_completion
+from truetune.checks.rule import RewardRule
+from truetune.generation.reward_trial import SpellingScores
+
+OTHERS = {"X with commas": "X without commas", "X without commas": "X with commas"}
+"""Spellings that references which are compared as text can't both have"""
+
+
+def _case_of_spelling(one: SpellingScores) -> Case:
+    """A spelling that is refused."""
+    return Case(
+        f"row {one.row}, {one.name.strip()}: {quote_completion(one.example)}; paid in {one.paid} of {one.rows} rows"
+    )
+
+
+class RewardRefusesEqualSpellings(RewardRule):
+    code = "RWD013"
+    severity = "warning"
+    of_paid_answers = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where no other spelling was tried."""
+        unmet = super().unmet()
+        if unmet is None and not self.subject.spellings:
+            return Unmet("no other spelling of the answers is known")
+        return unmet
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many other spellings are refused."""
+        count = len(self.subject.spellings)
+        return make_count_measurement(
+            "other spellings of the right answers that are refused", 0, count
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding on spellings that are refused: a note where the references don't mix them."""
+        trial = self.subject
+        refused = [one for one in trial.spellings if one.paid < one.rows]
+        if not refused:
+            return
+        # The references have both spellings: no policy can know which one a row wants.
+        mixed = [
+            one for one in refused if {one.name, OTHERS.get(one.name)} <= set(trial.mixed_spellings)
+        ]
+        names = ", ".join(one.name.strip() for one in refused)
+        yield self.finding(
+            f"{trial.name} refuses {len(refused)} of {len(trial.spellings)} other spellings of the right answers:"
+            f" {names}",
+            "bring answer and reference into one notation before they are compared, or ask for one in the prompt",
+            severity="warning" if mixed else "info",
+            evidence=[
+                f"the references themselves have both: {one.name}, {OTHERS[one.name]}"
+                for one in mixed[:1]
+            ],
+            cases=[
+                _case_of_spelling(one) for one in sorted(refused, key=lambda one: one not in mixed)
+            ],
+            count=len(refused),
+            total=len(trial.spellings),
+        )

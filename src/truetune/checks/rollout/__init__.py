@@ -1,0 +1,1 @@
+"""Rules on the rollouts of trainings by rewards."""

@@ -1,0 +1,1 @@
+"""What several rules on rollouts look at."""

@@ -1,0 +1,102 @@
+"""Tokens that the policy sampled are left out of the loss of a rollout.
+
+## What it does
+
+Counts the sampled tokens of a completion that are not in its loss, and names the stop tokens among them. Completions
+that are left out as a whole are another rule's (`cut-completions-against-setting`).
+
+## Why it is bad
+
+Mostly it is the stop token, since a mask was made by the id of a pad token that is the EOS token as well. The policy
+then gets nothing for stopping at the right place, and completions grow until they are cut.
+
+## Example
+
+```python
+class MaskedById(trl.GRPOTrainer):
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        stops = torch.tensor(self.eos_token_ids)
+        output["completion_mask"] = output["completion_mask"] * ~torch.isin(output["completion_ids"], stops)
+        return output
+
+run = grpo(MaskedById)
+```
+
+## Use instead
+
+```python
+run = grpo(trl.GRPOTrainer)
+```
+
+## Fix safety
+
+There is no automatic fix: make the mask of the lengths that were sampled, and of no id.
+
+## References
+
+- huggingface/trl#4970, huggingface/trl#6357
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.rollout_run import Completion, RolloutRun
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_SAMPLED_IDS
+from truetune.checks.rule import RolloutRule
+
+
+class SampledTokensLeftOutOfLoss(RolloutRule):
+    code = "ROL004"
+    severity = "warning"
+
+    def __init__(self, subject: RolloutRun) -> None:
+        super().__init__(subject)
+        self.sampled = 0
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or (None if self.sampled else NO_SAMPLED_IDS)
+
+    def findings(self) -> Iterator[Finding]:
+        cases: list[Case] = []
+        left_out = stops = 0
+        for completion in self.subject.completions():
+            missing = _sampled_tokens_not_in_loss(completion)
+            if missing is None:
+                continue
+            self.sampled += completion.length or 0
+            if not missing.any():
+                continue
+            ids = completion.ids[: len(missing)][missing].tolist()
+            left_out += len(ids)
+            stops += sum(token in completion.step.settings.sampler_stops for token in ids)
+            cases.append(Case(f"{completion.place}: {self.subject.text(ids)!r} is not in the loss"))
+        if not cases:
+            return
+        yield self.finding(
+            f"{left_out:,} of {self.sampled:,} sampled tokens are not in the loss, {stops:,} of them stop tokens",
+            "make the mask by the lengths that were sampled: a stop token is in it, a pad is not, whatever their ids",
+            cases=cases,
+            count=left_out,
+            total=self.sampled,
+        )
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many sampled tokens are left out."""
+        return make_count_measurement(
+            "sampled tokens that are not in the loss of their completion", 0, self.sampled
+        )
+
+
+def _sampled_tokens_not_in_loss(completion: Completion) -> NDArray[np.bool_] | None:
+    """(sampled tokens,) those that are not in the loss; None where the completion is left out, or not known."""
+    if completion.length is None or not completion.in_loss.any():
+        return None
+    return ~completion.in_loss[: completion.length]

@@ -1,0 +1,258 @@
+"""What a reward function of GRPO or RLOO made of completions whose worth is known: the subject of the rules on rewards.
+
+`rewards/try_reward_function.py` fills it. Each completion that is to score low is scored in one call with the same
+row's right answer, so that both scores can be compared whatever else the function does with a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+AttackKind = Literal[
+    "empty",
+    "wrong",
+    "near miss",
+    "part",
+    "candidates",
+    "prompt",
+    "thoughts",
+    "thoughts alone",
+    "taken back",
+    "repeated",
+    "reversed words",
+]
+"""What is tried in place of a right answer"""
+Dependence = Literal["answer", "form", "nothing", "unknown"]
+"""What the scores depend on: the reference; the text alone; nothing that was tried; unknown where no call succeeded"""
+AccessKind = Literal["network", "writes", "reads", "starts a process"]
+Comparison = Literal["again", "in another order", "alone", "in a new process"]
+"""How the second score of a completion was got"""
+# Scores come as float32 where a function gives a tensor: seven digits.
+RELATIVE_TOLERANCE = 1e-6
+"""Of two scores that count as equal"""
+
+# Chosen, not measured: functions that pay short answers more differ by some per cent for a few characters. At a half,
+# graded scores of overlap would count as paid.
+LENGTH_BONUS_SHARE = 0.1
+"""Of the difference between a right and a wrong answer: what a completion may lack and still count as paid"""
+
+
+def is_at_least(score: float | None, other: float | None) -> bool:
+    """Is a score as high as another one? None is no score."""
+    if score is None or other is None:
+        return False
+    return score >= other - RELATIVE_TOLERANCE * max(1.0, abs(other))
+
+
+def is_above(score: float | None, other: float | None) -> bool:
+    """Is a score higher than another one, by more than rounding? None as the other one is below every score."""
+    if score is None:
+        return False
+    return other is None or score > other + RELATIVE_TOLERANCE * max(1.0, abs(other))
+
+
+def is_paid_as_right(score: float | None, right: float | None, wrong: float | None) -> bool:
+    """Is a completion paid as the right answer is, but for a bonus that hangs on its length?
+
+    Args:
+        score: of the completion.
+        right: of the right answer.
+        wrong: of a wrong answer; None where there is none to compare with.
+    """
+    if score is None or right is None or wrong is None:
+        return is_at_least(score, right)
+    return is_at_least(score, right - LENGTH_BONUS_SHARE * max(0.0, right - wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class FormScores:
+    """One form of an answer, filled with the right answers of some rows and with wrong ones."""
+
+    name: str
+    """`\\boxed{X}`"""
+    example: str
+    """The completion of the first row"""
+    rows: int
+    paid: int
+    """Rows whose right answer scores above the wrong one"""
+    right: float | None
+    """Mean score of the right answers; None where there is none"""
+    wrong: float | None
+    """Mean score of the wrong answers"""
+    hollow: float | None = None
+    """Score of the form with nothing in it"""
+    empty: str = ""
+    """The form with nothing in it"""
+
+
+@dataclass(frozen=True, slots=True)
+class SpellingScores:
+    """Another spelling of the same answers, in the form that is paid best."""
+
+    name: str
+    """`X with commas`"""
+    row: int
+    """Of the example, from 1"""
+    example: str
+    rows: int
+    paid: int
+    """Rows for which it scores as the usual spelling does"""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCompletion:
+    """A completion that should score low, beside the right one of the same row."""
+
+    kind: AttackKind
+    what: str
+    """`another number`"""
+    row: int
+    """From 1"""
+    reference: str
+    completion: str
+    score: float | None
+    right: float | None
+    """Score of the right answer in the same call"""
+    wrong: float | None = None
+    """Score of a wrong answer in the same form, in the same call"""
+
+    @property
+    def is_paid(self) -> bool:
+        """Does it score as high as the right answer, or nearly so?"""
+        return is_paid_as_right(self.score, self.right, self.wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class UnpaidReference:
+    """A row whose right answer scores no higher than a wrong one, in the form that other rows are paid for."""
+
+    row: int
+    reference: str
+    completion: str
+    score: float | None
+    wrong: float | None
+    """Score of the wrong answer"""
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedError:
+    """A call that ended in an exception."""
+
+    error: str
+    """`KeyError: 'content'`"""
+    line: str
+    """`rewards.py:12`; empty where no line of the user's files is in the traceback"""
+    completion: str
+    """The completion that it happens for, called alone where it happens alone"""
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class HungCall:
+    """A call that was ended at its time limit."""
+
+    completion: str
+    seconds: float
+    """The limit"""
+    line: str
+    """The line of the user's files that was executed then"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedScore:
+    """A completion that scores differently in a second call."""
+
+    how: Comparison
+    completion: str
+    row: int
+    first: float | None
+    second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the function did outside of itself while it scored, imports left out."""
+
+    kind: AccessKind
+    subject: str
+    """Path, address or command"""
+    line: str
+    """The user's line"""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardTrial:
+    """All that was seen of one reward function."""
+
+    name: str
+    """`rewards.py:correct`"""
+    rows: int
+    calls: int = 0
+    completions: int = 0
+    depends_on: Dependence = "unknown"
+    reference_column: str = ""
+    """The column with the right answers; empty where the function takes none"""
+    reference_problem: str = ""
+    """Why the column with the right answers is not known, where the function takes columns"""
+    has_short_answers: bool = False
+    """Are the right answers numbers, letters or short texts, and no prose or code?"""
+    other_columns: tuple[str, ...] = ()
+    """Further columns of the rows that it takes"""
+    completions_as: Literal["text", "messages"] = "text"
+    given_arguments: int = 0
+    """Arguments that TRL hands to it, columns included"""
+    missing_arguments: tuple[str, ...] = ()
+    """Arguments of TRL that the function does not take: it has no **kwargs"""
+    forms: tuple[FormScores, ...] = ()
+    best_form: str = ""
+    """The name of the form that is paid best; empty where none is paid"""
+    spellings: tuple[SpellingScores, ...] = ()
+    after_others: SpellingScores | None = None
+    """Right answers in prose with other numbers before them, where the function pays prose without such"""
+    mixed_spellings: tuple[str, ...] = ()
+    """Names of spellings that some of the references have themselves"""
+    right_rows: int = 0
+    """Rows that were tried in the best form"""
+    usual_wrong: float | None = None
+    """The highest score of a wrong answer in the rows whose right answer is paid"""
+    unpaid: tuple[UnpaidReference, ...] = ()
+    tried: tuple[TriedCompletion, ...] = ()
+    raised: tuple[RaisedError, ...] = ()
+    raised_always: bool = False
+    """Did every call raise?"""
+    swallowed: tuple[str, ...] = ()
+    """Exceptions that the function caught itself, where it paid no form: `TypeError: ... (rewards.py:12)`"""
+    hung: HungCall | None = None
+    returned: tuple[str, ...] = ()
+    """What it returned that is no list of one score for each completion: `None`, `1 score for 8 completions`"""
+    not_finite: tuple[tuple[str, str], ...] = ()
+    """(score, completion) of scores that are no finite number"""
+    skipped: int = 0
+    """Right answers for which it gave None"""
+    is_out_of_time: bool = False
+    """Was the trial ended by its own time limit, with completions left?"""
+    different_scores: int = 0
+    """How many scores differ, None as one of them"""
+    constant: float | None = None
+    """The score of all completions, where it is one; None otherwise, and where that is None"""
+    compared: int = 0
+    """Completions that were scored again in other calls"""
+    changed: tuple[ChangedScore, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def was_scored(self) -> bool:
+        """Did the function give scores at all?"""
+        return self.depends_on != "unknown"
+
+    @property
+    def may_pay_for_more(self) -> bool:
+        """May the function pay for something that is no form of the reference: code, an equation, prose?"""
+        starts = any(access.kind == "starts a process" for access in self.accesses)
+        return bool(self.other_columns) or starts or not self.has_short_answers
+
+    def tried_of_kinds(self, *kinds: AttackKind) -> tuple[TriedCompletion, ...]:
+        """The completions of some kinds."""
+        return tuple(one for one in self.tried if one.kind in kinds)

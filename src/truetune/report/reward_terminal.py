@@ -1,0 +1,145 @@
+"""What `truetune reward` tried, on a terminal: which forms of an answer are paid, and what else is.
+
+Two tables, for a reader asks two things: what does the function accept, and what can be had for nothing. Forms that get
+the same are one line, since most functions pay one form and refuse thirty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checks.reward.cases_of_scored_completions import format_reward
+from truetune.generation.reward_trial import AttackKind, FormScores, RewardTrial
+from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
+from truetune.report.terminal_output import borderless_table
+from truetune.report.visible_text import count_noun, escape_invisible_characters
+from truetune.rewards.reward_report import RewardReport
+
+SHOWN_FORMS = 12
+"""Forms that are paid, one a line, without -v"""
+SHOWN_NAMES = 4
+"""Names of forms that are not paid, in one line"""
+KINDS: dict[AttackKind, str] = {
+    "empty": "nothing",
+    "wrong": "wrong answers",
+    "part": "parts of the answer, and what holds it",
+    "near miss": "another sign, spaces between digits",
+    "candidates": "all answers at once",
+    "prompt": "the prompt",
+    "thoughts": "a wrong answer after the right one in thoughts",
+    "taken back": "the right answer, taken back",
+    "thoughts alone": "the right answer in thoughts alone",
+    "repeated": "the right answer 20 times",
+    "reversed words": "its words in reverse order",
+}
+"""What was tried, for a reader"""
+DEPENDENCE = {
+    "answer": "scores depend on the right answer",
+    "form": "scores depend on the text alone",
+    "nothing": "all completions get the same",
+    "unknown": "no completion got a score",
+}
+
+
+@draw_details_by_kind.register
+def _draw_reward(report: RewardReport, console: Console, verbose: bool) -> None:
+    """Draw what was tried, the forms that are paid, and what else is."""
+    trial = report.trial
+    console.print(Text(f"{trial.name}: {summary_of_trial(trial)}"), soft_wrap=True)
+    console.print()
+    _draw_forms(trial, console, verbose)
+    _draw_attacks(trial, console)
+    for note in trial.notes:
+        console.print(
+            Text(escape_invisible_characters(f"note: {note}"), style="dim"), soft_wrap=True
+        )
+    console.print()
+
+
+def summary_of_trial(trial: RewardTrial) -> str:
+    """What was tried, and what the scores depend on."""
+    return (
+        f"{count_noun(trial.completions, 'completion')} of {count_noun(trial.rows, 'row')} in"
+        f" {count_noun(trial.calls, 'call')}, as {trial.completions_as}; {DEPENDENCE[trial.depends_on]}"
+    )
+
+
+def _draw_forms(trial: RewardTrial, console: Console, verbose: bool) -> None:
+    """Draw the forms of a right answer and what they get."""
+    if not trial.forms:
+        return
+    headings = ["form of the right answer", "gets"]
+    if trial.reference_column:
+        headings += ["a wrong one", "paid in"]
+    table = _table(*headings)
+    paid = [
+        form for form in trial.forms if form.paid or (not trial.reference_column and form.right)
+    ]
+    shown = trial.forms if verbose else paid[:SHOWN_FORMS]
+    for form in shown:
+        _add_forms(table, escape_invisible_characters(form.name), [form], trial)
+    rest = [form for form in trial.forms if form not in shown]
+    if rest:
+        _add_forms(table, _names_of_rest(rest), rest, trial)
+    console.print(table)
+    console.print()
+
+
+def _add_forms(table: Table, name: str, forms: Sequence[FormScores], trial: RewardTrial) -> None:
+    """Add a line on one form, or on several that are not paid."""
+    cells: list[Text | str] = [Text(name), _range_of_scores([form.right for form in forms])]
+    if trial.reference_column:
+        paid, rows = sum(form.paid for form in forms), sum(form.rows for form in forms)
+        cells += [_range_of_scores([form.wrong for form in forms]), f"{paid} of {rows} rows"]
+    table.add_row(*cells)
+
+
+def _table(*headings: str) -> Table:
+    """A table with these headings."""
+    table = borderless_table()
+    for heading in headings:
+        table.add_column(heading)
+    return table
+
+
+def _names_of_rest(forms: Sequence[FormScores]) -> str:
+    """The names of the first forms, and how many there are more."""
+    names = ", ".join(escape_invisible_characters(form.name) for form in forms[:SHOWN_NAMES])
+    more = len(forms) - SHOWN_NAMES
+    return names if more <= 0 else f"{names} and {more} more"
+
+
+def _range_of_scores(scores: Sequence[float | None]) -> str:
+    """The lowest and the highest of some scores."""
+    known = [score for score in scores if score is not None]
+    if not known:
+        return format_reward(None)
+    low, high = format_reward(min(known)), format_reward(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def _draw_attacks(trial: RewardTrial, console: Console) -> None:
+    """Draw how many of the completions of each kind are paid as the right answer."""
+    lines = list(attack_lines(trial))
+    if not lines:
+        return
+    table = _table("instead of the right answer", "paid as it")
+    for name, paid, of in lines:
+        style = "bold red" if paid else ""
+        table.add_row(name, Text(f"{paid:,} of {of:,}", style=style))
+    console.print(table)
+
+
+def attack_lines(trial: RewardTrial) -> Iterator[tuple[str, int, int]]:
+    """(what, how many are paid, of how many) of each kind of completion that was tried beside right answers."""
+    if trial.depends_on != "answer":
+        return
+    for kind, name in KINDS.items():
+        tried = trial.tried_of_kinds(kind)
+        # A right answer may well be paid where it is said twice: only more than once is a fault.
+        if tried and kind != "repeated":
+            yield name, sum(one.is_paid for one in tried), len(tried)

@@ -1,0 +1,240 @@
+"""Completions that a reward function should not pay for: empty ones, wrong ones, and those that hold every answer.
+
+Each is made of a row's right answer and of the form that the function pays best, so that it is one step away from a
+completion that is paid. Wrong answers differ in value from the right one and not in spelling alone, so that a function
+that knows equal answers is not blamed for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+
+from truetune.generation.final_answers import MAX_RESPELLED_DIGITS
+from truetune.generation.reward_trial import AttackKind
+from truetune.rewards.answer_forms import AnswerForm
+from truetune.rewards.rows_for_rewards import RightAnswer
+
+EMPTY_TEXTS = ("", " \n", "?", "I don't know.", "Sorry, I can't help with that.")
+"""Texts that say nothing"""
+NOTHING_WORDS = ("none", "null", "n/a", "nothing", "unknown", "i don't know", "nan")
+"""Right answers of which a text that says nothing may be one"""
+NO_ANSWER = "Something else entirely"
+"""Wrong for each row, and unlike each answer: what a function gives for the form of an answer alone"""
+LETTERS = "ABCD"
+# A tolerance of some per cent, which some functions grant, covers the next number from here on.
+MAX_NEXT_NUMBER = 50
+REPEATS = 20
+"""Times that the right answer is repeated. Chosen, not measured: a function that counts matches shows it at two"""
+MIN_REVERSED_WORDS = 4
+"""Words of an answer whose order is reversed: fewer may be read in any order"""
+# What a model writes that does not stop, and texts that patterns and parsers of mathematics stumble over.
+ODD_TEXTS = (
+    "", " ", "\n", "<answer>", "</answer>", "</think>", "<answer></answer>", "<answer>nan</answer>",
+    "<answer>1/0</answer>", "<answer>1,2,3</answer>", "<answer>-</answer>", "<answer>²</answer>",
+    "<answer>١٢</answer>", "\\boxed{", "\\boxed{}", "\\boxed{\\frac{1}{0}}", "\\boxed{x", "####",
+    "#### ", "#### 1.2.3", "The answer is", "Answer:", "{", "{\"answer\": ", "```json\n{\n```", "[]",
+    "null", "1e999", "9" * 400, "9" * 5000, "(" * 200, "\\" * 50, "%s %d {}", "\u2028", "🤷",
+)  # fmt: skip
+"""Completions of models that make functions raise"""
+LONG_TEXT_CHARACTERS = 3000
+"""As of an answer of 1,000 tokens that runs on"""
+LONG_PIECES = (
+    "a",
+    "1",
+    " ",
+    "\n",
+    "a ",
+    "1,",
+    "{",
+    "(",
+    "\\boxed{",
+    "<answer>",
+    "**",
+    "```\n",
+    "1+",
+    "-",
+)
+"""What is repeated in long texts; each makes other patterns backtrack"""
+
+
+class Attack(NamedTuple):
+    """One completion that should not be paid."""
+
+    kind: AttackKind
+    what: str
+    completion: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAnswers:
+    """Answers that are wrong for a row."""
+
+    texts: tuple[tuple[str, str], ...]
+    """(what it is, the answer), the surest first"""
+
+    @property
+    def first(self) -> str:
+        """The one that the right answer is compared with."""
+        return self.texts[0][1]
+
+
+def wrong_answers(answer: RightAnswer, others: Sequence[RightAnswer]) -> WrongAnswers:
+    """Answers that differ in value from a row's right one.
+
+    Args:
+        answer: the right one.
+        others: those of all rows.
+    """
+    wrong: list[tuple[str, str]] = []
+    if answer.kind == "number":
+        wrong += _wrong_numbers(answer)
+    elif answer.kind == "letter":
+        letters = dict.fromkeys([*(one.text for one in others if one.kind == "letter"), *LETTERS])
+        wrong += [("another letter", letter) for letter in letters if letter != answer.text][:3]
+    of_row = next((one for one in others if _is_surely_other(one, answer)), None)
+    if of_row is not None:
+        wrong.append(("another row's answer", of_row.text))
+    digit = re.search(r"\d(?=\D*$)", answer.text)
+    if not wrong and digit:
+        changed = str((int(digit[0]) + 3) % 10)
+        wrong.append(
+            ("another digit", answer.text[: digit.start()] + changed + answer.text[digit.end() :])
+        )
+    if not wrong:
+        wrong.append(("another answer", NO_ANSWER))
+    return WrongAnswers(tuple(dict.fromkeys(wrong)))
+
+
+def _is_surely_other(one: RightAnswer, answer: RightAnswer) -> bool:
+    """Is an answer another one than the row's, whatever a function takes for equal?"""
+    if one.kind != answer.kind or one.value == answer.value:
+        return False
+    texts = one.text.casefold(), answer.text.casefold()
+    # One that holds the other is judged as a part of it.
+    return texts[0] not in texts[1] and texts[1] not in texts[0]
+
+
+def _wrong_numbers(answer: RightAnswer) -> Iterator[tuple[str, str]]:
+    """Numbers of another value."""
+    try:
+        number = Decimal(answer.text.replace(",", ""))
+    except InvalidOperation:
+        return
+    if not number.is_finite() or len(answer.text) > MAX_RESPELLED_DIGITS:
+        return
+    other = number + 1 if abs(number) < MAX_NEXT_NUMBER else 2 * number + 7
+    yield "another number", f"{other}"
+
+
+def attacks_on_answer(
+    form: AnswerForm, answer: RightAnswer, wrong: WrongAnswers, prompt: str
+) -> Iterator[Attack]:
+    """The completions that are tried against a row's right answer.
+
+    Args:
+        form: the form that is paid.
+        answer: the right answer.
+        wrong: answers that are wrong for it.
+        prompt: the row's question.
+    """
+    yield from _empty_completions(form, answer)
+    for what, text in wrong.texts:
+        yield Attack("wrong", what, form.fill(text))
+    if wrong.first != NO_ANSWER:
+        yield Attack("wrong", "a text that is no answer to it", form.fill(NO_ANSWER))
+    yield from _parts(form, answer)
+    yield from _candidates(form, answer, wrong)
+    if prompt.strip():
+        yield Attack("prompt", "the prompt", prompt)
+    yield Attack(
+        "thoughts",
+        "the right answer in the thoughts, a wrong one after them",
+        form.fill_thoughts(answer.text, wrong.first),
+    )
+    yield Attack(
+        "thoughts alone",
+        "the right answer in the thoughts alone",
+        form.fill_thoughts(answer.text, None),
+    )
+    taken_back = f"{form.fill(answer.text)}\n\nNo, that is wrong.\n\n{form.fill(wrong.first)}"
+    yield Attack("taken back", "the right answer, taken back for a wrong one", taken_back)
+    repeated = "\n".join([form.fill(answer.text)] * REPEATS)
+    yield Attack("repeated", f"the right answer {REPEATS} times", repeated)
+    words = answer.text.split()
+    if len(words) >= MIN_REVERSED_WORDS and words != words[::-1]:
+        yield Attack(
+            "reversed words", "its words in reverse order", form.fill(" ".join(words[::-1]))
+        )
+
+
+def _empty_completions(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
+    """Completions that say nothing, bare and in the form."""
+    if answer.text.casefold().strip(".") in NOTHING_WORDS:
+        return
+    for text in EMPTY_TEXTS:
+        if text.strip() and text.casefold() in answer.text.casefold():
+            continue
+        what = repr(text) if text.strip() else ("white space" if text else "an empty text")
+        yield Attack("empty", what, text)
+        filled = form.fill(text)
+        if filled != text:
+            within = f"the form with {what}" if text else "the form with nothing in it"
+            yield Attack("empty", within, filled)
+
+
+def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
+    """Answers that are a part of the right one, or hold it and say something else."""
+    text = answer.text
+    if answer.kind == "number" and re.fullmatch(r"-?\d+(\.\d+)?", text):
+        yield Attack("part", "a longer number that begins with it", form.fill(_longer(text)))
+        yield Attack("part", "a longer number that ends with it", form.fill(f"9{text.lstrip('-')}"))
+        digits = text.lstrip("-")
+        if digits.strip("0."):
+            turned = digits if text.startswith("-") else f"-{text}"
+            yield Attack("near miss", "the number with its sign turned", form.fill(turned))
+        if len(digits) > 1 and digits.isdigit():
+            yield Attack("part", "its first digit", form.fill(digits[0]))
+            # Four digits and more may be grouped by spaces.
+            if len(digits) < 4:
+                yield Attack("near miss", "its digits with spaces", form.fill(" ".join(text)))
+    elif answer.kind == "word":
+        yield Attack("part", "its denial", form.fill(f"not {text}"))
+        if len(text) >= 4:
+            yield Attack("part", "its first half", form.fill(text[: len(text) // 2]))
+            yield Attack("part", "its first letter", form.fill(text[0]))
+
+
+def _longer(number: str) -> str:
+    """A number with a digit more behind it, that is no other spelling of it."""
+    return f"{number}7" if "." not in number else f"{number[0]}{number}"
+
+
+def _candidates(form: AnswerForm, answer: RightAnswer, wrong: WrongAnswers) -> Iterator[Attack]:
+    """Completions that give several answers, with the right one in the middle: first and last are wrong."""
+    first, last = wrong.texts[0][1], wrong.texts[-1][1]
+    if not answer.is_short or any("\n" in text for text in (first, last)):
+        return
+    if first == last and answer.kind == "letter":
+        last = next(letter for letter in LETTERS if letter not in (first, answer.text))
+    listed = f"{first}, {answer.text} or {last}"
+    yield Attack("candidates", "several answers in one form", form.fill(listed))
+    forms = "\n".join(form.fill(text) for text in (first, answer.text, last))
+    yield Attack("candidates", "several answers, each in the form", forms)
+
+
+def long_texts(examples: Sequence[str]) -> Iterator[str]:
+    """Texts as of a model that does not stop: on these, patterns that backtrack take minutes.
+
+    Args:
+        examples: completions that the function pays for.
+    """
+    for piece in LONG_PIECES:
+        yield piece * 40 + "!"
+        yield piece * (LONG_TEXT_CHARACTERS // len(piece)) + "!"
+    for example in examples:
+        if example:
+            yield example * (LONG_TEXT_CHARACTERS // len(example) + 1) + "!"

@@ -1,0 +1,494 @@
+"""The process that runs a user's reward function: loads it, calls it as TRL does, and says what it did meanwhile.
+
+`reward_process` starts it confined and talks with it over two pipes, a JSON object a line. It imports the standard
+library alone, so that it runs in the user's environment and starts at once. Nothing that the function prints reaches
+the pipes.
+
+- A call that takes too long is ended by `faulthandler`, whose watchdog needs no lock of Python's: a regular expression
+  that backtracks is ended too, and the line that was executed is known.
+- What the function opens, connects to and starts is noted by an audit hook while it scores. Imports are left out.
+- A training script is not executed: of a file that trains or loads models where it is imported, only imports,
+  functions, classes and plain constants are. The trade-off: a function that needs the script's other values fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import faulthandler
+import functools
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+FORBIDDEN_IN_IMPORT = ("train", "from_pretrained", "load_dataset", "get_peft_model", "LLM")
+"""Calls that make a file a script which is not to be executed: they train, load or download"""
+ADDRESS_SPACE_BYTES = 16 << 30
+"""Chosen, not measured: torch alone reserves some GB that it never touches; a text needs none of it."""
+MAX_NAMED_TEXTS, MAX_TEXT_CHARACTERS, MAX_DEPTH = 400, 500, 4
+"""Strings of the function's code that are reported: their number, their length, and how many calls deep"""
+MAX_ACCESSES = 50
+"""Chosen, not measured: a function that opens a file for each completion does it a thousand times."""
+MAX_MESSAGE = 300
+"""Characters of an error or a path that are reported"""
+STANDARD_LIBRARY = os.path.dirname(os.__file__)
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
+NETWORK_EVENTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
+PROCESS_EVENTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn")
+WRITE_EVENTS = (
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "shutil.rmtree",
+    "shutil.copyfile",
+)
+
+
+class _Watch:
+    """Notes what the process does outside of itself while the user's function scores."""
+
+    def __init__(self, path: str) -> None:
+        # Opened once, and before anything is watched: the notes would note themselves.
+        self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - open as long as the process
+        self.folders: tuple[str, ...] = ()
+        self.is_on = False
+        self.noted: set[tuple[str, str]] = set()
+        sys.addaudithook(self.note)
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Note an event where it is one of the kinds that are reported."""
+        if not self.is_on or len(self.noted) >= MAX_ACCESSES:
+            return
+        found = _access_of_event(event, arguments)
+        if found is None or found in self.noted:
+            return
+        self.is_on = False
+        try:
+            frames = list(_frames_from(sys._getframe(1)))
+            if not any(_is_of_import(frame) for frame in frames):
+                self.noted.add(found)
+                line = _innermost_line(frames, self.folders)
+                kind, subject = found
+                note = {"kind": kind, "subject": subject[:MAX_MESSAGE], "line": line}
+                self.file.write(json.dumps(note) + "\n")
+                self.file.flush()
+        finally:
+            self.is_on = True
+
+
+def _access_of_event(event: str, arguments: tuple[Any, ...]) -> tuple[str, str] | None:
+    """(kind, subject) of an audit event; None for one that is not reported."""
+    if event == "open":
+        path, mode, flags = (*arguments, None, None, None)[:3]
+        if not isinstance(path, str | bytes | os.PathLike):
+            return None
+        name = os.fsdecode(path)
+        writes = any(letter in str(mode or "") for letter in "wax+") or bool(
+            isinstance(flags, int) and flags & WRITE_FLAGS
+        )
+        # Packages read their own data, and every process reads the devices.
+        if name.startswith(("/dev/", "/proc/", "/sys/", sys.prefix, sys.base_prefix)):
+            return None
+        return ("writes" if writes else "reads"), name
+    if event in NETWORK_EVENTS:
+        return _network_access(event, arguments)
+    if event in PROCESS_EVENTS:
+        return "starts a process", _text_of_command(arguments)
+    if event in WRITE_EVENTS and isinstance(arguments[0], str | bytes | os.PathLike):
+        return "writes", os.fsdecode(arguments[0])
+    return None
+
+
+def _network_access(event: str, arguments: tuple[Any, ...]) -> tuple[str, str] | None:
+    """The access of an event of a socket; None for sockets that are files."""
+    address = arguments[1] if event in ("socket.connect", "socket.sendto") else arguments[0]
+    if isinstance(address, tuple):
+        return "network", ":".join(str(part) for part in address[:2])
+    if event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        return "network", str(address)
+    return None
+
+
+def _text_of_command(arguments: tuple[Any, ...]) -> str:
+    """The command of an event that starts a process."""
+    command = arguments[1] if len(arguments) > 1 and arguments[1] else arguments[0]
+    if isinstance(command, list | tuple):
+        return " ".join(str(part) for part in command)
+    return str(command)
+
+
+def _frames_from(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    """A frame and those that called it, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_of_import(frame: types.FrameType) -> bool:
+    """Is this a frame of the import system, or of one that reads source lines for a traceback?"""
+    name = frame.f_code.co_filename
+    return name.startswith("<frozen importlib") or name.endswith(("linecache.py", "tokenize.py"))
+
+
+def _innermost_line(frames: Sequence[types.FrameType], folders: Sequence[str]) -> str:
+    """`rewards.py:12`: the innermost line of the user's files; empty where there is none."""
+    for frame in frames:
+        path = os.path.abspath(frame.f_code.co_filename)
+        if _is_users(path, folders):
+            return f"{os.path.basename(path)}:{frame.f_lineno}"
+    return ""
+
+
+def _is_users(path: str, folders: Sequence[str]) -> bool:
+    """Is a file one of the user's, and no installed package?"""
+    if "site-packages" in path or path.startswith((STANDARD_LIBRARY, "<")) or path == __file__:
+        return False
+    return path.startswith(tuple(folders))
+
+
+class _Function:
+    """The user's function, and what is known of it."""
+
+    def __init__(self, source: str, name: str, folder: str, folders: tuple[str, ...]) -> None:
+        self.folders = folders
+        self.notes: list[str] = []
+        module = self._import(source, folder)
+        value: Any = module
+        for part in name.split("."):
+            if not hasattr(value, part):
+                raise LookupError(f"{_no_such_function(module, source, part)}")
+            value = getattr(value, part)
+        if inspect.isclass(value) or not callable(value):
+            raise LookupError(f"{source}: {name} is a {type(value).__name__} and no function")
+        self.function: Callable[..., Any] = value
+        parameters = inspect.signature(value).parameters.values()
+        self.takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        self.parameters = [
+            one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        ]
+        self.optional = [one.name for one in parameters if one.default is not one.empty]
+
+    def _import(self, source: str, folder: str) -> types.ModuleType:
+        """Import a module by its name, or a file. Raises what it raises."""
+        sys.path[:0] = [folder, os.getcwd()]
+        if not source.endswith(".py"):
+            return importlib.import_module(source)
+        path = os.path.abspath(source)
+        # As the file itself imports others, and as pickles name it.
+        name = os.path.splitext(os.path.basename(path))[0]
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        tree = ast.parse(text, path)
+        call = _forbidden_call(tree)
+        if call:
+            self.notes.append(
+                f"{source} calls {call} where it is imported: only its imports, functions and constants were executed"
+            )
+            tree.body = [statement for statement in tree.body if _is_definition(statement)]
+        module = types.ModuleType(name)
+        module.__file__ = path
+        sys.modules.setdefault(name, module)
+        exec(compile(tree, path, "exec"), module.__dict__)
+        return module
+
+    def call(self, arguments: dict[str, Any]) -> Any:
+        """Call it with the arguments of TRL, without those that it can't take."""
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if self.takes_any or name in self.parameters
+        }
+        result = self.function(**given)
+        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(value: Any) -> Any:
+    """The result of an asynchronous function."""
+    return await value
+
+
+def _no_such_function(module: types.ModuleType, source: str, name: str) -> str:
+    """What to say where a module has no such function: which ones take completions."""
+    functions = [
+        one.__name__
+        for one in vars(module).values()
+        if inspect.isfunction(one) and "completions" in inspect.signature(one).parameters
+    ]
+    listed = ", ".join(functions) or "none"
+    return f"{source} has no {name}; functions in it that take completions: {listed}"
+
+
+def _forbidden_call(tree: ast.Module) -> str:
+    """The first call at the top of a file that trains, loads or downloads; empty where there is none."""
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if name in FORBIDDEN_IN_IMPORT:
+                    return str(name)
+    return ""
+
+
+def _is_definition(statement: ast.stmt) -> bool:
+    """Is it an import, a definition, or a constant: literals, and patterns that are compiled?"""
+    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
+        return all(getattr(call.func, "attr", "") in ("compile", "escape") for call in calls)
+    return isinstance(
+        statement,
+        ast.Import
+        | ast.ImportFrom
+        | ast.FunctionDef
+        | ast.AsyncFunctionDef
+        | ast.ClassDef
+        | ast.Try,
+    )
+
+
+def _texts_named_by(function: Any) -> list[str]:
+    """The strings in the code of a function, of what it calls in the user's module, and of the constants they name."""
+    texts: dict[str, None] = {}
+    seen: set[int] = set()
+
+    def add(value: Any, depth: int) -> None:
+        if len(texts) >= MAX_NAMED_TEXTS or depth > MAX_DEPTH or id(value) in seen:
+            return
+        if isinstance(value, str):
+            texts.setdefault(value[:MAX_TEXT_CHARACTERS])
+            return
+        seen.add(id(value))
+        if isinstance(value, re.Pattern):
+            add(value.pattern, depth)
+        elif isinstance(value, list | tuple | set | frozenset):
+            for item in list(value)[:MAX_NAMED_TEXTS]:
+                add(item, depth)
+        elif isinstance(value, dict):
+            for item in (*value, *value.values()):
+                add(item, depth)
+        elif isinstance(value, types.CodeType):
+            add(value.co_consts, depth)
+        elif inspect.isfunction(value):
+            add(value.__code__, depth)
+            add([cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)], depth)
+            names = [*value.__code__.co_names, *_names_of_inner_code(value.__code__)]
+            for name in names:
+                add(value.__globals__.get(name), depth + 1)
+
+    add(_innermost_function(function), 0)
+    return list(texts)
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    """Has a cell of a closure a value yet?"""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _names_of_inner_code(code: types.CodeType) -> Iterator[str]:
+    """Names that comprehensions and inner functions of a code use."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from constant.co_names
+            yield from _names_of_inner_code(constant)
+
+
+def _innermost_function(value: Any) -> Any:
+    """The function with the code: of a partial, a decorated function, or an object that can be called."""
+    if isinstance(value, functools.partial):
+        return _innermost_function(value.func)
+    value = inspect.unwrap(value)
+    if inspect.ismethod(value):
+        return value.__func__
+    # Every type has a `__call__`; that of a function is no Python code.
+    return value if inspect.isfunction(value) else type(value).__call__
+
+
+def _scores_of_result(result: Any, count: int) -> tuple[list[float | str | None], str]:
+    """(scores, problem): what TRL would make of a result; not finite ones as text. The problem is empty where it is
+    one score for each completion.
+    """
+    if result is None or isinstance(result, str | bytes | dict):
+        return [], "None" if result is None else f"a {type(result).__name__}"
+    try:
+        items = list(result)
+    except TypeError:
+        return [], f"one {type(result).__name__}, and no list"
+    if len(items) != count:
+        return [], f"{len(items)} score{'s' * (len(items) != 1)} for {count} completions"
+    scores: list[float | str | None] = []
+    for item in items:
+        if item is None:
+            scores.append(None)
+            continue
+        try:
+            if isinstance(item, str | bytes):
+                raise TypeError
+            number = float(item)
+        except (TypeError, ValueError):
+            return [], f"a score that is a {type(item).__name__}"
+        scores.append(number if math.isfinite(number) else str(number))
+    return scores, ""
+
+
+class _Swallowed:
+    """Notes exceptions that pass the user's own lines, by the tracing of Python, which makes a call slow."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.folders = folders
+        self.noted: dict[str, None] = {}
+
+    def trace(self, frame: types.FrameType, event: str, argument: Any) -> Any:
+        """The tracing function: looks into the user's frames alone."""
+        if not _is_users(os.path.abspath(frame.f_code.co_filename), self.folders):
+            return None
+        if event == "exception" and not issubclass(
+            argument[0], StopIteration | GeneratorExit | StopAsyncIteration
+        ):
+            text = f"{_describe_error(argument[1])} ({_innermost_line([frame], self.folders)})"
+            self.noted.setdefault(text)
+        return self.trace
+
+
+def _describe_error(error: BaseException) -> str:
+    """`KeyError: 'content'`, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:MAX_MESSAGE]
+
+
+def _line_of_error(error: BaseException, folders: Sequence[str]) -> str:
+    """The innermost line of the user's files that an exception passed."""
+    line, traceback = "", error.__traceback__
+    while traceback is not None:
+        path = os.path.abspath(traceback.tb_frame.f_code.co_filename)
+        if _is_users(path, folders):
+            line = f"{os.path.basename(path)}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return line
+
+
+class _TrainerState:
+    """Stands for the trainer's state, which TRL hands to reward functions: the first step of a run."""
+
+    global_step = 0
+    max_steps = 100
+    epoch = 0.0
+    num_train_epochs = 1
+    log_history: tuple[Any, ...] = ()
+    is_world_process_zero = True
+
+
+class _Worker:
+    """Answers requests until the pipe closes."""
+
+    def __init__(self, work: str) -> None:
+        self.watch = _Watch(os.path.join(work, "accesses.jsonl"))
+        self.hang_file = open(os.path.join(work, "hang"), "w", encoding="utf-8")  # noqa: SIM115
+        self.function: _Function | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Load the function, or call it, as the request asks."""
+        faulthandler.dump_traceback_later(request["seconds"], exit=True, file=self.hang_file)
+        try:
+            return self.load(request) if "source" in request else self.call(request)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Import the function; gives its parameters and the strings that it names."""
+        folder = request["folder"]
+        self.watch.folders = (folder, os.getcwd())
+        try:
+            self.function = _Function(
+                request["source"], request["name"], folder, self.watch.folders
+            )
+        except LookupError as error:
+            return {"missing": str(error.args[0])}
+        except BaseException as error:
+            return {
+                "failed": _describe_error(error),
+                "line": _line_of_error(error, self.watch.folders),
+            }
+        return {
+            "parameters": self.function.parameters,
+            "optional": self.function.optional,
+            "takes_any": self.function.takes_any,
+            "texts": _texts_named_by(self.function.function),
+            "notes": self.function.notes,
+        }
+
+    def call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Score completions; an exception is a part of the reply."""
+        assert self.function is not None
+        arguments = {
+            **request["arguments"],
+            "trainer_state": _TrainerState(),
+            "log_extra": lambda *_: None,
+            "log_metric": lambda *_: None,
+        }
+        swallowed = _Swallowed(self.watch.folders)
+        if request["traced"]:
+            sys.settrace(swallowed.trace)
+        self.watch.is_on = True
+        try:
+            result = self.function.call(arguments)
+            scores, problem = _scores_of_result(result, len(arguments["completions"]))
+        except BaseException as error:
+            self.watch.is_on = False
+            line = _line_of_error(error, self.watch.folders)
+            return {"raised": _describe_error(error), "line": line}
+        finally:
+            self.watch.is_on = False
+            sys.settrace(None)
+        return {"scores": scores, "problem": problem, "swallowed": list(swallowed.noted)}
+
+
+def _limit_memory() -> None:
+    """Bound the address space, where the system can."""
+    try:
+        import resource
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = (
+        ADDRESS_SPACE_BYTES if hard == resource.RLIM_INFINITY else min(hard, ADDRESS_SPACE_BYTES)
+    )
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(work: str) -> None:
+    """Read requests from standard input, one a line, and write replies."""
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDWR)
+    # What the function prints belongs to nobody here, and what it reads from a terminal is empty. Errors stay: where
+    # this process ends, they say why.
+    for number in (0, 1):
+        os.dup2(null, number)
+    _limit_memory()
+    worker = _Worker(work)
+    for line in requests:
+        reply = worker.answer(json.loads(line))
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    # The folder of this file is first on the path by Python's rule: its modules are not for users to import.
+    sys.path.pop(0)
+    main(sys.argv[1])

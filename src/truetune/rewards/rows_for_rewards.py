@@ -1,0 +1,245 @@
+"""Reads the rows that a reward function is tried on: their prompts, their columns, and the right answer of each.
+
+A right answer is what an answer's form is filled with: the final answer of the reference where it marks one (`#### 72`,
+`\\boxed{72}`), else the reference as a whole. Which column holds the references follows from the columns that the
+function takes. The trade-off: where several could, the user has to say it, for a guess would make every verdict wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
+from truetune.data.read_file_records import read_records
+from truetune.errors import DataError, UsageError, format_name_list
+from truetune.generation.final_answers import AnswerKind, answer_marks, find_final_answer
+from truetune.generation.split_words import split_words
+from truetune.rewards.reward_process import LoadedFunction
+
+PROMPT_COLUMNS = ("prompt", "question", "problem", "instruction", "query", "input", "messages")
+"""Columns that hold the prompt; TRL itself reads `prompt`, which scripts make of one of the others"""
+REFERENCE_COLUMNS = (
+    "answer", "solution", "ground_truth", "target", "label", "answers", "reference", "references",
+    "gold", "expected_answer", "correct_answer", "final_answer", "expected", "gt", "output",
+)  # fmt: skip
+"""Columns that hold the right answer, the usual names first"""
+GIVEN_BY_TRL = (
+    "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric",
+    "environments",
+)  # fmt: skip
+"""Arguments that are no columns"""
+NOT_HANDED_ON = ("prompt", "completion", "completion_ids")
+"""Columns that TRL hands to no reward function"""
+# Chosen, not measured: an answer of more words is prose, of which no other wording is known to be equal.
+MAX_SHORT_ANSWER_CHARACTERS = 60
+_FRACTION = re.compile(r"\\?[dt]?frac\{(-?\d+)\}\{(\d+)\}|(-?\d+)\s*/\s*(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RewardRow:
+    """One row that the function is tried on."""
+
+    number: int
+    """From 1, over all files"""
+    prompt: str
+    """The last question, as text"""
+    messages: tuple[Mapping[str, Any], ...] | None
+    """The prompt where it is a list of messages"""
+    columns: Mapping[str, Any]
+    """All that TRL hands on"""
+
+
+@dataclass(frozen=True, slots=True)
+class RightAnswer:
+    """The right answer of a row."""
+
+    reference: str
+    """As it is in the column"""
+    text: str
+    """What a form is filled with"""
+    kind: AnswerKind | None
+    """None where it is prose, a formula or code"""
+    value: str
+    """What two equal answers have in common"""
+
+    @property
+    def is_short(self) -> bool:
+        """Is it an answer of one line, and no prose?"""
+        return "\n" not in self.text and len(self.text) <= MAX_SHORT_ANSWER_CHARACTERS
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChoice:
+    """Which column holds the right answers."""
+
+    reference: str
+    """Empty where the function takes no column, or where it is not known"""
+    others: tuple[str, ...]
+    """Further columns that the function takes"""
+    problem: str = ""
+    """Why it is not known"""
+
+
+def read_reward_rows(paths: Sequence[str], limit: int) -> list[RewardRow]:
+    """The first rows of some files.
+
+    Args:
+        paths: files, folders or globs.
+        limit: how many rows.
+
+    Raises:
+        DataError: a file can't be read, or none of its first lines holds a row.
+    """
+    rows: list[RewardRow] = []
+    broken = ""
+    for source in find_data_files_of_paths(paths):
+        with open_raw(source.path) as raw:
+            for record in read_records(source, raw):
+                if len(rows) == limit:
+                    return rows
+                if record.error is not None or not isinstance(record.row, dict):
+                    broken = broken or str(
+                        record.error or f"{source.path}:{record.line}: no object"
+                    )
+                    continue
+                rows.append(_make_row(record.row, len(rows) + 1))
+    if not rows:
+        raise DataError(broken or f"{', '.join(paths)}: the file holds no row")
+    return rows
+
+
+def _make_row(row: Mapping[str, Any], number: int) -> RewardRow:
+    """A row with its prompt."""
+    name = next((column for column in PROMPT_COLUMNS if row.get(column)), None)
+    prompt = row[name] if name else ""
+    columns = {column: value for column, value in row.items() if column not in NOT_HANDED_ON}
+    if isinstance(prompt, list) and all(isinstance(one, dict) for one in prompt):
+        messages = tuple(prompt)
+        # Rows of messages end with the answer, which is no part of the prompt.
+        if len(messages) > 1 and messages[-1].get("role") == "assistant":
+            messages = messages[:-1]
+        users = [str(one.get("content") or "") for one in messages if one.get("role") == "user"]
+        return RewardRow(number, users[-1] if users else "", messages, columns)
+    return RewardRow(number, str(prompt), None, columns)
+
+
+def choose_reference_column(
+    function: LoadedFunction, rows: Sequence[RewardRow], asked: str | None
+) -> ColumnChoice:
+    """The column with the right answers.
+
+    Args:
+        function: what it takes tells which columns it reads.
+        rows: that have the columns.
+        asked: the column that the user names.
+
+    Raises:
+        UsageError: that column is missing, or the function needs one that the rows don't have.
+    """
+    columns = list(dict.fromkeys(name for row in rows for name in row.columns))
+    if asked is not None and asked not in columns:
+        raise UsageError(
+            f"--reference {asked}: the rows have no such column; they have {format_name_list(columns)}"
+        )
+    missing = [
+        name
+        for name in function.parameters
+        if name not in columns and name not in (*GIVEN_BY_TRL, *function.optional)
+    ]
+    if missing:
+        raise UsageError(
+            f"the function takes {format_name_list(missing)}, and the rows have no such column; they"
+            f" have {format_name_list(columns)}"
+        )
+    taken = [name for name in columns if name in function.parameters]
+    # A function of **kwargs names its columns in its code: kwargs["answer"].
+    named = [name for name in columns if function.takes_any and name in function.texts]
+    read = list(dict.fromkeys([*taken, *named]))
+    if asked is not None:
+        return ColumnChoice(asked, tuple(name for name in read if name != asked))
+    for names in (taken, named):
+        known = [name for name in REFERENCE_COLUMNS if name in names]
+        if known:
+            return ColumnChoice(known[0], tuple(name for name in read if name != known[0]))
+    if len(taken) == 1 and _are_answers([row.columns.get(taken[0]) for row in rows]):
+        return ColumnChoice(taken[0], tuple(name for name in read if name != taken[0]))
+    if taken:
+        return ColumnChoice(
+            "",
+            tuple(read),
+            f"the function takes {format_name_list(taken)}, and which of them holds the right answer is not known",
+        )
+    return ColumnChoice("", ())
+
+
+def _are_answers(values: Sequence[Any]) -> bool:
+    """Are the values of a column short texts or numbers, as answers are?"""
+    return all(
+        isinstance(value, str | int | float) and 0 < len(str(value)) <= MAX_SHORT_ANSWER_CHARACTERS
+        for value in values
+    )
+
+
+def right_answer_of(value: Any) -> RightAnswer | None:
+    """The right answer that a reference holds; None where it is empty, or neither text nor number."""
+    if isinstance(value, list) and value and isinstance(value[0], str | int | float):
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    reference = str(value).strip()
+    if not reference:
+        return None
+    final = find_final_answer(reference)
+    boxed = _boxed_content(reference)
+    if final is not None and final.text.strip() == reference:
+        text = reference
+    elif final is not None and final.kind != "json" and _is_marked(reference):
+        text = final.text.strip()
+    else:
+        # A short text that holds a number or a letter is not that number: `\sqrt{2}`, `3 apples`, `(B)`.
+        final = None
+        text = boxed or reference
+    text = text.strip()
+    if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
+        text = text[1:-1].strip()
+        final = find_final_answer(text) if text.lstrip("-").replace(".", "", 1).isdigit() else None
+    kind = None if final is None else final.kind
+    return RightAnswer(reference, text, kind, _comparable_value(text, final.value if final else ""))
+
+
+def _is_marked(reference: str) -> bool:
+    """Does a reference mark its final answer: `#### 72`, `\\boxed{72}`, `the answer is 72`?"""
+    return bool(answer_marks(reference)) or re.search(r"(?i)answer|答案", reference) is not None
+
+
+def _boxed_content(text: str) -> str | None:
+    """What is in the last `\\boxed{}` of a text, with braces in it; None where there is none."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth, begin = 0, start + len("\\boxed{")
+    for place in range(begin, len(text)):
+        if text[place] == "{":
+            depth += 1
+        elif text[place] == "}":
+            if depth == 0:
+                return text[begin:place]
+            depth -= 1
+    return None
+
+
+def _comparable_value(text: str, value: str) -> str:
+    """What equal answers have in common: of a fraction and of a number its value, else its words."""
+    fraction = _FRACTION.fullmatch(text)
+    if fraction:
+        above, below = (fraction[1], fraction[2]) if fraction[1] else (fraction[3], fraction[4])
+        if int(below):
+            return str(Fraction(int(above), int(below)))
+    try:
+        return str(Fraction(value))
+    except (ValueError, ZeroDivisionError):
+        return value.casefold() or " ".join(split_words(text))

@@ -1,0 +1,182 @@
+"""`truetune reward` from the command line: verdicts, exit codes, and input that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+import truetune
+from truetune.cli import truetune_group
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
+EXACT = (
+    "def correct(completions, answer, **kwargs):\n"
+    "    return [1.0 if text == gold else 0.0 for text, gold in zip(completions, answer)]\n"
+)
+ROWS = '{"prompt": "5 + 7?", "answer": "12"}\n{"prompt": "30 * 41?", "answer": "1230"}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a function and rows, which is the working folder."""
+    (tmp_path / "rewards.py").write_text(EXACT)
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(truetune_group, ["reward", *arguments], standalone_mode=False)
+
+
+def code_of(result: Result) -> int:
+    assert result.exception is None, result.exception
+    return int(result.return_value)
+
+
+def error_of(*arguments: str) -> str:
+    """The message of an input that can't be read."""
+    result = run(*arguments)
+    assert isinstance(result.exception, truetune.errors.TruetuneError), result.output
+    return str(result.exception)
+
+
+def test_a_sound_function(folder: Path) -> None:
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    assert code_of(done) == 0
+    assert "no findings" in done.output
+    assert "instead of the right answer" in done.output
+
+
+def test_json_by_the_schema(folder: Path) -> None:
+    (folder / "rewards.py").write_text(EXACT.replace("text == gold", "gold in text"))
+    done = run("rewards.py:correct", "--data", "rows.jsonl", "--json")
+    report = json.loads(done.output)
+    jsonschema.validate(report, SCHEMA)
+    assert code_of(done) == 1
+    assert report["outcome"] == "findings"
+    assert report["findings"][0]["rule"] == "reward-pays-parts-of-the-answer"
+    assert report["reward"]["best_form"] == "X"
+    assert "it also pays for parts of the answer" in report["verdict"]
+
+
+def test_the_python_api_gives_the_same(folder: Path) -> None:
+    report = truetune.reward("rewards.py:correct", "rows.jsonl", rows=1)
+    assert (report.exit_code(), report.trial.rows) == (0, 1)
+    assert report.trial.reference_column == "answer"
+
+
+def test_a_module_of_the_working_folder(folder: Path) -> None:
+    package = folder / "mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "functions.py").write_text(EXACT)
+    assert code_of(run("mine.functions:correct", "--data", "rows.jsonl")) == 0
+
+
+def test_a_training_script_is_not_executed(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "from pathlib import Path\nMARK = 'never'\n"
+        + EXACT
+        + "trainer = object()\nPath('trained').touch()\ntrainer.train()\n"
+    )
+    done = run("train.py:correct", "--data", "rows.jsonl")
+    assert code_of(done) == 0
+    assert not (folder / "trained").exists()
+    assert "calls train where it is imported" in done.output
+
+
+def test_nothing_is_written_outside(folder: Path) -> None:
+    (folder / "rewards.py").write_text(
+        EXACT.replace("    return", "    open('samples.txt', 'a').write('x')\n    return")
+    )
+    before = sorted(path.name for path in folder.iterdir())
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    assert code_of(done) == 0
+    assert "reward-touches-files-or-processes" in done.output
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_completions_are_messages_where_the_prompts_are(folder: Path) -> None:
+    (folder / "chats.jsonl").write_text(
+        '{"prompt": [{"role": "user", "content": "5 + 7?"}], "answer": "12"}\n'
+    )
+    (folder / "rewards.py").write_text(EXACT.replace("text ==", "text[0]['content'] =="))
+    report = truetune.reward("rewards.py:correct", "chats.jsonl")
+    assert (report.trial.completions_as, report.exit_code()) == ("messages", 0)
+    # Rows that a script makes chats of are texts in their file: the function says what it takes.
+    assert truetune.reward("rewards.py:correct", "rows.jsonl").trial.completions_as == "messages"
+
+
+def test_which_column_is_not_known(folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"prompt": "?", "tests": ["a"], "level": 3}\n')
+    (folder / "rewards.py").write_text(
+        "def correct(completions, tests, level, **kwargs):\n    return [0.0 for _ in completions]\n"
+    )
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    assert code_of(done) == 3
+    assert "--reference COLUMN" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("rewards.py", "--data", "rows.jsonl"), "expected FILE.py:FUNCTION"),
+        (("missing.py:f", "--data", "rows.jsonl"), "missing.py: there is no such file"),
+        (("notes.ipynb:f", "--data", "rows.jsonl"), "expected a Python file"),
+        (("rewards.py:other", "--data", "rows.jsonl"), "has no other; functions in it that take completions: correct"),
+        (("rewards.py:correct", "--data", "missing.jsonl"), "missing.jsonl"),
+        (("rewards.py:correct", "--data", "rows.jsonl", "--reference", "gold"), "no such column; they have answer"),
+        (("rewards.py:correct", "--data", "rows.jsonl", "--golden", "gold"), "--golden gold: no row has a text"),
+        (("rewards.py:correct", "--data", "rows.jsonl", "--answer-form", "x"), "expected one {}"),
+    ],
+)  # fmt: skip
+def test_input_that_is_wrong(folder: Path, arguments: tuple[str, ...], expected: str) -> None:
+    assert expected in error_of(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import no_such_package\n", "importing it raises ModuleNotFoundError"),
+        ("def correct(:\n", "importing it raises SyntaxError"),
+        ("raise SystemExit(4)\n", "importing it raises SystemExit: 4"),
+        ("correct = 3\n", "correct is a int and no function"),
+        ("def correct(scores):\n    return scores\n", "it takes scores and no completions"),
+        ("def correct(completions, gold, **kwargs):\n    return []\n", "takes gold, and the rows have no such column"),
+    ],
+)  # fmt: skip
+def test_files_that_hold_no_such_function(folder: Path, source: str, expected: str) -> None:
+    (folder / "rewards.py").write_text(source)
+    assert expected in error_of("rewards.py:correct", "--data", "rows.jsonl")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe broken", b"[1, 2]\n"])
+def test_rows_that_are_none(folder: Path, content: bytes) -> None:
+    (folder / "rows.jsonl").write_bytes(content)
+    assert "rows.jsonl" in error_of("rewards.py:correct", "--data", "rows.jsonl")
+
+
+def test_a_broken_line_costs_no_other_row(folder: Path) -> None:
+    (folder / "rows.jsonl").write_bytes(b'{"prompt": "\xff"}\n' + ROWS.encode())
+    report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
+    assert report.trial.rows == 2
+
+
+def test_a_source_in_another_encoding(folder: Path) -> None:
+    (folder / "rewards.py").write_bytes(b"# \xff\n" + EXACT.encode())
+    assert "UnicodeDecodeError" in error_of("rewards.py:correct", "--data", "rows.jsonl")
+
+
+def test_a_function_that_ends_its_process(folder: Path) -> None:
+    (folder / "rewards.py").write_text(
+        "import os\ndef correct(completions, answer, **kwargs):\n    os._exit(7)\n"
+    )
+    assert "its process ended with code 7" in error_of("rewards.py:correct", "--data", "rows.jsonl")

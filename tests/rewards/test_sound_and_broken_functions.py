@@ -1,0 +1,239 @@
+"""Sound reward functions, as people write them, get no error and no warning; broken ones get the rule that names it.
+
+Each function is really called, in its confined process. The functions stand in files of their own, as users' do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truetune.checks.findings import Finding
+from truetune.rewards.check_reward import check_reward
+from truetune.rewards.reward_report import RewardReport
+from truetune.rewards.try_reward_function import TrialOptions
+
+FUNCTIONS = Path(__file__).parent / "functions"
+SUMS = (
+    ("Tom has 5 apples and buys 7. How many?", "12"), ("What is 30 times 41?", "1230"),
+    ("What is 9 minus 4?", "5"), ("Half of 17?", "8.5"), ("What is 2 - 9?", "-7"), ("What is 3?", "3"),
+    ("What is 1000 * 2?", "2000"), ("How many is a dozen dozens?", "144"),
+)  # fmt: skip
+WHOLE = tuple((question, answer) for question, answer in SUMS if answer.isdigit())
+QUIZ = (
+    ("Which city is the capital of France?", "Paris"), ("Which gas do we breathe?", "oxygen"),
+    ("Who found relativity?", "Albert Einstein"), ("Which mountain is highest?", "Mount Everest"),
+)  # fmt: skip
+PROSE = (
+    ("When is it open?", "The lighthouse is open from nine to five on weekdays."),
+    ("How long is a refund?", "Our refund takes up to ten working days to arrive."),
+    ("What do bees do?", "Bees tell each other where flowers are by a dance."),
+)
+LETTERS = tuple(
+    (f"{question}\nA. x\nB. y\nC. z\nD. w", letter)
+    for (question, _), letter in zip(SUMS, "ABCDCBAD", strict=True)
+)
+COUNTDOWN = tuple(
+    {"prompt": "Make it.", "target": target, "nums": numbers}
+    for target, numbers in ((24, [4, 6, 1]), (10, [5, 5]))
+)
+
+
+def rows_of(pairs: tuple[tuple[str, str], ...], column: str = "answer") -> list[dict[str, Any]]:
+    return [{"prompt": question, column: answer} for question, answer in pairs]
+
+
+def chats_of(pairs: tuple[tuple[str, str], ...]) -> list[dict[str, Any]]:
+    return [
+        {"prompt": [{"role": "user", "content": question}], "answer": answer}
+        for question, answer in pairs
+    ]
+
+
+def gsm8k_of(pairs: tuple[tuple[str, str], ...]) -> list[dict[str, Any]]:
+    return [
+        {"question": question, "answer": f"We count <<1+1=2>>.\n#### {answer}"}
+        for question, answer in pairs
+    ]
+
+
+def report_on(
+    file: str, function: str, rows: list[dict[str, Any]], folder: Path, **options: Any
+) -> RewardReport:
+    """The report on a function of one of the files."""
+    data = folder / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return check_reward(
+        f"{FUNCTIONS / file}:{function}", [str(data)], options=TrialOptions(**options)
+    )
+
+
+SOUND: dict[str, list[dict[str, Any]]] = {
+    "boxed": gsm8k_of(SUMS),
+    "boxed_number": rows_of(SUMS, "solution"),
+    "hashes": gsm8k_of(SUMS),
+    "xml_correct": chats_of(SUMS),
+    "xml_integer": chats_of(SUMS),
+    "xml_strict": chats_of(SUMS),
+    "xml_soft": chats_of(SUMS),
+    "xml_count": chats_of(SUMS),
+    "solution_tags": rows_of(SUMS),
+    "solution_number": rows_of(SUMS),
+    "last_number": rows_of(SUMS, "ground_truth"),
+    "last_number_behind_thoughts": chats_of(SUMS),
+    "choice": rows_of(LETTERS),
+    "boxed_choice": rows_of(LETTERS),
+    "json_valid": rows_of(SUMS),
+    "json_field": rows_of(SUMS),
+    "exact_words": rows_of(QUIZ),
+    "overlap": rows_of(PROSE),
+    "wanted_length": rows_of(SUMS),
+    "short": rows_of(SUMS),
+    "code_fence": rows_of(SUMS),
+    "think_answer_format": rows_of(SUMS),
+    "tag_count": rows_of(SUMS),
+    "steps": rows_of(SUMS),
+    "shorter_of_group": rows_of(SUMS),
+    "equation": list(COUNTDOWN),
+    "awaited": rows_of(SUMS),
+    "weighted": rows_of(SUMS),
+    "only_some": rows_of(SUMS),
+    "from_kwargs": rows_of(SUMS),
+    "right_and_formatted": rows_of(QUIZ),
+}
+"""Function of sound.py -> the rows that it is for"""
+BROKEN: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
+    "contained_both_ways": (rows_of(SUMS), {"RWD001", "RWD003"}),
+    "mentioned": (rows_of(SUMS), {"RWD003"}),
+    "begins_with": (rows_of(SUMS), {"RWD001", "RWD003"}),
+    "first_number": (rows_of(SUMS), {"RWD006"}),
+    "any_number": (rows_of(SUMS), {"RWD004"}),
+    "no_number_is_none": (rows_of(SUMS), {"RWD012"}),
+    "unreadable_is_paid": (rows_of(SUMS), {"RWD001", "RWD002"}),
+    "blanks_removed": (rows_of(SUMS), {"RWD008"}),
+    "sign_ignored": (rows_of(WHOLE), {"RWD008"}),
+    "counts_matches": (rows_of(SUMS), {"RWD010"}),
+    "first_letter": (rows_of(LETTERS), {"RWD006"}),
+    "whole_reference": (gsm8k_of(SUMS), {"RWD011"}),
+    "text_as_messages": (rows_of(SUMS), {"RWD011"}),
+    "type_differs": (rows_of(SUMS), {"RWD011"}),
+    "integers_alone": (rows_of(SUMS), {"RWD012"}),
+    "first_gold_for_all": (rows_of(SUMS), {"RWD021"}),
+    "first_completion_alone": (rows_of(SUMS), {"RWD021"}),
+    "one_score": (rows_of(SUMS), {"RWD018"}),
+    "bare_score": (rows_of(SUMS), {"RWD018"}),
+    "forgets_to_return": (rows_of(SUMS), {"RWD018"}),
+    "nested_scores": (rows_of(SUMS), {"RWD018"}),
+    "text_scores": (rows_of(SUMS), {"RWD018"}),
+    "none_always": (rows_of(SUMS), {"RWD015"}),
+    "not_a_number": (rows_of(SUMS), {"RWD019"}),
+    "ranked": (rows_of(SUMS), {"RWD021"}),
+    "by_place": (rows_of(SUMS), {"RWD021"}),
+    "shuffled": (rows_of(SUMS), {"RWD020"}),
+    "noisy": (rows_of(SUMS), {"RWD020"}),
+    "decays": (rows_of(SUMS), {"RWD020"}),
+    "new_ones_alone": (rows_of(SUMS), {"RWD020"}),
+    "order_of_a_set": (rows_of(SUMS), {"RWD020"}),
+    "raises_without_box": (rows_of(SUMS), {"RWD016"}),
+    "raises_on_odd_numbers": (rows_of(SUMS), {"RWD016"}),
+    "raises_always": (rows_of(SUMS), {"RWD016"}),
+    "backtracks": (rows_of(WHOLE), {"RWD017"}),
+    "loops": (rows_of(SUMS), {"RWD017"}),
+    "asks_a_server": (rows_of(SUMS), {"RWD022"}),
+    "writes_samples": (rows_of(SUMS), {"RWD023"}),
+    "same_for_all": (rows_of(SUMS), {"RWD015"}),
+    "ignores_its_reference": (rows_of(SUMS), {"RWD002"}),
+    "takes_no_more": (rows_of(SUMS), {"RWD024"}),
+    "in_the_prompt": (rows_of(LETTERS), {"RWD004"}),
+}
+"""Function of broken.py -> (the rows that it is for, codes that it must get among others)"""
+MEANT = {"RWD023"}
+"""Notes by severity: what is told and is no fault"""
+
+
+def grave(report: RewardReport) -> list[Finding]:
+    return [finding for finding in report.findings if finding.severity != "info"]
+
+
+@pytest.mark.parametrize("function", SOUND)
+def test_a_sound_function_gets_notes_alone(function: str, tmp_path: Path) -> None:
+    report = report_on("sound.py", function, SOUND[function], tmp_path)
+    assert grave(report) == []
+    assert report.trial.was_scored
+    # A function that pays for an equation can't be known by forms of its target: that is said, and not called fine.
+    assert report.exit_code() == (3 if function == "equation" else 0)
+
+
+def test_a_function_that_runs_code_is_paid_for_code(tmp_path: Path) -> None:
+    report = report_on("sound.py", "runs", rows_of(WHOLE[:3]), tmp_path)
+    assert grave(report) == []
+    assert report.trial.best_form.startswith("```python print(X)")
+    assert [finding.code for finding in report.findings if finding.code in MEANT] == ["RWD023"]
+
+
+@pytest.mark.parametrize("function", BROKEN)
+def test_a_broken_function_is_named(function: str, tmp_path: Path) -> None:
+    rows, codes = BROKEN[function]
+    # A second is enough to know a pattern that hangs.
+    report = report_on("broken.py", function, rows, tmp_path, seconds=1.0)
+    found = {finding.code for finding in report.findings}
+    assert codes <= found, [finding.message for finding in report.findings]
+    is_note = codes == {"RWD023"}
+    assert is_note or {finding.code for finding in grave(report)} & codes
+
+
+def test_every_function_of_the_files_is_tried() -> None:
+    """Else one is forgotten in silence."""
+    helpers = {"text_of", "number_of", "last_box", "xml_answer", "words_of", "runs", "slow"}
+    for file, tried in (("sound.py", SOUND), ("broken.py", BROKEN)):
+        text = (FUNCTIONS / file).read_text(encoding="utf-8")
+        definitions = re.findall(r"^(?:async )?def (\w+)", text, re.MULTILINE)
+        assert set(definitions) - helpers <= set(tried)
+
+
+def test_a_slow_function_is_given_up_and_that_is_said(tmp_path: Path) -> None:
+    report = report_on("broken.py", "slow", rows_of(SUMS), tmp_path, seconds=0.5, max_seconds=1.0)
+    assert report.trial.hung is not None or report.trial.is_out_of_time
+
+
+def test_the_smallest_example_comes_first(tmp_path: Path) -> None:
+    report = report_on("broken.py", "contained_both_ways", rows_of(SUMS), tmp_path)
+    empty = next(finding for finding in report.findings if finding.code == "RWD001")
+    assert empty.cases[0].text == "row 1, an empty text: '' gets 1; the right answer '12' gets 1"
+    raised = report_on("broken.py", "raises_without_box", rows_of(SUMS), tmp_path).findings[0]
+    assert raised.cases[0].text.startswith("row 1, '': TypeError:")
+    assert "broken.py:" in raised.cases[0].text
+
+
+def test_what_it_catches_itself_is_evidence_where_nothing_is_paid(tmp_path: Path) -> None:
+    report = report_on("broken.py", "text_as_messages", rows_of(SUMS), tmp_path)
+    never = next(finding for finding in report.findings if finding.code == "RWD011")
+    assert "TypeError: string indices must be integers" in never.evidence[0]
+
+
+def test_a_golden_column_of_whole_completions(tmp_path: Path) -> None:
+    rows = [
+        {**row, "golden": f"<answer>{equation}</answer>"}
+        for row, equation in zip(COUNTDOWN, ("4 * 6 * 1", "5 + 5"), strict=True)
+    ]
+    report = report_on("sound.py", "equation", rows, tmp_path, golden="golden")
+    assert report.exit_code() == 0
+    assert report.trial.depends_on == "answer"
+    assert grave(report) == []
+
+
+def test_a_form_of_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def own(completions, answer, **kwargs):\n"
+        "    return [1.0 if text == 'So: ' + gold + '!!' else 0.0 for text, gold in zip(completions, answer)]\n"
+    )
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows_of(SUMS)))
+    name = f"{tmp_path / 'own.py'}:own"
+    assert "RWD011" in {f.code for f in check_reward(name, [str(data)]).findings}
+    report = check_reward(name, [str(data)], options=TrialOptions(own_forms=("So: {}!!",)))
+    assert (report.trial.best_form, grave(report)) == ("So: X!!", [])
