@@ -110,7 +110,7 @@ def test_types_that_are_none_of_json_schema_are_left_alone(kind: Any, tmp_path: 
 
 def test_an_answer_without_the_result(tmp_path: Path) -> None:
     found = _codes(tmp_path, [_chat(_call(GOOD), results=())] * 3)["ROW073"]
-    assert "without the result" in found.message
+    assert "without its result" in found.message
 
 
 def test_a_call_that_ends_the_chat_needs_no_result(tmp_path: Path) -> None:

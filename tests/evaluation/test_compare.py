@@ -86,7 +86,7 @@ def test_differences_in_words(now: Sample, before: Sample, wanted: list[str]) ->
 @pytest.mark.parametrize(
     ("score", "phrase"),
     [
-        ({"escapes": ("\\n",)}, "escape sequences instead of characters"),
+        ({"escapes": ("\\n",)}, "escapes instead of characters"),
         ({"alike": True}, "the same answer to all"),
         ({"elsewhere": True}, "another row's reference"),
         ({"too_long": True}, "far longer than its reference"),

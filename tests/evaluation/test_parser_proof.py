@@ -110,9 +110,9 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
     # grouped digits: lm-eval's GSM8K
     (r"regex:#### (\d+)", None, PRICES, {"EVAL005", "EVAL006"}, "on the gold answers themselves"),
     # a dot or a comma goes with the number: it is compared as text
-    (r"regex:answer is ([\d.,]+)", None, [gold[:-1] for gold in SPOKEN], {"EVAL005"}, "other forms"),
+    (r"regex:answer is ([\d.,]+)", None, [gold[:-1] for gold in SPOKEN], {"EVAL005"}, "other formats"),
     # the A of Answer and of an article is choice A: lm-eval#2238
-    ("regex:[A-D]", None, LETTERS, {"EVAL005", "EVAL007"}, "other forms"),
+    ("regex:[A-D]", None, LETTERS, {"EVAL005", "EVAL007"}, "other formats"),
     # blind: any text is true
     ("is there one", bool, VERDICTS, {"EVAL006", "EVAL007"}, "1.00 with shuffled gold answers; 0.5"),
     # "".index is 0: an empty answer is choice A
@@ -120,11 +120,11 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
     # part of the value
     (r"regex:(\d)", None, [str(count) for count in COUNTS], {"EVAL005", "EVAL006"}, "on the gold answers themselves"),
     # JSON compared as text
-    ("the JSON's text", str.strip, CALLS, {"EVAL005"}, "other forms"),
+    ("the JSON's text", str.strip, CALLS, {"EVAL005"}, "other formats"),
     # the reasoning is cut off before, and once more by the parser
     ("behind the thought", behind_the_thought, THOUGHT, {"EVAL005"}, "scores 0.00"),
     # state, and time that doubles with each character
-    ("a counter", counting(), VERDICTS, {"EVAL008"}, "otherwise a second time"),
+    ("a counter", counting(), VERDICTS, {"EVAL008"}, "differently a second time"),
     (r"regex:^(?:\w+\s?)*$", None, VERDICTS, {"EVAL008"}, "s for one answer"),
 ]  # fmt: skip
 

@@ -353,7 +353,7 @@ def test_right_answers_in_another_form_are_a_note(
 ) -> None:
     (note,) = [finding for finding in scored(answers, references).findings if finding.rule == FORM]
     assert note.severity == "info"
-    assert named in note.message
+    assert named in note.remedy
     assert f"0 of {len(answers)} equal their reference word for word" in note.message
 
 
@@ -408,9 +408,9 @@ def test_right_answers_are_counted_and_wrong_ones_are_called_wrong(wrong: int) -
         (
             [f"<think>\nA town.\n</think>\n\n{town}" for town in TOWNS],
             "warning",
-            "without it 12 are",
+            "without it 12 do",
         ),
-        ([f"<think>\n\n</think>\n\nNo{i}where." for i in range(12)], "info", "without it 0 are"),
+        ([f"<think>\n\n</think>\n\nNo{i}where." for i in range(12)], "info", "without it 0 do"),
         (
             [f"<think>\nHm.\n</think>\n\nIt is {town}, as far as I know." for town in TOWNS],
             "info",
@@ -424,7 +424,7 @@ def test_reasoning_that_the_references_have_not_is_named(
     report = scored(answers, TOWNS)
     (finding,) = (finding for finding in report.findings if finding.rule == FORM)
     assert finding.severity == severity
-    assert says in finding.message
+    assert says in f"{finding.message} {finding.remedy}"
     assert "how they ended is not known" in str(report)
     both = scored(answers, [f"<think>\nOh.\n</think>\n\n{town}" for town in TOWNS])
     assert "reasoning block" not in " ".join(finding.message for finding in both.findings)

@@ -44,7 +44,7 @@ def test_a_healthy_one(pace: GenerationSpeed | None) -> None:
         ),
         (GenerationSpeed(0.08, 0.8), "as if there were no cache"),
         (GenerationSpeed(0.08, 0.08, cached=True, beams=4), "4 beams"),
-        (GenerationSpeed(0.08, 0.08, cached=True, unused="Some GPU"), "on cpu, beside Some GPU"),
+        (GenerationSpeed(0.08, 0.08, cached=True, unused="Some GPU"), "on cpu, although Some GPU"),
     ],
 )
 def test_a_slow_one(pace: GenerationSpeed, text: str) -> None:

@@ -234,7 +234,7 @@ def test_pairs_that_are_mostly_identical_lead_to_what_writes_them(
         row["rejected"] = row["chosen"]
     finding = found(list(map(conversational, rows)))["preference-pairs-identical"]
     assert finding.remedy.startswith("drop these pairs")
-    assert ("what writes the two answers" in finding.remedy) == names_the_writer
+    assert ("the script that writes the two answers" in finding.remedy) == names_the_writer
 
 
 @pytest.mark.parametrize(
@@ -344,8 +344,8 @@ def test_a_small_difference_of_lengths_is_a_note(found: Found, words: int, sever
     ]
     finding = found(rows)["preference-length-bias"]
     assert finding.severity == severity
-    assert finding.remedy.startswith("balance the lengths")
-    assert ("exchange" in finding.remedy) is (severity == "warning")
+    assert finding.remedy.startswith("drop pairs until")
+    assert ("swap" in finding.remedy) is (severity == "warning")
 
 
 def test_cut_on_one_side(found: Found) -> None:

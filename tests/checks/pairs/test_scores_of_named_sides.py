@@ -76,7 +76,7 @@ def test_scores_against_the_sides(name: str, tmp_path: Path) -> None:
     pairs, severity = FAULTY[name]
     (found,) = _found(tmp_path, pairs, *NAMES[0])
     assert found.severity == severity
-    assert ("compared as texts" in found.message) == ("texts" in name)
+    assert ("compared as text " in found.message) == ("texts" in name)
 
 
 def test_scores_against_all_sides_are_one_finding(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_half_of_the_winners_are_rejected(
 def test_all_winners_are_rejected(tmp_path: Path) -> None:
     (message,) = findings(tmp_path, AB, lambda rng, one, other: {"preferred": "B"})
     assert "in 60 of 60 pairs (100%)" in message
-    assert "the sides are exchanged" in message
+    assert "the sides are swapped" in message
 
 
 @pytest.mark.parametrize(
