@@ -1734,7 +1734,7 @@ GUIDES = (
                   "dpo accuracy does not get above 55 percent, stuck near 0.55; score_chosen equals score_rejected",
                   ("pair-scores-are-equal",)),
             Cause("both answers become less likely: the loss looks at their difference alone. Lower the learning rate, "
-                  "raise beta, or add an SFT term on the chosen answers (rpo_alpha, pref_ftx)",
+                  "raise beta, or add an SFT term on the chosen answers (sft in TRL's loss_type, pref_ftx)",
                   "rewards/chosen and logps/chosen fall along with the rejected ones and are negative, while the "
                   "accuracy is high, and the answers get no better or worse",
                   ("dpo-chosen-falls",)),
