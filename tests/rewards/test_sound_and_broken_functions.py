@@ -168,6 +168,22 @@ def test_a_sound_function_gets_notes_alone(function: str, tmp_path: Path) -> Non
     assert report.exit_code() == (3 if function == "equation" else 0)
 
 
+@pytest.mark.parametrize("function", ["think_format", "overlong", "repetition"])
+def test_functions_of_trl_get_notes_alone(function: str, tmp_path: Path) -> None:
+    pytest.importorskip("trl.rewards", exc_type=ImportError)
+    report = report_on("of_trl.py", function, chats_of(SUMS), tmp_path, max_seconds=300)
+    assert (grave(report), report.exit_code()) == ([], 0)
+    assert report.trial.depends_on == "form"
+
+
+def test_trls_accuracy_reward_gets_notes_alone(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify")
+    rows = [{"prompt": chat["prompt"], "solution": chat["answer"]} for chat in chats_of(SUMS)]
+    report = report_on("of_trl.py", "accuracy", rows, tmp_path, max_seconds=300)
+    assert (grave(report), report.exit_code()) == ([], 0)
+    assert report.trial.best_form == "\\boxed{X}"
+
+
 def test_a_function_that_runs_code_is_paid_for_code(tmp_path: Path) -> None:
     report = report_on("sound.py", "runs", rows_of(WHOLE[:3]), tmp_path)
     assert grave(report) == []

@@ -13,6 +13,7 @@ robustness alone, unless the rows have completions that it pays for (`golden`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -161,12 +162,10 @@ def try_reward_function(
         )
         trial = _Trial(scorer, rows, _answers_of_rows(rows, choice, options))
         trial.notes += loaded.notes
-        try:
+        # Rules judge what was seen until then; `scorer` knows why it ended.
+        with suppress(TooManyFailures):
             _choose_form_of_completions(trial, options)
             _try_all(trial, loaded, choice, options)
-        except TooManyFailures:
-            pass
-        if not scorer.is_out_of_time:
             trial.changed += _scores_in_new_process(trial, target, options)
         accesses = process.note_accesses()
         return _result(target, trial, loaded, choice, accesses, options)
@@ -501,7 +500,7 @@ def _scores_in_new_process(
 ) -> list[ChangedScore]:
     """The completions that score otherwise in a new process, whose sets of texts have another order."""
     scorer = trial.scorer
-    if trial.changed or not trial.compared or scorer.hung is not None:
+    if trial.changed or not trial.compared:
         return []
     forms = trial.paid_forms or [PLAIN]
     completions = _completions_to_compare(trial, forms)
