@@ -91,7 +91,7 @@ def _draw_forms(trial: RewardTrial, console: Console, verbose: bool) -> None:
 
 def _add_forms(table: Table, name: str, forms: Sequence[FormScores], trial: RewardTrial) -> None:
     """Add a line on one form, or on several that are not paid."""
-    cells = [Text(name), _range_of_scores([form.right for form in forms])]
+    cells: list[Text | str] = [Text(name), _range_of_scores([form.right for form in forms])]
     if trial.reference_column:
         paid, rows = sum(form.paid for form in forms), sum(form.rows for form in forms)
         cells += [_range_of_scores([form.wrong for form in forms]), f"{paid} of {rows} rows"]

@@ -526,10 +526,10 @@ def _try_odd_and_long_texts(trial: _Trial) -> None:
     row = trial.rows[0]
     forms = trial.paid_forms or [PLAIN]
     odd = [*ODD_TEXTS, *(form.before for form in forms)]
-    trial.score([RowCompletion(row, text) for text in sorted(set(odd), key=len)])
+    trial.score([RowCompletion(row, text) for text in sorted(dict.fromkeys(odd), key=len)])
     answer = trial.answers.get(row.number)
     examples = [form.fill(answer.text) for form in forms] if answer is not None else []
-    texts = sorted(set(long_texts(examples)), key=len)
+    texts = sorted(dict.fromkeys(long_texts(examples)), key=len)
     # Few in one call: of many that hang, each waits for the limit of all.
     trial.scorer.batch = LONG_TEXTS_PER_CALL
     trial.score([RowCompletion(row, text) for text in texts])
