@@ -15,7 +15,7 @@ import pytest
 from truetune.checks.findings import Finding
 from truetune.rewards.check_reward import check_reward
 from truetune.rewards.reward_report import RewardReport
-from truetune.rewards.try_reward_function import TrialOptions
+from truetune.rewards.trial_in_progress import TrialOptions
 
 FUNCTIONS = Path(__file__).parent / "functions"
 SUMS = (
