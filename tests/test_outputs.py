@@ -62,6 +62,7 @@ READS = {
     "predictions",
     "verify",
     "symptom",
+    "function",
 }
 """Parameters that name what is read, or start it"""
 PLAIN = {
@@ -84,6 +85,7 @@ PLAIN = {
     "ADAPTER",
     "N|all",
     "OURS=YOURS,...",
+    "COLUMN",
 }
 """What stands for a parameter that names no path"""
 REPORTING = (
@@ -94,6 +96,7 @@ REPORTING = (
     "lint",
     "movement",
     "rehearse",
+    "reward",
     "run",
     "sample",
     "score",
@@ -176,6 +179,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(12)
     )
     (root / "predictions.jsonl").write_text("".join(answers), encoding="utf-8")
+    same = "def same(completions, **kwargs):\n    return [1.0 for _ in completions]\n"
+    (root / "rewards.py").write_text(same, encoding="utf-8")
     make.adapter(make.base(root / "base"), root / "adapter")
     truetune.encode(root / "inputs" / "chats.jsonl", TOKENIZER, root / "encoded", jobs=1)
     run = {
@@ -265,6 +270,7 @@ def call(
         "plan": [data or world.base],
         "rehearse": ["--", "true", *([data] if data else [])],
         "report": [data or world.result],
+        "reward": [f"{world.root / 'rewards.py'}:same", "--data", rows, "-n", 1],
         "run": ["--", "true", *([data] if data else [])],
         "sample": [world.base, "--data", rows],
         "score": [data or world.root / "predictions.jsonl"],
@@ -692,6 +698,7 @@ def test_no_two_outputs_of_a_command_are_one(
         "init": [],
         "doctor": [],
         "troubleshoot": ["loss is flat", "x"],
+        "reward": ["x.py:f", "--data", "x"],
     }.get(name, ["x"])
     if name == "export" and "out" not in (one, other):
         inputs = ["x", "-o", "out"]

@@ -544,7 +544,7 @@ def reward(
     answer_forms: Sequence[str] = (),
     completions: Literal["auto", "text", "messages"] = "auto",
     rows: int = 20,
-    timeout: float = 3.0,
+    call_seconds: float = 3.0,
     max_seconds: float = 120.0,
     guard: Literal["system", "python"] = "system",
     **settings: Any,
@@ -560,7 +560,7 @@ def reward(
         answer_forms: further forms of an answer, each with one {} in its place.
         completions: what the function gets; auto: as the prompts are.
         rows: so many of the rows are tried.
-        timeout: seconds that one completion may take.
+        call_seconds: that one completion may take; more in one call get more.
         max_seconds: after which nothing more is tried.
         guard: python: run it although the system can't confine it.
         settings: select, ignore, fail_on and allow_unjudged.
@@ -568,11 +568,11 @@ def reward(
     Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.rewards.check_reward import check_reward
-    from truetune.rewards.try_reward_function import TrialOptions
+    from truetune.rewards.trial_in_progress import TrialOptions
     from truetune.settings.read_truetune_settings import validate_settings
 
     options = TrialOptions(
-        seconds=timeout,
+        seconds=call_seconds,
         max_seconds=max_seconds,
         reference=reference,
         golden=golden,

@@ -179,4 +179,7 @@ def test_a_function_that_ends_its_process(folder: Path) -> None:
     (folder / "rewards.py").write_text(
         "import os\ndef correct(completions, answer, **kwargs):\n    os._exit(7)\n"
     )
-    assert "its process ended with code 7" in error_of("rewards.py:correct", "--data", "rows.jsonl")
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    assert code_of(done) == 1
+    assert "reward-raises" in done.output
+    assert "the process ended with code 7" in done.output

@@ -15,7 +15,7 @@ import pytest
 from truetune.checks.findings import Finding
 from truetune.rewards.check_reward import check_reward
 from truetune.rewards.reward_report import RewardReport
-from truetune.rewards.try_reward_function import TrialOptions
+from truetune.rewards.trial_in_progress import TrialOptions
 
 FUNCTIONS = Path(__file__).parent / "functions"
 SUMS = (
@@ -166,6 +166,22 @@ def test_a_sound_function_gets_notes_alone(function: str, tmp_path: Path) -> Non
     assert report.trial.was_scored
     # A function that pays for an equation can't be known by forms of its target: that is said, and not called fine.
     assert report.exit_code() == (3 if function == "equation" else 0)
+
+
+@pytest.mark.parametrize("function", ["think_format", "overlong", "repetition"])
+def test_functions_of_trl_get_notes_alone(function: str, tmp_path: Path) -> None:
+    pytest.importorskip("trl.rewards", exc_type=ImportError)
+    report = report_on("of_trl.py", function, chats_of(SUMS), tmp_path, max_seconds=300)
+    assert (grave(report), report.exit_code()) == ([], 0)
+    assert report.trial.depends_on == "form"
+
+
+def test_trls_accuracy_reward_gets_notes_alone(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify")
+    rows = [{"prompt": chat["prompt"], "solution": chat["answer"]} for chat in chats_of(SUMS)]
+    report = report_on("of_trl.py", "accuracy", rows, tmp_path, max_seconds=300)
+    assert (grave(report), report.exit_code()) == ([], 0)
+    assert report.trial.best_form == "\\boxed{X}"
 
 
 def test_a_function_that_runs_code_is_paid_for_code(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ from truetune.cli.shared_options import spec_of_options
     help="Rows that are tried.",
 )
 @click.option(
-    "--timeout",
+    "--call-seconds",
     type=click.FloatRange(0.1, 600),
     default=3.0,
     show_default=True,
@@ -86,7 +86,7 @@ def reward(
     forms: tuple[str, ...],
     completions_as: Any,
     rows: int,
-    timeout: float,
+    call_seconds: float,
     max_seconds: float,
     guard: str,
     **options: Any,
@@ -106,7 +106,7 @@ def reward(
     """
     from truetune.errors import UsageError
     from truetune.rewards.check_reward import check_reward
-    from truetune.rewards.try_reward_function import TrialOptions
+    from truetune.rewards.trial_in_progress import TrialOptions
 
     bad = next((form for form in forms if form.count("{}") != 1), None)
     if bad is not None:
@@ -117,7 +117,7 @@ def reward(
         data,
         rows=rows,
         options=TrialOptions(
-            seconds=timeout,
+            seconds=call_seconds,
             max_seconds=max_seconds,
             reference=reference,
             golden=golden,

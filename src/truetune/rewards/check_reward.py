@@ -13,7 +13,8 @@ from truetune.generation.reward_trial import RewardTrial
 from truetune.rewards.reward_process import parse_target
 from truetune.rewards.reward_report import RewardReport
 from truetune.rewards.rows_for_rewards import read_reward_rows
-from truetune.rewards.try_reward_function import TrialOptions, try_reward_function
+from truetune.rewards.trial_in_progress import TrialOptions
+from truetune.rewards.try_reward_function import try_reward_function
 from truetune.settings.run_spec import RunSpec
 
 # Chosen: with 20 rows a function of regular expressions takes 2 s, one that parses mathematics 8 s (docs/reward.md). A

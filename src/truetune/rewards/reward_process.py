@@ -46,6 +46,10 @@ class RewardFunctionError(TruetuneError, RuntimeError):
     """The function can't be loaded, or its process can't be kept alive."""
 
 
+class RewardProcessEnded(RewardFunctionError):
+    """The process ended within a call, by itself or by a signal."""
+
+
 class RewardCallHung(Exception):
     """A call was ended at its time limit; `line` is the user's line that was executed."""
 
@@ -214,7 +218,7 @@ class RewardProcess:
 
         Raises:
             RewardCallHung: it took too long; the process is gone.
-            RewardFunctionError: the process ended otherwise.
+            RewardProcessEnded: the process ended otherwise.
         """
         if self.process is None:
             self.load()
@@ -318,7 +322,8 @@ class RewardProcess:
         if code == REFUSED_EXIT_CODE:
             raise UsageError(f"nothing was started: {errors[-MAX_SHOWN_ERROR:]}")
         last = errors.rpartition("\n")[2][-MAX_SHOWN_ERROR:]
-        raise RewardFunctionError(f"{self.target}: its process ended with code {code}: {last}")
+        why = f": {last}" if last else ""
+        raise RewardProcessEnded(f"the process ended with code {code}{why}")
 
     def _line_of_hang(self, traceback: str) -> str:
         """The innermost line of the user's files in a traceback of faulthandler; empty where there is none."""
@@ -355,7 +360,10 @@ class RewardProcess:
             return []
         accesses = []
         for line in path.read_bytes().splitlines()[:1000]:
-            note = parse_json(line, REPLY)
-            if note["kind"] in get_args(AccessKind):
+            # The last line of a process that was killed may be half a one.
+            with suppress(ValueError):
+                note = parse_json(line, REPLY)
+                if note["kind"] not in get_args(AccessKind):
+                    continue
                 accesses.append(Access(note["kind"], str(note["subject"]), str(note["line"])))
         return accesses

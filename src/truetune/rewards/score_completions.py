@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truetune.generation.reward_trial import HungCall, RaisedError
-from truetune.rewards.reward_process import CallResult, RewardCallHung, RewardProcess
+from truetune.rewards.reward_process import (
+    CallResult,
+    RewardCallHung,
+    RewardProcess,
+    RewardProcessEnded,
+)
 from truetune.rewards.rows_for_rewards import RewardRow
 
 # TRL scores 8 to 64 completions at once. More in one call would hide which one takes long.
@@ -28,6 +33,8 @@ COMPLETIONS_PER_LIMIT = 32
 FIRST_CALL_FACTOR = 10
 MAX_FAILURES = 100
 """Completions after which a function that has never given a score is given up; as many as all forms take"""
+MAX_ENDS = 3
+"""Processes that end within a call, after which the function is given up: each costs the import of its file"""
 MAX_ERRORS = 20
 """Kinds of exceptions that are kept. Chosen, not measured: a finding shows three"""
 MAX_NOT_FINITE = 20
@@ -76,6 +83,8 @@ class CompletionScorer:
         self.hung: HungCall | None = None
         self.succeeded = 0
         """Completions that have got a score, or None for one"""
+        self.ends = 0
+        """Processes that ended within a call"""
         self.deadline = time.monotonic() + max_seconds
         self.is_out_of_time = False
         self.batch = MAX_BATCH
@@ -185,14 +194,28 @@ class CompletionScorer:
             raise TooManyFailures
         # The first call imports and compiles what it needs, which is no slowness of the function's.
         is_first = self.process.calls == 0
-        return self.process.call(
-            [self._as_completion(one.text) for one in completions],
-            [self._as_prompt(one.row) for one in completions],
-            [_stand_in_ids(one.text) for one in completions],
-            {name: [one.row.columns.get(name) for one in completions] for name in self.columns},
-            seconds=self._limit(len(completions)) * (FIRST_CALL_FACTOR if is_first else 1),
-            traced=traced,
-        )
+        try:
+            return self.process.call(
+                [self._as_completion(one.text) for one in completions],
+                [self._as_prompt(one.row) for one in completions],
+                [_stand_in_ids(one.text) for one in completions],
+                {name: [one.row.columns.get(name) for one in completions] for name in self.columns},
+                seconds=self._limit(len(completions)) * (FIRST_CALL_FACTOR if is_first else 1),
+                traced=traced,
+            )
+        except RewardProcessEnded as ended:
+            return self._note_end(completions, ended)
+
+    def _note_end(
+        self, completions: Sequence[RowCompletion], ended: RewardProcessEnded
+    ) -> CallResult:
+        """A process that ended within a call, as an exception. Raises TooManyFailures after some of them."""
+        self.ends += 1
+        result = CallResult(raised=str(ended))
+        if self.ends > MAX_ENDS:
+            self._note_error(min(completions, key=lambda one: len(one.text)), result)
+            raise TooManyFailures from None
+        return result
 
     def _limit(self, count: int) -> float:
         """Seconds that a call with so many completions may take."""

@@ -13,19 +13,16 @@ robustness alone, unless the rows have completions that it pays for (`golden`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Literal
 
 from truetune.errors import UsageError, format_name_list
 from truetune.generation.reward_trial import (
     Access,
-    ChangedScore,
-    Comparison,
     Dependence,
     FormScores,
     RaisedError,
     RewardTrial,
-    SpellingScores,
     TriedCompletion,
     UnpaidReference,
     is_above,
@@ -33,20 +30,17 @@ from truetune.generation.reward_trial import (
 )
 from truetune.rewards.answer_forms import (
     AnswerForm,
-    answer_after_other_numbers,
     answer_forms,
-    other_spellings,
     spellings_of_references,
 )
 from truetune.rewards.attack_completions import (
     NO_ANSWER,
     ODD_TEXTS,
     REPEATS,
-    WrongAnswers,
     attacks_on_answer,
     long_texts,
-    wrong_answers,
 )
+from truetune.rewards.compare_calls import compare_calls, compare_with_new_process
 from truetune.rewards.reward_process import LoadedFunction, RewardProcess, RewardTarget
 from truetune.rewards.rows_for_rewards import (
     GIVEN_BY_TRL,
@@ -57,80 +51,21 @@ from truetune.rewards.rows_for_rewards import (
     right_answer_of,
 )
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
+from truetune.rewards.score_other_spellings import try_answers_after_others, try_spellings
+from truetune.rewards.trial_in_progress import (
+    EMPTY,
+    PLAIN,
+    STAND_IN_ANSWER,
+    TrialInProgress,
+    TrialOptions,
+)
 
-CompletionsAs = Literal["auto", "text", "messages"]
 # Chosen, not measured: a form that is paid for none of five rows is not the function's.
 FORM_ROWS = 5
 """Rows whose answers are tried in all forms"""
-# As many as a usual group of GRPO, of a few rows: 24 completions.
-COMPARED_ROWS, COMPARED_PER_ROW = 3, 8
 LONG_TEXTS_PER_CALL = 8
-REPEATED_CALLS = 3
-"""Chosen, not measured: chance may give the same scores once"""
-STAND_IN_ANSWER = "42"
-"""What forms are filled with for a function that takes no reference"""
 MANY_WORDS = " ".join(f"word{number}" for number in range(20_000))
 """Longer than any limit that functions of length have"""
-PLAIN = AnswerForm("X", "", "")
-PROSE = "The answer is X."
-"""The name of the form, and the form with X for the answer"""
-EMPTY = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialOptions:
-    """How a function is tried."""
-
-    seconds: float = 3.0
-    """That one completion may take"""
-    max_seconds: float = 120.0
-    """After which nothing more is tried"""
-    reference: str | None = None
-    """The column with the right answers"""
-    golden: str | None = None
-    """A column of whole completions that are to be paid"""
-    own_forms: tuple[str, ...] = ()
-    completions_as: CompletionsAs = "auto"
-    python_only: bool = False
-
-
-@dataclass(slots=True)
-class _Trial:
-    """What is found while a function is tried."""
-
-    scorer: CompletionScorer
-    rows: Sequence[RewardRow]
-    answers: dict[int, RightAnswer]
-    """By the number of the row; rows without an answer are left out"""
-    forms: list[FormScores] = field(default_factory=list)
-    paid_forms: list[AnswerForm] = field(default_factory=list)
-    """The best one, and one of another kind that is paid as well"""
-    spellings: list[SpellingScores] = field(default_factory=list)
-    after_others: SpellingScores | None = None
-    unpaid: list[UnpaidReference] = field(default_factory=list)
-    tried: list[TriedCompletion] = field(default_factory=list)
-    changed: list[ChangedScore] = field(default_factory=list)
-    right_rows: int = 0
-    usual_wrong: float | None = None
-    compared: int = 0
-    skipped: int = 0
-    seen_scores: set[float | None] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-
-    def wrong_of(self, row: RewardRow) -> WrongAnswers:
-        """Wrong answers for a row."""
-        return wrong_answers(self.answers[row.number], list(self.answers.values()))
-
-    @property
-    def answered_rows(self) -> list[RewardRow]:
-        """The rows with a right answer."""
-        return [row for row in self.rows if row.number in self.answers]
-
-    def score(self, completions: Sequence[RowCompletion]) -> list[float | None]:
-        """Score completions, and remember which scores there are."""
-        scores = self.scorer.score(completions)
-        self.seen_scores.update(scores)
-        return scores
 
 
 def try_reward_function(
@@ -159,15 +94,13 @@ def try_reward_function(
         scorer = CompletionScorer(
             process, _form_of_completions(rows, options), columns, options.max_seconds
         )
-        trial = _Trial(scorer, rows, _answers_of_rows(rows, choice, options))
+        trial = TrialInProgress(scorer, rows, _answers_of_rows(rows, choice, options))
         trial.notes += loaded.notes
-        try:
+        # Rules judge what was seen until then; `scorer` knows why it ended.
+        with suppress(TooManyFailures):
             _choose_form_of_completions(trial, options)
             _try_all(trial, loaded, choice, options)
-        except TooManyFailures:
-            pass
-        if not scorer.is_out_of_time:
-            trial.changed += _scores_in_new_process(trial, target, options)
+            trial.changed += compare_with_new_process(trial, target, options)
         accesses = process.note_accesses()
         return _result(target, trial, loaded, choice, accesses, options)
 
@@ -203,7 +136,7 @@ def _form_of_completions(
     return "messages" if any(row.messages is not None for row in rows) else "text"
 
 
-def _choose_form_of_completions(trial: _Trial, options: TrialOptions) -> None:
+def _choose_form_of_completions(trial: TrialInProgress, options: TrialOptions) -> None:
     """Change to the other form of completions where the function raises on that of the rows, and not on the other."""
     scorer, row = trial.scorer, trial.rows[0]
     answer = trial.answers.get(row.number)
@@ -224,7 +157,7 @@ def _choose_form_of_completions(trial: _Trial, options: TrialOptions) -> None:
 
 
 def _try_all(
-    trial: _Trial, loaded: LoadedFunction, choice: ColumnChoice, options: TrialOptions
+    trial: TrialInProgress, loaded: LoadedFunction, choice: ColumnChoice, options: TrialOptions
 ) -> None:
     """All stages, one after the other. Raises TooManyFailures where one ends the trial."""
     forms = [PLAIN] if options.golden is not None else answer_forms(loaded.texts, options.own_forms)
@@ -235,15 +168,15 @@ def _try_all(
     if trial.paid_forms:
         for row in trial.answered_rows:
             _attack_row(trial, row)
-        _try_spellings(trial)
-        _try_answers_after_others(trial)
+        try_spellings(trial)
+        try_answers_after_others(trial)
     elif trial.answers:
         _find_swallowed_errors(trial, forms)
-    _compare_calls(trial, forms)
+    compare_calls(trial, forms)
     _try_odd_and_long_texts(trial)
 
 
-def _try_forms(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
+def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
     """Fill each form with the right and a wrong answer of the first rows, and choose the form that is paid best."""
     rows = trial.answered_rows[:FORM_ROWS]
     rights: dict[str, list[float | None]] = {form.name: [] for form in forms}
@@ -297,7 +230,7 @@ def _choose_paid_forms(
     return chosen
 
 
-def _try_forms_without_answers(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
+def _try_forms_without_answers(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
     """For a function that takes no reference: score each form, filled and hollow."""
     row = trial.rows[0]
     texts = [text for form in forms for text in (form.fill(STAND_IN_ANSWER), form.fill(""))]
@@ -322,7 +255,7 @@ def _try_forms_without_answers(trial: _Trial, forms: Sequence[AnswerForm]) -> No
     )
 
 
-def _attack_row(trial: _Trial, row: RewardRow) -> None:
+def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
     """Score what should score low beside the right answer of a row, in one call for each paid form."""
     answer, wrong = trial.answers[row.number], trial.wrong_of(row)
     for place, form in enumerate(trial.paid_forms):
@@ -362,61 +295,7 @@ def _attack_row(trial: _Trial, row: RewardRow) -> None:
         ]
 
 
-def _try_spellings(trial: _Trial) -> None:
-    """Score other spellings of the answers in the form that is paid best, beside the usual ones."""
-    form = trial.paid_forms[0]
-    unpaid = {one.row for one in trial.unpaid}
-    results: dict[str, list[tuple[RewardRow, str, bool]]] = {}
-    for row in trial.answered_rows:
-        if row.number in unpaid:
-            continue
-        answer = trial.answers[row.number]
-        spellings = [(name, form.fill(text)) for name, text in other_spellings(answer)]
-        if not spellings:
-            continue
-        wrong = form.fill(trial.wrong_of(row).first)
-        texts = [form.fill(answer.text), wrong, *(text for _, text in spellings)]
-        right, of_wrong, *scores = trial.score([RowCompletion(row, text) for text in texts])
-        for (name, text), score in zip(spellings, scores, strict=True):
-            is_paid = _is_nearer_to_right(score, right, of_wrong)
-            results.setdefault(name, []).append((row, text, is_paid))
-    for name, outcomes in results.items():
-        # The example is one that is refused, where there is one.
-        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.spellings.append(SpellingScores(name, row.number, text, len(outcomes), paid))
-
-
-def _try_answers_after_others(trial: _Trial) -> None:
-    """Score right answers in prose with other numbers before them, where prose without such is paid."""
-    if not any(form.name == PROSE and form.paid == form.rows for form in trial.forms):
-        return
-    outcomes: list[tuple[RewardRow, str, bool]] = []
-    for row in trial.answered_rows:
-        answer = trial.answers[row.number]
-        text = answer_after_other_numbers(answer)
-        if text is None:
-            continue
-        plain = PROSE.replace("X", answer.text)
-        wrong = PROSE.replace("X", trial.wrong_of(row).first)
-        scored = trial.score([RowCompletion(row, one) for one in (plain, wrong, text)])
-        right, of_wrong, after = scored
-        if is_above(right, of_wrong):
-            outcomes.append((row, text, _is_nearer_to_right(after, right, of_wrong)))
-    if outcomes:
-        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.after_others = SpellingScores(PROSE, row.number, text, len(outcomes), paid)
-
-
-def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
-    """Is a spelling scored more like the right answer than like a wrong one? Some functions pay it a little less."""
-    if score is None or right is None:
-        return False
-    return score > (right + (right - 1 if wrong is None else wrong)) / 2
-
-
-def _find_swallowed_errors(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
+def _find_swallowed_errors(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
     """Where nothing is paid: note the exceptions that the function catches itself on a right answer."""
     row = trial.answered_rows[0]
     text = trial.answers[row.number].text
@@ -424,113 +303,15 @@ def _find_swallowed_errors(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
     trial.scorer.score(tried, traced=True)
 
 
-def _completions_to_compare(trial: _Trial, forms: Sequence[AnswerForm]) -> list[RowCompletion]:
-    """Different completions of a few rows, those of one row behind one another, as TRL has them."""
-    form = trial.paid_forms[0] if trial.paid_forms else max(forms, key=lambda one: len(one.before))
-    completions = []
-    for row in trial.rows[:COMPARED_ROWS]:
-        answer = trial.answers.get(row.number)
-        right = STAND_IN_ANSWER if answer is None else answer.text
-        other = "17" if answer is None else trial.wrong_of(row).first
-        texts = (
-            form.fill(right), form.fill(other), right, EMPTY, f"The answer is {right}.",
-            form.fill(f"{other} {other}"), form.fill("") + " And some more words to make it longer.",
-            f"<think>\n{other}\n</think>\n{form.fill(right)}",
-        )  # fmt: skip
-        completions += [RowCompletion(row, text) for text in texts[:COMPARED_PER_ROW]]
-    return completions
-
-
-def _compare_calls(trial: _Trial, forms: Sequence[AnswerForm]) -> None:
-    """Score the same completions again, in another order, and alone."""
-    completions = _completions_to_compare(trial, forms)
-    first = trial.scorer.score_together(completions)
-    if first is None:
-        return
-    trial.compared = len(completions)
-    trial.seen_scores.update(first)
-    for _ in range(REPEATED_CALLS):
-        again = trial.scorer.score_together(completions)
-        _note_changes(trial, "again", completions, first, again)
-        if trial.changed:
-            # Scores that change by themselves say nothing about the order.
-            return
-    # Each place of a row once: a function that reads the first of a batch reads another one each time.
-    for steps in range(1, COMPARED_PER_ROW):
-        order = _other_order(len(completions), steps)
-        moved = trial.scorer.score_together([completions[place] for place in order])
-        if moved is not None:
-            back = [moved[order.index(place)] for place in range(len(order))]
-            _note_changes(trial, "in another order", completions, first, back)
-        if trial.changed:
-            return
-    alone = [trial.scorer.score_together([one]) for one in completions]
-    if all(alone):
-        _note_changes(trial, "alone", completions, first, [one[0] for one in alone if one])
-
-
-def _other_order(count: int, steps: int) -> list[int]:
-    """Another order of the completions: the rows backwards, and those of a row moved on by some steps.
-
-    Completions of one row stay together, as in TRL: a function may count on that.
-    """
-    groups = [
-        list(range(start, min(start + COMPARED_PER_ROW, count)))
-        for start in range(0, count, COMPARED_PER_ROW)
-    ]
-    return [place for group in reversed(groups) for place in (*group[steps:], *group[:steps])]
-
-
-def _note_changes(
-    trial: _Trial,
-    how: Comparison,
-    completions: Sequence[RowCompletion],
-    first: Sequence[float | None],
-    second: Sequence[float | None] | None,
-) -> None:
-    """Note the completions whose score is another one the second time."""
-    if second is None:
-        return
-    for one, before, after in zip(completions, first, second, strict=True):
-        if before != after and not (is_at_least(before, after) and is_at_least(after, before)):
-            trial.changed.append(ChangedScore(how, one.text, one.row.number, before, after))
-
-
-def _scores_in_new_process(
-    trial: _Trial, target: RewardTarget, options: TrialOptions
-) -> list[ChangedScore]:
-    """The completions that score otherwise in a new process, whose sets of texts have another order."""
-    scorer = trial.scorer
-    if trial.changed or not trial.compared or scorer.hung is not None:
-        return []
-    forms = trial.paid_forms or [PLAIN]
-    completions = _completions_to_compare(trial, forms)
-    first = scorer.score_together(completions)
-    with RewardProcess(
-        target, options.seconds, python_only=options.python_only, hash_seed=1
-    ) as process:
-        other = CompletionScorer(
-            process, scorer.completions_as, scorer.columns, options.max_seconds
-        )
-        second = other.score_together(completions)
-    if first is None or second is None:
-        return []
-    before = len(trial.changed)
-    _note_changes(trial, "in a new process", completions, first, second)
-    changed = trial.changed[before:]
-    del trial.changed[before:]
-    return changed
-
-
-def _try_odd_and_long_texts(trial: _Trial) -> None:
+def _try_odd_and_long_texts(trial: TrialInProgress) -> None:
     """Score texts as of models that fail, then those as of models that do not stop."""
     row = trial.rows[0]
     forms = trial.paid_forms or [PLAIN]
     odd = [*ODD_TEXTS, *(form.before for form in forms)]
-    trial.score([RowCompletion(row, text) for text in sorted(set(odd), key=len)])
+    trial.score([RowCompletion(row, text) for text in sorted(dict.fromkeys(odd), key=len)])
     answer = trial.answers.get(row.number)
     examples = [form.fill(answer.text) for form in forms] if answer is not None else []
-    texts = sorted(set(long_texts(examples)), key=len)
+    texts = sorted(dict.fromkeys(long_texts(examples)), key=len)
     # Few in one call: of many that hang, each waits for the limit of all.
     trial.scorer.batch = LONG_TEXTS_PER_CALL
     trial.score([RowCompletion(row, text) for text in texts])
@@ -547,7 +328,7 @@ def _mean(scores: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _dependence(trial: _Trial) -> Dependence:
+def _dependence(trial: TrialInProgress) -> Dependence:
     """What the scores depend on."""
     if not trial.scorer.succeeded:
         return "unknown"
@@ -556,7 +337,7 @@ def _dependence(trial: _Trial) -> Dependence:
     return "form" if len(trial.seen_scores) > 1 else "nothing"
 
 
-def _own_errors(trial: _Trial, accesses: Sequence[Access]) -> tuple[RaisedError, ...]:
+def _own_errors(trial: TrialInProgress, accesses: Sequence[Access]) -> tuple[RaisedError, ...]:
     """The exceptions that are the function's own, and not of what was kept from it here."""
     if any(access.kind == "network" for access in accesses):
         return ()
@@ -566,7 +347,7 @@ def _own_errors(trial: _Trial, accesses: Sequence[Access]) -> tuple[RaisedError,
 
 def _result(
     target: RewardTarget,
-    trial: _Trial,
+    trial: TrialInProgress,
     loaded: LoadedFunction,
     choice: ColumnChoice,
     accesses: tuple[Access, ...],

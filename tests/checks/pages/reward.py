@@ -17,7 +17,8 @@ from truetune.checks.rule import Rule
 from truetune.generation.reward_trial import RewardTrial
 from truetune.rewards.reward_process import RewardTarget
 from truetune.rewards.rows_for_rewards import read_reward_rows
-from truetune.rewards.try_reward_function import TrialOptions, try_reward_function
+from truetune.rewards.trial_in_progress import TrialOptions
+from truetune.rewards.try_reward_function import try_reward_function
 
 LIMIT_SECONDS = 1.0
 """That a call may take here: a pattern that hangs is known as well after a second"""

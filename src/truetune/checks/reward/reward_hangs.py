@@ -1,7 +1,7 @@
 r"""A reward function does not end on some completion.
 
 ## What it does
-Gives each call a limit (`--timeout`, 3 s for one completion) and scores texts of up to 3,000 characters as of a
+Gives each call a limit (`--call-seconds`, 3 s for one completion) and scores texts of up to 3,000 characters as of a
 model that does not stop: repeated words, brackets, digits, and answers. It fires where one completion alone reaches
 the limit, and names the line that was executed.
 

@@ -1,0 +1,128 @@
+"""Scores the same completions again: a second time, in other orders, alone, and in a new process.
+
+A score that changes by itself ends the comparison, for it says nothing about the order any more. Another score in
+another order shows a function that reads the first of a batch, or returns scores in another order. One that is another
+alone shows a function that scores relative to the batch, which may be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from truetune.generation.reward_trial import ChangedScore, Comparison, is_at_least
+from truetune.rewards.answer_forms import AnswerForm
+from truetune.rewards.reward_process import RewardProcess, RewardTarget
+from truetune.rewards.score_completions import CompletionScorer, RowCompletion
+from truetune.rewards.trial_in_progress import (
+    EMPTY,
+    PLAIN,
+    STAND_IN_ANSWER,
+    TrialInProgress,
+    TrialOptions,
+)
+
+# As many as a usual group of GRPO, of a few rows: 24 completions.
+COMPARED_ROWS, COMPARED_PER_ROW = 3, 8
+OTHER_STAND_IN_ANSWER = "17"
+REPEATED_CALLS = 3
+"""Chosen, not measured: chance may give the same scores once"""
+
+
+def _completions_to_compare(
+    trial: TrialInProgress, forms: Sequence[AnswerForm]
+) -> list[RowCompletion]:
+    """Different completions of a few rows, those of one row behind one another, as TRL has them."""
+    form = trial.paid_forms[0] if trial.paid_forms else max(forms, key=lambda one: len(one.before))
+    completions = []
+    for row in trial.rows[:COMPARED_ROWS]:
+        answer = trial.answers.get(row.number)
+        right = STAND_IN_ANSWER if answer is None else answer.text
+        other = OTHER_STAND_IN_ANSWER if answer is None else trial.wrong_of(row).first
+        texts = (
+            form.fill(right), form.fill(other), right, EMPTY, f"The answer is {right}.",
+            form.fill(f"{other} {other}"), form.fill("") + " And some more words to make it longer.",
+            f"<think>\n{other}\n</think>\n{form.fill(right)}",
+        )  # fmt: skip
+        completions += [RowCompletion(row, text) for text in texts[:COMPARED_PER_ROW]]
+    return completions
+
+
+def compare_calls(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
+    """Score the same completions again, in another order, and alone."""
+    completions = _completions_to_compare(trial, forms)
+    first = trial.scorer.score_together(completions)
+    if first is None:
+        return
+    trial.compared = len(completions)
+    trial.seen_scores.update(first)
+    for _ in range(REPEATED_CALLS):
+        again = trial.scorer.score_together(completions)
+        _note_changes(trial, "again", completions, first, again)
+        if trial.changed:
+            # Scores that change by themselves say nothing about the order.
+            return
+    # Each place of a row once: a function that reads the first of a batch reads another one each time.
+    for steps in range(1, COMPARED_PER_ROW):
+        order = _other_order(len(completions), steps)
+        moved = trial.scorer.score_together([completions[place] for place in order])
+        if moved is not None:
+            back = [moved[order.index(place)] for place in range(len(order))]
+            _note_changes(trial, "in another order", completions, first, back)
+        if trial.changed:
+            return
+    alone = [trial.scorer.score_together([one]) for one in completions]
+    if all(alone):
+        _note_changes(trial, "alone", completions, first, [one[0] for one in alone if one])
+
+
+def _other_order(count: int, steps: int) -> list[int]:
+    """Another order of the completions: the rows backwards, and those of a row moved on by some steps.
+
+    Completions of one row stay together, as in TRL: a function may count on that.
+    """
+    groups = [
+        list(range(start, min(start + COMPARED_PER_ROW, count)))
+        for start in range(0, count, COMPARED_PER_ROW)
+    ]
+    return [place for group in reversed(groups) for place in (*group[steps:], *group[:steps])]
+
+
+def _note_changes(
+    trial: TrialInProgress,
+    how: Comparison,
+    completions: Sequence[RowCompletion],
+    first: Sequence[float | None],
+    second: Sequence[float | None] | None,
+) -> None:
+    """Note the completions whose score is another one the second time."""
+    if second is None:
+        return
+    for one, before, after in zip(completions, first, second, strict=True):
+        if before != after and not (is_at_least(before, after) and is_at_least(after, before)):
+            trial.changed.append(ChangedScore(how, one.text, one.row.number, before, after))
+
+
+def compare_with_new_process(
+    trial: TrialInProgress, target: RewardTarget, options: TrialOptions
+) -> list[ChangedScore]:
+    """The completions that score otherwise in a new process, whose sets of texts have another order."""
+    scorer = trial.scorer
+    if trial.changed or not trial.compared:
+        return []
+    forms = trial.paid_forms or [PLAIN]
+    completions = _completions_to_compare(trial, forms)
+    first = scorer.score_together(completions)
+    with RewardProcess(
+        target, options.seconds, python_only=options.python_only, hash_seed=1
+    ) as process:
+        other = CompletionScorer(
+            process, scorer.completions_as, scorer.columns, options.max_seconds
+        )
+        second = other.score_together(completions)
+    if first is None or second is None:
+        return []
+    before = len(trial.changed)
+    _note_changes(trial, "in a new process", completions, first, second)
+    changed = trial.changed[before:]
+    del trial.changed[before:]
+    return changed

@@ -1,0 +1,69 @@
+"""Scores other spellings of the right answers, and right answers in prose with other numbers before them.
+
+A spelling counts as refused where it scores more like a wrong answer than like the right one.
+"""
+
+from __future__ import annotations
+
+from truetune.generation.reward_trial import SpellingScores, is_above
+from truetune.rewards.answer_forms import answer_after_other_numbers, other_spellings
+from truetune.rewards.rows_for_rewards import RewardRow
+from truetune.rewards.score_completions import RowCompletion
+from truetune.rewards.trial_in_progress import TrialInProgress
+
+PROSE = "The answer is X."
+"""The name of the form, and the form with X for the answer"""
+
+
+def try_spellings(trial: TrialInProgress) -> None:
+    """Score other spellings of the answers in the form that is paid best, beside the usual ones."""
+    form = trial.paid_forms[0]
+    unpaid = {one.row for one in trial.unpaid}
+    results: dict[str, list[tuple[RewardRow, str, bool]]] = {}
+    for row in trial.answered_rows:
+        if row.number in unpaid:
+            continue
+        answer = trial.answers[row.number]
+        spellings = [(name, form.fill(text)) for name, text in other_spellings(answer)]
+        if not spellings:
+            continue
+        wrong = form.fill(trial.wrong_of(row).first)
+        texts = [form.fill(answer.text), wrong, *(text for _, text in spellings)]
+        right, of_wrong, *scores = trial.score([RowCompletion(row, text) for text in texts])
+        for (name, text), score in zip(spellings, scores, strict=True):
+            is_paid = _is_nearer_to_right(score, right, of_wrong)
+            results.setdefault(name, []).append((row, text, is_paid))
+    for name, outcomes in results.items():
+        # The example is one that is refused, where there is one.
+        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
+        paid = sum(is_paid for _, _, is_paid in outcomes)
+        trial.spellings.append(SpellingScores(name, row.number, text, len(outcomes), paid))
+
+
+def try_answers_after_others(trial: TrialInProgress) -> None:
+    """Score right answers in prose with other numbers before them, where prose without such is paid."""
+    if not any(form.name == PROSE and form.paid == form.rows for form in trial.forms):
+        return
+    outcomes: list[tuple[RewardRow, str, bool]] = []
+    for row in trial.answered_rows:
+        answer = trial.answers[row.number]
+        text = answer_after_other_numbers(answer)
+        if text is None:
+            continue
+        plain = PROSE.replace("X", answer.text)
+        wrong = PROSE.replace("X", trial.wrong_of(row).first)
+        scored = trial.score([RowCompletion(row, one) for one in (plain, wrong, text)])
+        right, of_wrong, after = scored
+        if is_above(right, of_wrong):
+            outcomes.append((row, text, _is_nearer_to_right(after, right, of_wrong)))
+    if outcomes:
+        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
+        paid = sum(is_paid for _, _, is_paid in outcomes)
+        trial.after_others = SpellingScores(PROSE, row.number, text, len(outcomes), paid)
+
+
+def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
+    """Is a spelling scored more like the right answer than like a wrong one? Some functions pay it a little less."""
+    if score is None or right is None:
+        return False
+    return score > (right + (right - 1 if wrong is None else wrong)) / 2

@@ -1,0 +1,82 @@
+"""What a trial of a reward function is given, and what it has found so far; each stage of the trial adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from truetune.generation.reward_trial import (
+    ChangedScore,
+    FormScores,
+    SpellingScores,
+    TriedCompletion,
+    UnpaidReference,
+)
+from truetune.rewards.answer_forms import AnswerForm
+from truetune.rewards.attack_completions import WrongAnswers, wrong_answers
+from truetune.rewards.rows_for_rewards import RewardRow, RightAnswer
+from truetune.rewards.score_completions import CompletionScorer, RowCompletion
+
+CompletionsAs = Literal["auto", "text", "messages"]
+STAND_IN_ANSWER = "42"
+"""What forms are filled with for a function that takes no reference"""
+PLAIN = AnswerForm("X", "", "")
+"""The form that is the answer alone"""
+EMPTY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOptions:
+    """How a function is tried."""
+
+    seconds: float = 3.0
+    """That one completion may take"""
+    max_seconds: float = 120.0
+    """After which nothing more is tried"""
+    reference: str | None = None
+    """The column with the right answers"""
+    golden: str | None = None
+    """A column of whole completions that are to be paid"""
+    own_forms: tuple[str, ...] = ()
+    completions_as: CompletionsAs = "auto"
+    python_only: bool = False
+
+
+@dataclass(slots=True)
+class TrialInProgress:
+    """What is found while a function is tried."""
+
+    scorer: CompletionScorer
+    rows: Sequence[RewardRow]
+    answers: dict[int, RightAnswer]
+    """By the number of the row; rows without an answer are left out"""
+    forms: list[FormScores] = field(default_factory=list)
+    paid_forms: list[AnswerForm] = field(default_factory=list)
+    """The best one, and one of another kind that is paid as well"""
+    spellings: list[SpellingScores] = field(default_factory=list)
+    after_others: SpellingScores | None = None
+    unpaid: list[UnpaidReference] = field(default_factory=list)
+    tried: list[TriedCompletion] = field(default_factory=list)
+    changed: list[ChangedScore] = field(default_factory=list)
+    right_rows: int = 0
+    usual_wrong: float | None = None
+    compared: int = 0
+    skipped: int = 0
+    seen_scores: set[float | None] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def wrong_of(self, row: RewardRow) -> WrongAnswers:
+        """Wrong answers for a row."""
+        return wrong_answers(self.answers[row.number], list(self.answers.values()))
+
+    @property
+    def answered_rows(self) -> list[RewardRow]:
+        """The rows with a right answer."""
+        return [row for row in self.rows if row.number in self.answers]
+
+    def score(self, completions: Sequence[RowCompletion]) -> list[float | None]:
+        """Score completions, and remember which scores there are."""
+        scores = self.scorer.score(completions)
+        self.seen_scores.update(scores)
+        return scores
