@@ -86,7 +86,7 @@ def test_severity_depends_on_the_trainer() -> None:
     assert by_trainer["transformers"] == "error"
     assert by_trainer["trl"] == "info"
     assert by_trainer["truetune"] is None
-    assert "it does not apply" in rule_page_for_readers(rule)
+    assert "the rule does not apply" in rule_page_for_readers(rule)
 
 
 def test_comments_that_stand_for_files_become_files() -> None:

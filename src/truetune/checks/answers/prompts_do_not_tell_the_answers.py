@@ -51,13 +51,15 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
+from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample
 from truetune.generation.split_words import split_words
 
@@ -127,15 +129,15 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             return
         if _are_answers_nearest_own_reference(samples):
             return
-        what = "1 text" if prompts == 1 else f"{prompts} different texts"
+        have = "have the same prompt" if prompts == 1 else f"have only {prompts} different prompts"
         yield self.finding(
-            f"the prompts of {len(samples)} rows are {what} in the file, but they have {references} different"
-            " references: nothing in a prompt tells which one is wanted, so the model can only make it up",
+            f"{len(samples)} rows {have}, but {references} different references: nothing in a prompt tells which"
+            " reference is wanted, so the model can only make it up",
             "write what each answer is based on (the message, the document, the question) into the prompt, in training"
             " and at inference: find the column of the rows that contains it, and map it"
             ' ("query" under "columns" in LLaMA-Factory\'s dataset_info.json, {input} in your own prompt); then train'
             " again",
-            cases=cases_of_samples(samples[:3]),
+            cases=_cases_with_references(samples[:3]),
             count=len(samples),
             total=len(samples),
         )
@@ -155,6 +157,18 @@ def _whole_prompt(sample: Sample) -> str:
     if prompt.chat is None:
         return prompt.text or prompt.question
     return json.dumps([dict(one) for one in prompt.chat.messages], default=str, ensure_ascii=False)
+
+
+def _cases_with_references(samples: Sequence[Sample]) -> list[Case]:
+    """A case for each sample: its question, and the reference that the prompt does not tell."""
+    return [
+        replace(
+            case,
+            text=f"{quote_shortened(sample.prompt.question)}: the reference is"
+            f" {quote_shortened(sample.prompt.reference)}",
+        )
+        for case, sample in zip(cases_of_samples(samples), samples, strict=True)
+    ]
 
 
 def _count_different_references(samples: list[Sample]) -> int:

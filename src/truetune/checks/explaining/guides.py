@@ -705,7 +705,7 @@ GUIDES = (
     Guide(
         "several-gpus",
         "guides/several-gpus.md",
-        "Several GPUs, and no better for it",
+        "More GPUs, but training is no faster or better",
         ("multi gpu not faster", "ddp hangs", "training hangs with two gpus", "one gpu idle", "nccl timeout",
          "same rows on every rank", "loss differs with more gpus", "deadlock in evaluation"),
         "truetune run -- torchrun --nproc-per-node 2 SCRIPT",

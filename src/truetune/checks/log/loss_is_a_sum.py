@@ -111,7 +111,7 @@ class LossIsASum(LogRule):
             if accumulated is not None
             else "accumulated batches"
         )
-        number = "that number" if accumulated is None else str(accumulated.value)
+        number = f"{times:.3g}" if accumulated is None else str(accumulated.value)
         yield self.finding(
             f"the training loss is {'about ' * (accumulated is not None)}{times:.3g} times eval_loss throughout"
             f" ({float(loss.at(step)):.4g} against {evaluated.value[-1]:.4g} at {log.unit_of_steps} {step:,.0f}): it"

@@ -30,7 +30,7 @@ run = grpo(trl.GRPOTrainer)
 
 ## Fix safety
 
-There is no automatic fix: make the mask of the lengths that were sampled.
+There is no automatic fix: build the mask from the number of sampled tokens.
 
 ## References
 

@@ -31,7 +31,7 @@ run = grpo(trl.GRPOTrainer)
 
 ## Fix safety
 
-There is no automatic fix: make the mask of the lengths that were sampled, and of no id.
+There is no automatic fix: build the mask from the number of sampled tokens, not by comparing ids.
 
 ## References
 
@@ -82,7 +82,8 @@ class SampledTokensLeftOutOfLoss(RolloutRule):
             return
         yield self.finding(
             f"{left_out:,} of {self.sampled:,} sampled tokens are not in the loss, {stops:,} of them stop tokens",
-            "make the mask by the lengths that were sampled: a stop token is in it, a pad is not, whatever their ids",
+            "build completion_mask from the number of tokens that were sampled, not by comparing ids: it is 1 up to and"
+            " with the stop token, and 0 on the padding after it",
             cases=cases,
             count=left_out,
             total=self.sampled,

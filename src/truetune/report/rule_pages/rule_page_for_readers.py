@@ -48,9 +48,9 @@ STABLE = (
     " public source."
 )
 PREVIEW = (
-    "Preview: it does not yet have all three of a case in the bug bench, a test on real tokenizers,"
-    " models or trainers, and a public source. Preview rules are on by default; `--select stable`"
-    " turns them off."
+    "Preview: at least one of these is still missing: a case in the bug bench, a test on real"
+    " tokenizers, models or trainers, a public source. Preview rules are on by default;"
+    " `--select stable` turns them off."
 )
 CERTAINTY_BY_SEVERITY = {
     "error": "Errors are reported only if the evidence leaves no doubt.",
@@ -114,7 +114,7 @@ def describe_how_sure_rule_is(rule: type[Rule[Any]]) -> str:
         parts.append(f"It applies only to {', '.join(titles)}.")
     lines = [] if stacks else list(_lines_on_trainers(rule))
     if lines:
-        parts.append("It depends on the trainer:\n\n" + "\n".join(lines))
+        parts.append("With these trainers its highest severity is:\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
 
@@ -122,7 +122,7 @@ def _lines_on_trainers(rule: type[Rule[Any]]) -> Iterator[str]:
     for trainer in TRAINERS.values():
         severity = severity_under_trainer(rule, trainer)
         if severity != rule.severity:
-            yield f"- {trainer.name_in_reports}: {severity or 'it does not apply'}"
+            yield f"- {trainer.name_in_reports}: {severity or 'none, the rule does not apply'}"
 
 
 def severity_under_trainer(rule: type[Rule[Any]], trainer: TrainerFacts) -> str | None:
