@@ -77,7 +77,7 @@ def test_gradients_that_are_cleared_between_micro_batches_are_seen(tmp_path: Pat
 def test_the_same_batch_at_each_step_is_seen(tmp_path: Path) -> None:
     audited = Audited("first_batch_at_every_step", tmp_path)
     assert audited.rules == {"rows-not-drawn-at-random"}
-    assert audited.done.stdout == printed_without_audit("first_batch_at_every_step", tmp_path)
+    assert audited.done.stdout == printed_without_audit("first_batch_at_every_step")
 
 
 def test_a_fault_that_does_not_end_the_loop_changes_nothing(tmp_path: Path) -> None:
