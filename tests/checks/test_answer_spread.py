@@ -154,7 +154,7 @@ def test_one_sentence_that_is_two_answers_in_five(
     assert found is not None
     assert found.severity == severity
     assert answer[:40] in found.message
-    assert "leave out most" in found.remedy
+    assert "drop most of the rows" in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_a_length_that_tells_all_pairs_leads_to_their_sides(tmp_path: Path) -> N
     pairs = [{"prompt": p, "chosen": "Short.", "rejected": b * 4} for p, _, b in ANSWERS]
     write(tmp_path / "pairs.jsonl", pairs)
     (finding,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
-    assert any("exchanged" in line for line in finding.evidence)
+    assert any("swapped" in line for line in finding.evidence)
 
 
 def test_scores_that_speak_for_the_sides_acquit_them(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_scores_that_speak_for_the_sides_acquit_them(tmp_path: Path) -> None:
     pairs = [{"prompt": p, "chosen": b * 4, "rejected": "Short.", **scores} for p, _, b in ANSWERS]
     write(tmp_path / "pairs.jsonl", pairs)
     (finding,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
-    assert any("not exchanged" in line for line in finding.evidence)
+    assert any("not swapped" in line for line in finding.evidence)
     assert not any("check whether" in line for line in finding.evidence)
 
 
@@ -169,4 +169,4 @@ def test_lengths_of_exchanged_sides_are_a_note(tmp_path: Path) -> None:
     (tmp_path / "ranks.jsonl").unlink()
     (alone,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
     assert alone.severity == "warning"
-    assert "exchange the sides" in (alone.remedy or "")
+    assert "swap the sides" in (alone.remedy or "")

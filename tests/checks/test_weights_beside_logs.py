@@ -400,7 +400,7 @@ trainer.evaluate()
         pytest.param(
             OOM_KILL,
             {"job.sbatch": JOB.format(asked="")},
-            "job.sbatch asks for no memory (--mem)",
+            "job.sbatch requests no memory (--mem)",
             "",
             id="no memory asked",
         ),
@@ -415,21 +415,21 @@ trainer.evaluate()
             OOM_KILL,
             {"job.sbatch": JOB.format(asked="#SBATCH --mem=64G\n")},
             "",
-            "asks for no memory",
+            "requests no memory",
             id="memory asked",
         ),
         pytest.param(
             OOM_KILL,
             {"job.sbatch": JOB.format(asked="#SBATCH --mem-per-cpu=8G\n")},
             "",
-            "asks for no memory",
+            "requests no memory",
             id="memory by processor",
         ),
         pytest.param(
             "Killed\n",
             {"job.sbatch": JOB.format(asked="")},
             "",
-            "asks for no memory",
+            "requests no memory",
             id="not ended by Slurm",
         ),
         pytest.param(

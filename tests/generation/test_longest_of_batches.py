@@ -59,7 +59,7 @@ def test_only_the_longest_prompt_of_each_batch_is_answered(size: int) -> None:
     assert found.size == size
     report = truetune.score(answers, prompts, references)
     told = next(one for one in report.findings if one.rule == "answers-loop")
-    assert told.remedy.startswith("generate with padding_side='left'")
+    assert told.remedy.startswith("set tokenizer.padding_side = 'left' before you generate")
     assert f"batches of {size} " in told.evidence[0]
 
 

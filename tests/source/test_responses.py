@@ -66,7 +66,7 @@ def checked(
 def test_markers_of_another_model(masked: str, before: str, tmp_path: Path) -> None:
     line, found = checked(tmp_path, masked, before=before)
     assert found
-    assert "is what your code labels" in line
+    assert "trains on what your code labels" in line
 
 
 @pytest.mark.parametrize(
@@ -97,5 +97,5 @@ def test_markers_that_rows_hold_or_may_hold(
 ) -> None:
     line, found = checked(tmp_path, masked, before=before, text=text)
     assert not found
-    assert "is what your code labels" in line
+    assert "trains on what your code labels" in line
     assert "100.0 %" not in line

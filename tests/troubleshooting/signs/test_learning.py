@@ -28,6 +28,8 @@ NO_TEXT_SHOWS = (
     "the model was trained on its prompts",
     "the loss on the prompts fell",
     "the loss rises to one value and stays there",
+    "all completions of a group have the same reward",
+    "a reward function gives no number",
     # These are seen where files or rows are compared with each other.
     "the weights are quantized with",
     "rows have roles that their",
@@ -139,7 +141,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "p.add_argument('--max_steps', type=int, default=5000)\n",
         ),
         (
-            "an attention mask of one's own",
+            "a hand-written attention mask",
             "mask = seq[:, None] == seq[None, :]\n",
             "mask = (seq[:, None] == seq[None, :]) & torch.ones(n, n).tril()\n",
         ),
@@ -161,19 +163,19 @@ def shows(name: str, text: str, cause: str) -> bool:
             "c = DataCollatorForSeq2Seq(tok)\nTrainer(m, data_collator=c)\n",
         ),
         (
-            "the base is asked in place",
+            "the base is asked instead",
             "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n" + ASK,
             "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\nm = PeftModel.from_pretrained(m, a)\n"
             + ASK,
         ),
         (
-            "the base is asked in place",
+            "the base is asked instead",
             "m = get_peft_model(m, c)\n" + ASK,
             "m = get_peft_model(m, c)\n" + TRAIN + ASK,
         ),
-        ("the base is asked in place", "with model.disable_adapter():\n    " + ASK, ASK),
+        ("the base is asked instead", "with model.disable_adapter():\n    " + ASK, ASK),
         (
-            "the base is asked in place",
+            "the base is asked instead",
             "llm = LLM(model=b, enable_lora=True)\nout = llm.chat(chats, params)\n",
             "llm = LLM(model=b, enable_lora=True)\nout = llm.chat(chats, params, lora_request=lora)\n",
         ),
@@ -489,13 +491,13 @@ def test_statements_of_python(cause: str, text: str, near_miss: str) -> None:
         ("a.yaml", "a limit of a trial", "max_samples: 200\n", "max_length: 200\n"),
         (
             "Modelfile",
-            "the base is asked in place",
+            "the base is asked instead",
             "FROM llama3.1:8b\nSYSTEM x\n",
             "FROM llama3.1:8b\nADAPTER ./a.gguf\n",
         ),
         (
             "a.sh",
-            "the base is asked in place",
+            "the base is asked instead",
             "vllm serve Qwen/Qwen2.5-7B-Instruct\n",
             "vllm serve ./out/merged\n",
         ),

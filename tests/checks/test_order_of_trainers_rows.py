@@ -1,0 +1,37 @@
+"""What `rows-not-shuffled` says of settings is what the real trainer's sampler does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import truetune
+
+transformers = pytest.importorskip("transformers")
+SETTINGS = "model_name_or_path: some/model\ndataset_name: org/rows\nlearning_rate: 1e-4\noutput_dir: out\n"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "is_shuffled"), [("sequential", False), ("random", True), (None, True)]
+)
+def test_the_order_is_that_of_the_trainer(
+    strategy: str | None, is_shuffled: bool, tmp_path: Path
+) -> None:
+    from torch.utils.data import RandomSampler
+
+    line = f"train_sampling_strategy: {strategy}\n" if strategy else ""
+    (tmp_path / "sft.yaml").write_text(SETTINGS + line)
+    report = truetune.check(str(tmp_path / "sft.yaml"), select="rows-not-shuffled")
+    assert not report.findings is is_shuffled
+
+    given = {"train_sampling_strategy": strategy} if strategy else {}
+    arguments = transformers.TrainingArguments(str(tmp_path), use_cpu=True, **given)
+    trainer = transformers.Trainer(
+        model=transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=8)
+        ),
+        args=arguments,
+        train_dataset=[{"input_ids": [number]} for number in range(4)],
+    )
+    assert isinstance(trainer._get_train_sampler(), RandomSampler) is is_shuffled
