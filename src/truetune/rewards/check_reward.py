@@ -95,7 +95,7 @@ def _not_tried(trial: RewardTrial) -> Iterator[NotJudged]:
         yield NotJudged(
             "all completions",
             f"the trial was ended after {trial.completions:,} completions: the function is too slow for more",
-            unlock="fewer rows (-n), or more time (--max-seconds)",
+            unlock="try fewer rows (--rows), or give it more time (--max-seconds)",
         )
 
 
