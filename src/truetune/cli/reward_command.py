@@ -12,7 +12,7 @@ from truetune.cli.shared_options import spec_of_options
 
 
 @click.command(
-    cls=Command, short_help="Attack a reward function of GRPO: what can be had for nothing?"
+    cls=Command, short_help="Attack a reward function of GRPO: what does it pay for?"
 )
 @click.argument("function", metavar="FUNCTION")
 @click.option(
