@@ -11,9 +11,7 @@ from truetune.cli.result_output import Delivery, add_report_options
 from truetune.cli.shared_options import spec_of_options
 
 
-@click.command(
-    cls=Command, short_help="Attack a reward function of GRPO: what does it pay for?"
-)
+@click.command(cls=Command, short_help="Attack a reward function of GRPO: what does it pay for?")
 @click.argument("function", metavar="FUNCTION")
 @click.option(
     "--data",
