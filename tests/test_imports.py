@@ -71,6 +71,7 @@ LIGHT = (
     "tokenized",
     "checks",
     "fixing",
+    "rewards",
     "report",
     "viewing",
     "assistants",

@@ -270,7 +270,7 @@ def call(
         "plan": [data or world.base],
         "rehearse": ["--", "true", *([data] if data else [])],
         "report": [data or world.result],
-        "reward": [f"{world.root / 'rewards.py'}:same", "--data", rows, "-n", 1],
+        "reward": [f"{world.root / 'rewards.py'}:same", "--data", rows, "--rows", 1],
         "run": ["--", "true", *([data] if data else [])],
         "sample": [world.base, "--data", rows],
         "score": [data or world.root / "predictions.jsonl"],

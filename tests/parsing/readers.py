@@ -530,6 +530,7 @@ OWN = {
     "checks.find_server_replies_cut_at_limit": SWALLOWS,
     "checks.source.evidence.does_script_train_sharded_weights": SWALLOWS,
     "data.tell_training_files_from_predictions": SWALLOWS,
+    "rewards.reward_process": "replies of a confined process of ours: tests/rewards/test_process.py",
     "data.row_text_bytes": SWALLOWS,
     "logs.strip_container_log_prefixes": SWALLOWS,
     "checks.source.evidence.script_start_commands_and_reserved_gpus": SWALLOWS,

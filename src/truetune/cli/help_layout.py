@@ -29,6 +29,7 @@ COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
         "view",
         "encode",
         "rehearse",
+        "reward",
     ),
     "In a run": ("run", "train"),
     "After a run": (
@@ -48,6 +49,7 @@ COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
 }
 COMMANDS_IN_ONE_LINE: Mapping[tuple[str, ...], str] = {
     ("show", "view"): "Show rows token by token, in the terminal or in the browser.",
+    ("sample", "score"): "Judge a model's answers: asked now, or made by your own code.",
     ("merge", "export"): "Merge an adapter; export as safetensors or GGUF; verified.",
     ("rules", "explain"): "List the rules; show the page of a rule or a symptom.",
     ("skill", "mcp", "lsp"): "Skill and MCP server for assistants; LSP for editors.",

@@ -11,7 +11,7 @@ from truetune.cli.result_output import Delivery, add_report_options
 from truetune.cli.shared_options import spec_of_options
 
 
-@click.command(cls=Command, short_help="Attack a reward function of GRPO or RLOO.")
+@click.command(cls=Command, short_help="Attack a reward function of GRPO: what does it pay for?")
 @click.argument("function", metavar="FUNCTION")
 @click.option(
     "--data",
@@ -46,7 +46,6 @@ from truetune.cli.shared_options import spec_of_options
     help="What FUNCTION gets as completions; auto: as the prompts are.",
 )
 @click.option(
-    "-n",
     "--rows",
     type=click.IntRange(1, 1000),
     default=20,
@@ -101,7 +100,7 @@ def reward(
     \b
     Examples:
       truetune reward rewards.py:correct --data train.jsonl
-      truetune reward train_grpo.py:format_reward --data train.jsonl -n 5
+      truetune reward train_grpo.py:format_reward --data train.jsonl --rows 5
       truetune reward rewards.py:runs_code --data tasks.jsonl --golden solution_text
     """
     from truetune.errors import UsageError

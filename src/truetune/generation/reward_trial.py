@@ -133,6 +133,8 @@ class UnpaidReference:
     score: float | None
     wrong: float | None
     """Score of the wrong answer"""
+    empty: float | None = None
+    """The highest score of a completion that says nothing"""
 
 
 @dataclass(frozen=True, slots=True)

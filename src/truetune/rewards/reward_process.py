@@ -128,6 +128,17 @@ def parse_target(text: str) -> RewardTarget:
     return RewardTarget(source, function)
 
 
+def _result_of_reply(reply: Mapping[str, Any]) -> CallResult:
+    """What a reply to a call says. Raises KeyError, TypeError or ValueError where it is none."""
+    if "raised" in reply:
+        return CallResult(raised=str(reply["raised"]), line=str(reply["line"]))
+    return CallResult(
+        tuple(None if score is None else float(score) for score in reply["scores"]),
+        problem=str(reply["problem"]),
+        swallowed=tuple(map(str, reply["swallowed"])),
+    )
+
+
 class RewardProcess:
     """A process with a reward function in it. Used as a context manager; it is started when it is first needed."""
 
@@ -233,13 +244,11 @@ class RewardProcess:
         reply = self._exchange(
             {"arguments": arguments, "seconds": seconds, "traced": traced}, seconds
         )
-        if "raised" in reply:
-            return CallResult(raised=str(reply["raised"]), line=str(reply["line"]))
-        return CallResult(
-            tuple(None if score is None else float(score) for score in reply["scores"]),
-            problem=str(reply["problem"]),
-            swallowed=tuple(reply["swallowed"]),
-        )
+        try:
+            return _result_of_reply(reply)
+        except (KeyError, TypeError, ValueError):
+            # The function's code runs in that process, and may write to any pipe of it.
+            raise RewardFunctionError(f"{self.target}: its process wrote no reply") from None
 
     def close(self) -> None:
         """End the process, and keep what it noted of accesses."""
@@ -360,8 +369,8 @@ class RewardProcess:
             return []
         accesses = []
         for line in path.read_bytes().splitlines()[:1000]:
-            # The last line of a process that was killed may be half a one.
-            with suppress(ValueError):
+            # The last line of a process that was killed may be half a one, and the user's code may write others.
+            with suppress(KeyError, TypeError, ValueError):
                 note = parse_json(line, REPLY)
                 if note["kind"] not in get_args(AccessKind):
                     continue

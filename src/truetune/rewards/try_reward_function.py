@@ -12,7 +12,7 @@ robustness alone, unless the rows have completions that it pays for (`golden`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -270,8 +270,15 @@ def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
             trial.skipped += right is None
         if not is_above(right, of_wrong):
             if place == 0:
+                empty = _highest(
+                    score
+                    for attack, score in zip(attacks, scores[3:], strict=True)
+                    if attack.kind == "empty"
+                )
                 trial.unpaid.append(
-                    UnpaidReference(row.number, answer.reference, right_text, right, of_wrong)
+                    UnpaidReference(
+                        row.number, answer.reference, right_text, right, of_wrong, empty
+                    )
                 )
             # A row whose right answer is not paid says nothing about what else is.
             continue
@@ -320,6 +327,11 @@ def _try_odd_and_long_texts(trial: TrialInProgress) -> None:
 def _lower(one: float | None, other: float | None) -> float | None:
     """The lower of two scores; None where one is None."""
     return None if one is None or other is None else min(one, other)
+
+
+def _highest(scores: Iterable[float | None]) -> float | None:
+    """The highest of the scores that there are; None of none."""
+    return max((score for score in scores if score is not None), default=None)
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:

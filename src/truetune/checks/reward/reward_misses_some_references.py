@@ -3,8 +3,8 @@ r"""A reward function can't read some of its references.
 ## What it does
 Scores the right answer of each row, and wrong ones, in the form that is paid best. It fires where some rows' right
 answer gets no more than a wrong one: decimals, negative numbers, thousands separators, fractions that a pattern
-does not read. An error from a tenth of the rows on, and where wrong answers of such rows are paid too. Rows for
-which the function gives None are left out.
+does not read. An error from a tenth of the rows on, and where wrong or empty answers of such rows are paid. Rows
+for which the function gives None are left out.
 
 ## Why it is bad
 These rows teach nothing. Where what can't be read is paid, they teach what is wrong: each completion of them gets
@@ -67,7 +67,8 @@ def _case_of_reference(one: UnpaidReference) -> Case:
     """A right answer that is not paid."""
     return Case(
         f"row {one.row}: {quote_completion(one.completion)} gets {format_reward(one.score)}, a wrong answer"
-        f" {format_reward(one.wrong)}; the reference is {quote_completion(one.reference)}"
+        f" {format_reward(one.wrong)}, an empty one {format_reward(one.empty)}; the reference is"
+        f" {quote_completion(one.reference)}"
     )
 
 
@@ -91,10 +92,11 @@ class RewardMissesSomeReferences(RewardRule):
         missed = [one for one in trial.unpaid if one.score is not None or one.wrong is not None]
         if not missed or not trial.best_form:
             return
-        paying = [one for one in missed if is_above(one.wrong, trial.usual_wrong)]
+        usual = trial.usual_wrong
+        paying = [one for one in missed if is_above(one.wrong, usual) or is_above(one.empty, usual)]
         evidence = []
         if paying:
-            evidence.append(f"in {len(paying):,} of these rows wrong answers are paid as well")
+            evidence.append(f"in {len(paying):,} of these rows wrong or empty answers are paid")
         is_grave = bool(paying) or len(missed) >= MIN_ERROR_SHARE * trial.right_rows
         yield self.finding(
             f"{trial.name} gives the right answers of {len(missed):,} of {trial.right_rows:,} rows no more than"
