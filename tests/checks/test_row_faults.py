@@ -519,7 +519,7 @@ def test_answers_behind_the_cut_are_one_error(
     (found,) = report.findings
     assert found.severity == "error"
     assert f"{len(rows)} of {len(rows)}" in found.message
-    assert "lose the whole answer: it is after the cut at 1,024" in found.message
+    assert "whole answer: it is after the cut at 1,024" in found.message
     headline = supervision_verdict(report).plain
     assert "cut at 1,024" in headline
     assert "no answer is left" in headline

@@ -435,7 +435,7 @@ trainer.evaluate()
         pytest.param(
             "10 rows\nKilled\n",
             {"prep.py": IN_A_LIST},
-            "prep.py:3 holds all rows, then a data set of them",
+            "prep.py:3 keeps all rows, then a dataset of them",
             "",
             id="rows in a list",
         ),
@@ -443,7 +443,7 @@ trainer.evaluate()
             "10 rows\nKilled\n",
             {"prep.py": IN_A_LIST, "all.jsonl": '{"text": "a"}\n' * 9},
             "",
-            "holds all rows",
+            "keeps all rows",
             id="a small file",
         ),
         pytest.param(
@@ -452,7 +452,7 @@ trainer.evaluate()
                 "prep.py": 'from datasets import load_dataset\nds = load_dataset("json", data_files="all.jsonl")\n'
             },
             "",
-            "holds all rows",
+            "keeps all rows",
             id="mapped from the disk",
         ),
         pytest.param(

@@ -117,7 +117,7 @@ def test_a_command_names_both(rate: str, is_found: bool, tmp_path: Path) -> None
         return
     (finding,) = findings
     assert finding.severity == "error"
-    assert "0.001 of other.json, 33.3 times as high" in finding.message
+    assert "0.001 of other.json (33.3 times as high)" in finding.message
     assert [Path(str(case.file)).name for case in finding.cases] == [
         "other.json",
         "go.py",

@@ -230,7 +230,7 @@ def test_results_of_lighteval_are_compared(tmp_path: Path) -> None:
         (tmp_path / f"results_{name}.json").write_text(json.dumps(content))
     findings = lint([str(tmp_path)]).findings
     (found_here,) = [one for one in findings if one.code == "CMD029"]
-    assert "few-shot examples gsm8k 5 and 0; rows all and 200" in found_here.message
+    assert "few-shot examples gsm8k 5 and 0; rows: all and 200" in found_here.message
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class AnswerIsEmpty(DataRule):
         if not self.empty:
             return
         yield self.finding(
-            f"{self.empty:,} of {self.rows:,} rows have an empty answer: the model learns to end its answer at once",
+            f"{self.empty:,} of {self.rows:,} rows have an empty answer: the model learns to say nothing",
             "check that the target column is right (--map answer=COLUMN), and fix or remove these"
             " rows",
             severity="error" if self.empty >= ERROR_SHARE * self.rows else "warning",
