@@ -126,7 +126,7 @@ def test_the_finding_counts_rows_of_each_language(tmp_path: Path) -> None:
 
 def test_a_long_file_is_looked_at_in_part(tmp_path: Path) -> None:
     (finding,) = findings(tmp_path, FIRING["chats"], 1_500)
-    assert "of 1,500 rows were looked at" in finding.message
+    assert "of 1,500 rows were checked" in finding.message
 
 
 SILENT: dict[str, Callable[[int], Row]] = {

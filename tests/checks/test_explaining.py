@@ -457,7 +457,7 @@ ZERO_LOGPS = "'logps/rejected': 0.0, 'logps/chosen': 0.0"
         ("{'loss': '0.6931', 'logps/rejected': '0', 'logps/chosen': '0'}", "dpo-without-effect", "no token of"),
         ("why? {'loss': 0.0, 'grad_norm': nan, 'epoch': 0.1}", "loss-or-gradient-exactly-zero", "exactly 0"),
         ('{"loss": 0.0, "learning_rate": 1e-5}', "loss-or-gradient-exactly-zero", "exactly 0"),
-        ("{'loss': nan, 'grad_norm': nan}", "loss-not-finite", "no number"),
+        ("{'loss': nan, 'grad_norm': nan}", "loss-not-finite", "not a number"),
         ("{'loss': 1.2, 'grad_norm': 0.0} {'loss': 1.3, 'grad_norm': 0.0}", "grad-norm-zero", "no parameter"),
     ],
 )  # fmt: skip

@@ -96,7 +96,7 @@ def model_load_and_loop_settings_of_script(module: Module) -> Iterator[SettingBe
                 file, line = case.file or module.path, case.line or 0
                 yield SettingBeside(KEPT_BY_STEPS, rule.name(), file, line, finding.message)
     for held in find_held_rows(module):
-        text = "all rows, then a data set of them" if held.copies else "all rows"
+        text = "all rows, then a dataset of them" if held.copies else "all rows"
         yield setting_at_code_place(module, held.node, ROWS_IN_A_LIST, held.workers, text)
     yield from _model_loading_cells_run_again(module)
 
