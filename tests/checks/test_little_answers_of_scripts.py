@@ -257,7 +257,7 @@ def test_chats_that_are_learned_whole(
     imports, settings = SETTINGS_IN_FILES[kind]
     (tmp_path / "settings.py").write_text(settings, encoding="utf-8")
     found = findings_of_chats(tmp_path, imports, "SFTConfig(max_length=cfg.limit)")
-    assert "the answers are 0.1% of what is learned" in found[RULE]
+    assert "the answers are 0.1% of the text in the loss" in found[RULE]
     assert "rows-longer-than-default-max-length" not in found
 
 

@@ -87,7 +87,7 @@ def test_media_are_counted(row: dict[str, Any], media: Media, tmp_path: Path) ->
         if media:
             assert unjudged[rule].reason == f"the tokens of {media} are not counted"
             assert (
-                unjudged[rule].unlock == "check what is in the loss: truetune run -- YOUR COMMAND"
+                unjudged[rule].unlock == "see what reaches the loss: truetune run -- YOUR COMMAND"
             )
     assert found.exit_code() == (3 if media else 0), "the user asked for this limit"
 
