@@ -9,7 +9,9 @@ import pytest
 import truetune
 
 transformers = pytest.importorskip("transformers")
-SETTINGS = "model_name_or_path: some/model\ndataset_name: org/rows\nlearning_rate: 1e-4\noutput_dir: out\n"
+SETTINGS = (
+    "model_name_or_path: some/model\ndataset_name: org/rows\nlearning_rate: 1e-4\noutput_dir: out\n"
+)
 
 
 @pytest.mark.parametrize(

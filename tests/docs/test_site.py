@@ -16,6 +16,8 @@ from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_catalogue import rule_page as source
 from truetune.checks.rule_families import former_names
 from truetune.cli import truetune_group
+from truetune.report.rule_pages.read_example import AFTER
+from truetune.report.rule_pages.rule_page_for_readers import shown_heading
 
 pytest.importorskip("furo")
 
@@ -45,7 +47,7 @@ def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
             "why-it-is-bad",
             "example",
             "what-truetune-prints",
-            "use-instead",
+            shown_heading(rule, AFTER).lower().replace(" ", "-"),
             "how-sure-it-is",
             "references",
         } <= page.anchors, page.path
