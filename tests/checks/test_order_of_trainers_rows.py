@@ -9,7 +9,16 @@ import pytest
 import truetune
 
 transformers = pytest.importorskip("transformers")
-SETTINGS = (
+SETTINGS = """\
+model_name_or_path: some/model
+dataset_name: json
+max_length: 1024
+learning_rate: 2.0e-5
+num_train_epochs: 1
+per_device_train_batch_size: 4
+assistant_only_loss: true
+output_dir: out
+"""
     "model_name_or_path: some/model\ndataset_name: org/rows\nlearning_rate: 1e-4\noutput_dir: out\n"
 )
 
@@ -25,7 +34,7 @@ def test_the_order_is_that_of_the_trainer(
     line = f"train_sampling_strategy: {strategy}\n" if strategy else ""
     (tmp_path / "sft.yaml").write_text(SETTINGS + line)
     report = truetune.check(str(tmp_path / "sft.yaml"), select="rows-not-shuffled")
-    assert not report.findings is is_shuffled
+    assert bool(report.findings) is not is_shuffled
 
     given = {"train_sampling_strategy": strategy} if strategy else {}
     arguments = transformers.TrainingArguments(str(tmp_path), use_cpu=True, **given)
