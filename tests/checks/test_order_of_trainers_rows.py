@@ -19,8 +19,6 @@ per_device_train_batch_size: 4
 assistant_only_loss: true
 output_dir: out
 """
-    "model_name_or_path: some/model\ndataset_name: org/rows\nlearning_rate: 1e-4\noutput_dir: out\n"
-)
 
 
 @pytest.mark.parametrize(
