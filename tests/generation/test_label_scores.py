@@ -63,7 +63,7 @@ def test_score_says_what_a_figure_beside_counts(tmp_path: Path) -> None:
     assert "which is what `reference in answer` gives" in notes
     # What one label inside of another does to the figure is a finding of its own.
     within = next(f for f in report.findings if f.rule == "answers-give-label-containing-reference")
-    assert "'supported' is part of 'unsupported'" in within.message
+    assert "'supported' is a substring of 'unsupported'" in within.message
 
 
 @pytest.mark.parametrize("share", [0.6, 0.9])

@@ -694,6 +694,7 @@ OWN = {
     "evaluation.open_training_run_folder": WRITES,
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
+    "probe.rollout_step": "files that the hook of a run wrote into its temporary folder",
     "rehearsal.rehearsed_run_without_script": WRITES,
     "settings.stacks.known_keys": WRITES,
     "training.save_checkpoints": WRITES,
