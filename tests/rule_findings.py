@@ -28,6 +28,8 @@ from truetune.report.report_terminal import finding_as_text
 FOLDER = Path(__file__).parents[1] / "docs" / "_findings"
 COLUMNS = 84
 """Of a code block on a page of the site"""
+OF_TIME_LIMITS = ("reward-hangs",)
+"""Rules whose example meets a time limit: on a busy machine, a shorter text meets it first"""
 _FIRST_PLACE_OR_NOTE = re.compile(r"^ +(?:-->|[|=]) ", re.MULTILINE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _FORMS_OF_DATES = ("%d %b %Y", "%d %B %Y", "%Y-%m-%d")
@@ -82,7 +84,7 @@ def is_as_kept(rule: type[Rule[Any]], printed: str) -> bool:
     """Is this what is kept for a rule? The figures and answers of real runs depend on the machine."""
     station = station_of_rule(rule)
     kept = "\n".join(kept_findings(station).get(rule.name(), [])) + "\n"
-    if station in AUDIT:
+    if station in AUDIT or rule.name() in OF_TIME_LIMITS:
         return _heading_without_figures(kept) == _heading_without_figures(printed)
     return kept == printed
 
