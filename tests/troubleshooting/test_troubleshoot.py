@@ -16,7 +16,7 @@ from truetune.checks.explaining.recognise_project_traits_behind_causes import (
     Trait,
     precondition_of_cause,
 )
-from truetune.checks.rule_catalogue import all_rules
+from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.report.symptom_terminal import _cause_lines
@@ -224,7 +224,11 @@ def test_every_grave_rule_leads_to_a_symptom() -> None:
     lacking = {
         rule.name()
         for rule in all_rules()
-        if not rule.symptoms and rule.name() not in of_guides and rule.severity == "error"
+        if not rule.symptoms
+        and rule.name() not in of_guides
+        and rule.severity == "error"
+        # `troubleshoot` reads files. These rules judge a running trainer, or call a function.
+        and station_of_rule(rule) not in ("rollout", "reward")
     }
     assert lacking <= without
 

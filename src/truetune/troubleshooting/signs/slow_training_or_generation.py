@@ -578,7 +578,7 @@ SIGNS = (
         rf"max[-_]lora[-_]rank{SET}(?:6[4-9]|[7-9]\d|\d{{3}})",
     ),
     Sign(
-        r"^a StoppingCriteria or LogitsProcessor",
+        r"^a hand-written StoppingCriteria or LogitsProcessor",
         r"^class \w+\((?:\w+\.)?(?:StoppingCriteria|LogitsProcessor|LogitsWarper"
         r"|BaseStreamer)\)|prefix_allowed_tokens_fn\s*=",
     ),
