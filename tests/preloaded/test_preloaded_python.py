@@ -110,9 +110,16 @@ def test_a_signal_reaches_the_program(number: signal.Signals) -> None:
         time.sleep(0.02)
 
 
+def plain_environment() -> dict[str, str]:
+    """What other tests may have set for interpreters, or for coverage, is left out."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+
+
 def test_modules_are_there_and_torch_is_not() -> None:
     code = "import sys; print(*(name in sys.modules for name in ('truetune.checks.lint', 'torch')))"
-    done = subprocess.run([commands_python(), "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [commands_python(), "-c", code], capture_output=True, text=True, env=plain_environment()
+    )
     assert done.stdout == "True False\n"
 
 

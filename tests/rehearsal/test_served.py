@@ -102,7 +102,7 @@ def test_a_system_prompt_of_the_server(record: Record, way: str) -> None:
         record, server(TOKENIZER, template) if way == "vllm" else served(llama_cpp(template))
     )
     assert (finding.severity, finding.count, finding.total) == ("error", 2, 2)
-    assert "the server puts in" in finding.evidence[0]
+    assert "the server adds" in finding.evidence[0]
     assert "Be brief." in finding.evidence[0]
 
 
@@ -125,7 +125,7 @@ def test_ids_in_a_chat(record: Record) -> None:
     (finding,), _ = asked(record, served({"/v1/chat/completions": twice}))
     assert finding.severity == "error"
     assert re.search(
-        r"from token \d on, the server puts in '<\|im_start\|>' \(ids \[\d+\]\)",
+        r"from token \d on, the server adds '<\|im_start\|>' \(ids \[\d+\]\)",
         finding.evidence[0],
     )
 

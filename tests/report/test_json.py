@@ -35,6 +35,7 @@ def test_the_schema_describes_every_field(broken: DataReport) -> None:
         "environment",
         "runs",
         "tokenized",
+        "reward",
     }
     assert set(value) | others == set(SCHEMA["properties"])
     parts = SCHEMA["properties"]["data"]["properties"]

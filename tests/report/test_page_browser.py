@@ -676,7 +676,7 @@ def test_many_findings_can_be_sifted(see: Open, broken: DataReport) -> None:
     total, errors = view.locator(".finding").count(), view.locator(".finding.error").count()
     view.get_by_role("button", name=re.compile(r"warnings?$")).click()
     assert view.locator(".finding:visible").count() == errors < total
-    view.get_by_role("searchbox", name="Filter findings").fill("role-alias")
+    view.get_by_role("searchbox", name="Filter findings").fill("turn-roles")
     assert view.locator(".finding:visible").count() == 1
     view.get_by_role("button", name="collapse or expand all").click()
     assert view.locator(".finding[open]").count() == 0

@@ -183,7 +183,7 @@ def _load_tokenizers_backend(folder: Path) -> tokenizers.Tokenizer:
         )
     if lacks_tokenizer(folder):
         raise TokenizerError(
-            f"{folder} holds no file of a tokenizer (tokenizer.json); name another folder with -t"
+            f"{folder} contains no tokenizer file (tokenizer.json); name another folder with -t"
         )
     if importlib.util.find_spec("transformers") is None:
         raise TokenizerError(
