@@ -1,4 +1,4 @@
-"""Encoded data is found again when nothing has changed, made anew when anything has, and never half there."""
+"""Encoded data is found again when nothing has changed, made again when anything has, and never half there."""
 
 from __future__ import annotations
 

@@ -40,6 +40,8 @@ def is_handed_on(arguments: list[str]) -> bool:
 
 def run_by_server(path: str, arguments: list[str]) -> int:
     """Have the server run these arguments, and wait. Returns the exit code, or -n where signal n ended the program."""
+    # Before the socket is made: it would take the number of a stream that is closed.
+    are_open = [_is_open(number) for number in (0, 1, 2)]
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     request = json.dumps(
@@ -50,7 +52,8 @@ def run_by_server(path: str, arguments: list[str]) -> int:
             "ignored": [n for n in FORWARDED if signal.getsignal(n) is signal.SIG_IGN],
         }
     ).encode("utf-8", "surrogateescape")
-    streams = [open(os.devnull, "rb").fileno() if not _is_open(n) else n for n in (0, 1, 2)]  # noqa: SIM115
+    nothing = os.open(os.devnull, os.O_RDWR)
+    streams = [number if is_open else nothing for number, is_open in enumerate(are_open)]
     socket.send_fds(connection, [len(request).to_bytes(8, "big")], streams)
     connection.sendall(request)
 

@@ -13,7 +13,9 @@ import pytest
 
 from tests.preloaded import commands_python, modules_of_truetune
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="descriptors of processes (pidfd) are of Linux"
+)
 SCRIPT = """
 import sys
 import beside

@@ -199,7 +199,7 @@ def write_rollout_files(steps: Sequence[RolloutStep], folder: Path) -> None:
         for number, step in enumerate(steps)
     ]
     with open(folder / "rollouts.npz", "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)  # type: ignore[arg-type] # a name could be allow_pickle, and is none
     text = json.dumps(documents)
     (folder / "rollouts.json").write_text(text, encoding="utf-8", errors="surrogatepass")
 

@@ -122,12 +122,10 @@ def answer_forms(texts: Sequence[str], own: Sequence[str] = ()) -> list[AnswerFo
     # A user writes \n in a shell.
     of_user = [_form(text.replace("\\n", "\n")) for text in own]
     forms = [*of_user, *_written_forms(), *_forms_of_tags(texts)]
-    seen: set[tuple[str, str]] = set()
-    return [
-        form
-        for form in forms
-        if (key := (form.before, form.after)) not in seen and not seen.add(key)  # type: ignore[func-returns-value]
-    ]
+    first_of_each: dict[tuple[str, str], AnswerForm] = {}
+    for form in forms:
+        first_of_each.setdefault((form.before, form.after), form)
+    return list(first_of_each.values())
 
 
 def _forms_of_tags(texts: Sequence[str]) -> Iterator[AnswerForm]:

@@ -397,7 +397,7 @@ class _Worker:
 
     def __init__(self, work: str) -> None:
         self.watch = _Watch(os.path.join(work, "accesses.jsonl"))
-        self.hang_file = open(os.path.join(work, "hang"), "w", encoding="utf-8")  # noqa: SIM115
+        self.hang_file = open(os.path.join(work, "hang"), "w", encoding="utf-8")  # noqa: SIM115 - as above
         self.function: _Function | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

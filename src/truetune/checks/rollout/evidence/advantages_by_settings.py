@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +113,7 @@ def _other_forms(step: RolloutStep) -> Iterator[tuple[str, Callable[[Floats], Fl
         ("group", "they are divided by the spread of their group"),
         ("batch", "they are divided by the spread of the whole batch"),
     ):
-        yield words, lambda rewards, scale=scale: _centred_and_scaled(rewards, groups, scale)  # type: ignore[misc]
+        yield words, partial(_centred_and_scaled, size=groups, scale=scale)
     yield (
         "the mean of the others in the group is subtracted",
         lambda rewards: _leave_one_out(rewards, groups),

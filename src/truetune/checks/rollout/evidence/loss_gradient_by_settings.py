@@ -98,10 +98,10 @@ def _other_forms(step: RolloutStep) -> Iterator[tuple[str, Callable[[LossPass], 
         other = replace(step, settings=changed)
         return lambda one: expected_gradient(other, one)
 
-    yield (
-        "the whole loss has the opposite sign: rewarded answers become less likely",
-        lambda one: -expected_gradient(step, one),
-    )
+    def times(factor: float) -> Callable[[LossPass], Floats]:
+        return lambda one: expected_gradient(step, one) * factor
+
+    yield "the whole loss has the opposite sign: rewarded answers become less likely", times(-1.0)
     if settings.beta:
         yield "the KL term is not in it", by(replace(settings, beta=0.0))
         yield (
@@ -118,11 +118,11 @@ def _other_forms(step: RolloutStep) -> Iterator[tuple[str, Callable[[LossPass], 
     for count in accumulated:
         yield (
             f"it is divided by the {count} micro-batches of a step twice",
-            lambda one, count=count: expected_gradient(step, one) / count,  # type: ignore[misc]
+            times(1 / count),
         )
         yield (
             f"it is not divided by the {count} micro-batches of a step",
-            lambda one, count=count: expected_gradient(step, one) * count,  # type: ignore[misc]
+            times(count),
         )
 
 
