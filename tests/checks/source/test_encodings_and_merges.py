@@ -43,6 +43,9 @@ BARE = {
     "names": "a, b = lora[name + '.lora_A'], lora[name + '.lora_B']\n"
     "    base[name] = base[name] + b.float() @ a.float()",
     "function": "import torch\n    base[name] += torch.matmul(lora[name + '.lora_B'], lora[name + '.lora_A'])",
+    "transposed": "d = lora[name + '.lora_A'].T @ lora[name + '.lora_B'].T\n    base[name] += d.T",
+    "sum over indices": "import torch\n"
+    "    base[name] += torch.einsum('or,ri->oi', lora[name + '.lora_B'], lora[name + '.lora_A'])",
 }
 
 

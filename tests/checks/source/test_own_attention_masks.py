@@ -30,6 +30,10 @@ LATER = {
     "        return self.layer(q, k, v, attn_mask=m)",
     "numbers that are added": "m = torch.tril(torch.ones(t, t))\n"
     "        return F.scaled_dot_product_attention(q, k, v, attn_mask=m)",
+    "truth values as numbers that are added": "m = torch.tril(torch.ones(t, t)).bool().float()\n"
+    "        return F.scaled_dot_product_attention(q, k, v, attn_mask=m)",
+    "truth values cast to numbers": "m = (torch.ones(t, t).tril() == 1).to(torch.float16)\n"
+    "        return F.scaled_dot_product_attention(q, k, v, attn_mask=m)",
     "wrong half filled": 'scores = scores.masked_fill(self.bias[:, :, :t, :t] == 1, float("-inf"))\n'
     "        return scores.softmax(-1) @ v",
     "wide buffer": "scores = scores.masked_fill(self.wide[:t, :t] == 0, -1e9)\n"
@@ -53,6 +57,8 @@ CAUSAL = {
     "layer's own": "m = nn.Transformer.generate_square_subsequent_mask(t)\n"
     "        return self.layer(q, k, v, attn_mask=m)",
     "positions": "i = torch.arange(t)\n        m = i[:, None] >= i[None, :]\n"
+    "        return F.scaled_dot_product_attention(q, k, v, attn_mask=m)",
+    "truth values made to minus infinity": "m = torch.triu(torch.ones(t, t), 1).bool().float() * -1e9\n"
     "        return F.scaled_dot_product_attention(q, k, v, attn_mask=m)",
     "no mask": "return F.scaled_dot_product_attention(q, k, v)",
     "padding": "return F.scaled_dot_product_attention(q, k, v, attn_mask=padding[:, None, None, :])",

@@ -64,6 +64,7 @@ from truetune.parsing.parse_json_within_limits import read_json
 from truetune.source.parsed_source_file import Module
 
 PRODUCTS = ("torch.matmul", "torch.mm", "torch.bmm", "numpy.matmul", "numpy.dot")
+EINSUMS = ("torch.einsum", "numpy.einsum")
 SCALE = re.compile(r"alpha|scal|merge_and_unload", re.I)
 FORWARD = re.compile(r"\bdef forward\(|nn\.Module")
 """A module that computes an adapter has a scale of its own choice"""
@@ -74,19 +75,25 @@ def _products_of_lora_matrices(module: Module) -> Iterator[ast.AST]:
     if not ("lora_A" in module.text and "lora_B" in module.text):
         return
     for node in module.nodes(ast.BinOp):
-        if isinstance(node.op, ast.MatMult) and _are_lora_b_and_a_matrices(
-            module, node.left, node.right
-        ):
+        if isinstance(node.op, ast.MatMult) and _are_both_matrices(module, node.left, node.right):
             yield node
     for call in module.calls(*PRODUCTS):
-        if len(call.args) == 2 and _are_lora_b_and_a_matrices(module, *call.args):
+        if len(call.args) == 2 and _are_both_matrices(module, *call.args):
+            yield call.node
+    for call in module.calls(*EINSUMS):
+        if len(call.args) == 3 and _are_both_matrices(module, *call.args[1:]):
             yield call.node
 
 
-def _are_lora_b_and_a_matrices(module: Module, one: ast.expr, other: ast.expr) -> bool:
-    """Is the first factor read as `lora_B`, and the second as `lora_A`?"""
-    return _does_factor_name_matrix(module, one, "lora_B") and _does_factor_name_matrix(
-        module, other, "lora_A"
+def _are_both_matrices(module: Module, one: ast.expr, other: ast.expr) -> bool:
+    """Is one factor read as `lora_A` and the other as `lora_B`?
+
+    In either order: of transposed matrices, A comes first.
+    """
+    return any(
+        _does_factor_name_matrix(module, first, "lora_A")
+        and _does_factor_name_matrix(module, second, "lora_B")
+        for first, second in ((one, other), (other, one))
     )
 
 

@@ -54,6 +54,11 @@ KEEPING = frozenset(
      "contiguous", "int", "long", "clone", "type_as", "squeeze", "detach", "byte")
 )  # fmt: skip
 BOOLEAN_MAKERS = frozenset(("bool", "logical_not", "isinf", "ne", "eq", "gt", "lt", "ge", "le"))
+NUMBER_MAKERS = frozenset(("float", "double", "half", "bfloat16", "int", "long", "byte"))
+NUMBER_TYPES = frozenset((
+    "torch.float", "torch.float32", "torch.float64", "torch.float16", "torch.half", "torch.bfloat16",
+    "torch.int", "torch.int32", "torch.int64", "torch.long", "torch.uint8",
+))  # fmt: skip
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -248,8 +253,18 @@ def _is_boolean(mask: Value, depth: int = 0) -> bool:
         return False
     if _gives_truth_values(mask.call):
         return True
+    if _gives_numbers(mask.call):
+        return False
     inner = _tensor_that_mask_call_is_made_on(mask.call)
     return inner is not None and _is_boolean(inner, depth + 1)
+
+
+def _gives_numbers(call: CallEvent) -> bool:
+    """Does a call turn its tensor into numbers, by its name or the type that it names?"""
+    cast = call.args[0] if call.method in ("to", "type") and call.args else None
+    dtype = call.keywords.get("dtype") or cast
+    is_other_type = isinstance(dtype, Library) and dtype.name in NUMBER_TYPES
+    return is_other_type or call.method in NUMBER_MAKERS
 
 
 def _gives_truth_values(call: CallEvent) -> bool:
