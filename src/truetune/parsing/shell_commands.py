@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from truetune.errors import DataError
@@ -45,6 +46,12 @@ MAX_ARRAY_LINES = 200
 """Lines of one array. Behind that a parenthesis that never closes is taken for a slip"""
 MAX_ARRAY_CHARACTERS = 20_000
 """The same of characters, since each line reads those before it again"""
+MAX_LINE_CHARACTERS = 131_072
+"""Longer lines hold data, not commands: Linux gives no program an argument of more bytes (MAX_ARG_STRLEN).
+shlex takes 0.5 s for a word of this length, and four times as long for one of twice the length"""
+MAX_KEPT_FILES = 16
+"""Texts whose commands are kept. Some twenty rules read those of one file; more files are open in one check only where
+a folder has them, and are read again"""
 SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 VARIABLES_SUFFIX = ".env"
 """Of a file whose lines set variables for a job or a container"""
@@ -104,11 +111,14 @@ class ShellCommand:
         """The words that follow these words, which must be adjacent; of the first one, only the
         file name counts. None if the command does not hold them.
         """
-        for begin in range(len(self.words) - len(words) + 1):
+        first, rest = words[0], words[1:]
+        for begin, word in enumerate(self.words):
             # By the file name: `/opt/venv/bin/python -m vllm` is `python -m vllm`.
-            first, *rest = self.words[begin : begin + len(words)]
-            if (first.rpartition("/")[2], *rest) == words:
-                return self.words[begin + len(words) :]
+            if not word.endswith(first) or word.rpartition("/")[2] != first:
+                continue
+            end = begin + len(words)
+            if self.words[begin + 1 : end] == rest:
+                return self.words[end:]
         return None
 
 
@@ -242,8 +252,9 @@ def _command_of_evaluation_results(path: Path) -> CommandFile:
     return CommandFile(str(path), text, (command,) if words else ())
 
 
+@lru_cache(maxsize=MAX_KEPT_FILES)
 def parse_command_file(text: str, path: str) -> CommandFile:
-    """The commands of the text of a script or Dockerfile."""
+    """The commands of the text of a script or Dockerfile; kept for the rules that ask for the same text."""
     lines = list(_logical_lines(text))
     variables = _variables_of_plain_text(lines)
     arrays = arrays_with_known_words(line for _, line in lines)
@@ -278,6 +289,9 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             ends_with = "" if line.strip() == ends_with else ends_with
             continue
         if line.lstrip().startswith("#"):
+            continue
+        # Before the searches below: a file may hold a hundred thousand empty lines.
+        if not whole and not line.strip():
             continue
         begin = begin or number
         # A line that continues: one command over several lines is one command.
@@ -358,9 +372,11 @@ def _commands_of_line(
     variables: Mapping[str, str],
     arrays: Mapping[str, list[str]],
 ) -> Iterator[ShellCommand]:
-    """The commands of a line; none where its quotes do not close on it."""
+    """The commands of a line; none where its quotes do not close on it, or it is too long for commands."""
     # With punctuation_chars, `a;b` and `a&&b` are three words.
     split = _split_unquoted_variables(line, variables)
+    if len(split) > MAX_LINE_CHARACTERS:
+        return
     lexer = shlex.shlex(split, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, "#"
     try:
