@@ -43,10 +43,12 @@ There is no automatic fix: read one answer, and give 0 for several.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysEveryCandidate(PaidCompletionRule):
     code = "RWD004"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("candidates",)
     fault = "pays for completions that give several answers, the right one in their middle"

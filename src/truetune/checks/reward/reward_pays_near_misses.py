@@ -39,10 +39,12 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysNearMisses(PaidCompletionRule):
     code = "RWD008"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "warning"
     kinds = ("near miss",)
     fault = "pays for numbers that differ from the right one by their sign, or by spaces between their digits"

@@ -38,10 +38,12 @@ There is no automatic fix: take the answer out of the text, and compare it by eq
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysPartsOfTheAnswer(PaidCompletionRule):
     code = "RWD003"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("part",)
     fault = (

@@ -37,10 +37,12 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysThePrompt(PaidCompletionRule):
     code = "RWD005"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "warning"
     kinds = ("prompt",)
     fault = "pays for the prompt, given as the answer"

@@ -44,10 +44,12 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysThoughtsAlone(PaidCompletionRule):
     code = "RWD007"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "info"
     kinds = ("thoughts alone",)
     fault = "pays for completions with the right answer in their thoughts and none after them"
