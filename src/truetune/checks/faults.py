@@ -2,8 +2,9 @@
 
 A rule examines one kind of subject, so one fault has several rules: a stop token that the loss leaves out is found in
 the tokenizer, in settings, in a script and in batches. Users know faults, and the rules are how they are found.
-`truetune rules --faults` lists them; `--select`, `--ignore` and `truetune explain` take a fault's name. It imports no
-rule, so that a name can be completed without a wait.
+`truetune rules --faults` lists them; `--select`, `--ignore` and `truetune explain` take a fault's name. Two rules that
+find the same thing at two stations have the same fault. One that fits none gets a fault of its own: a fault "other"
+would tell users nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enum import Enum, unique
 class Fault(Enum):
     """A fault by its title: one sentence about the run. Its name in kebab-case is what users write."""
 
-    # One fault on each line, so that a name is found beside its title.
+    # One fault on each line, so that a name stands beside its title; shell completion reads these lines.
     # fmt: off
     # tokenizer and template
     TRAINING_ANSWERS_LACK_STOP_TOKEN = "Training answers have no stop token after them."
@@ -129,7 +130,7 @@ class Fault(Enum):
     SCHEDULE_LENGTH_OR_DIRECTION_WRONG = "The learning rate schedule has the wrong length or direction."
     ANOTHER_LEARNING_RATE_APPLIES = "The run uses another learning rate than the one that was set."
     LOSS_UNSTABLE = "The loss climbs, jumps or swings."
-    NOTHING_IS_LEARNED = "The loss does not fall, or stops falling far too high."
+    LOSS_STAYS_HIGH = "The loss does not fall, or stops falling far too high."
     MODEL_BROKEN_BEFORE_TRAINING = "The model or its tokenizer was broken before the training."
     WEIGHTS_ARE_RANDOM = "The model has random weights."
     LOSS_OR_WEIGHTS_NOT_FINITE = "The loss or the weights are not finite numbers."

@@ -109,7 +109,7 @@ RAISE_THE_RATE = "raise the learning rate"
 
 class FlatLoss(LogRule):
     code = "LOG006"
-    fault = Fault.NOTHING_IS_LEARNED
+    fault = Fault.LOSS_STAYS_HIGH
     severity = "warning"
     since = "0.1.0"
     moot_where = (

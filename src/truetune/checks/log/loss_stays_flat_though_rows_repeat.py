@@ -63,7 +63,7 @@ MIN_EPOCHS = 2.0
 
 class LossStaysFlatThoughRowsRepeat(LogRule):
     code = "LOG070"
-    fault = Fault.NOTHING_IS_LEARNED
+    fault = Fault.LOSS_STAYS_HIGH
     symptoms = ("loss-does-not-fall",)
     severity = "info"
     moot_where = (

@@ -74,7 +74,7 @@ class _Plateau(NamedTuple):
 
 class LossStuckHighWithoutGradient(LogRule):
     code = "LOG176"
-    fault = Fault.NOTHING_IS_LEARNED
+    fault = Fault.LOSS_STAYS_HIGH
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     kinds = ("language", "preference", "reward")

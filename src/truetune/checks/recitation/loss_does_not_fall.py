@@ -51,7 +51,7 @@ MIN_STEPS = 60
 
 class LossDoesNotFall(RecitationRule):
     code = "REC005"
-    fault = Fault.NOTHING_IS_LEARNED
+    fault = Fault.LOSS_STAYS_HIGH
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"

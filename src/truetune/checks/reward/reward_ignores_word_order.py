@@ -54,6 +54,6 @@ class RewardIgnoresWordOrder(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "info"
     kinds = ("reversed words",)
-    fault = "pays for the words of the right answer in any order"
+    what_it_pays_for = "the words of the right answer in any order"
     remedy = "add a score that sees the order (ROUGE-L, BLEU) where sentences are wanted"
     counted = "right answers in reverse order that are paid"

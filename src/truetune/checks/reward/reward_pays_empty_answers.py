@@ -47,6 +47,6 @@ class RewardPaysEmptyAnswers(PaidCompletionRule):
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "error"
     kinds = ("empty",)
-    fault = "pays for answers that say nothing as for right ones"
+    what_it_pays_for = "answers that say nothing as for right ones"
     remedy = "give 0 where no answer can be read, before anything is compared"
     counted = "completions that say nothing and are paid"

@@ -51,7 +51,7 @@ class RewardPaysEveryCandidate(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("candidates",)
-    fault = "pays for completions that give several answers, the right one in their middle"
+    what_it_pays_for = "completions that give several answers, the right one in their middle"
     remedy = "read one answer, the last one, and give 0 where it names several"
     counted = "completions with several answers that are paid"
     moot_where = (

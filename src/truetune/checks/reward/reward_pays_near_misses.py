@@ -47,7 +47,9 @@ class RewardPaysNearMisses(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "warning"
     kinds = ("near miss",)
-    fault = "pays for numbers that differ from the right one by their sign, or by spaces between their digits"
+    what_it_pays_for = (
+        "numbers that differ from the right one by their sign, or by spaces between their digits"
+    )
     remedy = "keep the sign, and the spaces between digits, when the answer is cleaned"
     counted = "numbers with another sign, or with spaces between digits, that are paid"
     moot_where = (

@@ -46,8 +46,8 @@ class RewardPaysPartsOfTheAnswer(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("part",)
-    fault = (
-        "pays for answers that are a part of the right one, or that hold it and say something else"
+    what_it_pays_for = (
+        "answers that are a part of the right one, or that hold it and say something else"
     )
     remedy = "compare by equality, not by `in` or startswith"
     counted = "parts of the answer, and longer answers, that are paid"

@@ -45,7 +45,7 @@ class RewardPaysThePrompt(PaidCompletionRule):
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "warning"
     kinds = ("prompt",)
-    fault = "pays for the prompt, given as the answer"
+    what_it_pays_for = "the prompt, given as the answer"
     remedy = "read the answer at one place, after a mark or at the end"
     counted = "prompts that are paid"
     min_share = 0.3

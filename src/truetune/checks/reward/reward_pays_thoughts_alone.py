@@ -52,7 +52,7 @@ class RewardPaysThoughtsAlone(PaidCompletionRule):
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "info"
     kinds = ("thoughts alone",)
-    fault = "pays for completions with the right answer in their thoughts and none after them"
+    what_it_pays_for = "completions with the right answer in their thoughts and none after them"
     remedy = "read only what comes after </think>, if the model thinks in these tags"
     counted = "completions that end with their thoughts and are paid"
     moot_where = (

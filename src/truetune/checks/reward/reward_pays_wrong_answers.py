@@ -51,6 +51,6 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("wrong",)
-    fault = "pays for wrong answers as for right ones"
+    what_it_pays_for = "wrong answers as for right ones"
     remedy = "compare the whole answer with the whole reference, both in one notation"
     counted = "wrong answers that are paid"

@@ -59,7 +59,7 @@ class RewardReadsTheFirstAnswer(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("thoughts", "taken back")
-    fault = "pays for completions that give the right answer first and a wrong one last"
+    what_it_pays_for = "completions that give the right answer first and a wrong one last"
     remedy = "read the last answer, after the thoughts: text.rpartition('</think>')[2]"
     counted = "completions with a wrong last answer that are paid"
     moot_where = (
