@@ -56,7 +56,7 @@ class Fault(Enum):
     PADDING_IN_LOSS = "Padding is learned."
     ANOTHER_COLUMN_TRAINED_AS_ANSWER = "Another column than the answer is trained as the answer."
     ROLES_SWAPPED = "The user's turns are trained on, and the assistant's are the prompt."
-    LABELS_MISALIGNED_WITH_TOKENS = "Labels do not stand at the tokens that they belong to."
+    LABELS_MISALIGNED_WITH_TOKENS = "Labels are not at the tokens that they belong to."
     PACKED_ROWS_NOT_SEPARATED = "Packed rows are not separated from each other."
     PADDING_CHANGES_RESULTS = "Padding changes what the model computes for the text."
     ATTENTION_MASK_WRONG = "The attention mask hides text, or shows text that it must hide."

@@ -97,18 +97,13 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
         for rule in _rules_of_this_package(*STATIONS)
         for name in (rule.code, rule.name())
     }
-    faults = {fault.kebab_name for fault in Fault}
     brought: list[type[Rule[Any]]] = []
     for plugin, module in plugins.items():
         for rule in (
             rule for part in _module_and_submodules(module) for rule in _rules_defined_in(part)
         ):
             _refuse_former_methods(plugin, rule)
-            if rule.name() in faults:
-                raise UsageError(
-                    f"the plug-in {plugin}: {rule.__name__} is called {rule.name()}, as is a fault of"
-                    " truetune; give it another file name"
-                )
+            _refuse_unfit_fault(plugin, rule)
             for name in (rule.code, rule.name()):
                 if name in taken:
                     raise UsageError(
@@ -127,6 +122,20 @@ def _refuse_former_methods(plugin: str, rule: type[Rule[Any]]) -> None:
             raise UsageError(
                 f"the plug-in {plugin}: the method {rule.__name__}.{former} is called {now} now; rename it"
             )
+
+
+def _refuse_unfit_fault(plugin: str, rule: type[Rule[Any]]) -> None:
+    """Refuse a plug-in's rule with the name of a fault, or with something else than a fault. Raises UsageError."""
+    if fault_by_name(rule.name()) is not None:
+        raise UsageError(
+            f"the plug-in {plugin}: {rule.__name__} is called {rule.name()}, as is a fault of truetune;"
+            " give it another file name"
+        )
+    if not isinstance(rule.fault, Fault | None):
+        raise UsageError(
+            f"the plug-in {plugin}: {rule.__name__}.fault is {rule.fault!r}; give it a member of"
+            " truetune.checks.faults.Fault, or leave it out"
+        )
 
 
 def _rules_of_this_package(*stations: str) -> Iterator[type[Rule[Any]]]:
