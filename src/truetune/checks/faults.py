@@ -181,6 +181,7 @@ class Fault(Enum):
     RIGHT_ANSWERS_COUNTED_WRONG = "The parser or metric does not recognise right answers."
     WRONG_ANSWERS_COUNTED_RIGHT = "The score counts wrong or missing answers as right."
     ANSWERS_COMPARED_WITH_OTHER_REFERENCES = "Answers are compared with the references of other rows."
+    TOKENS_COUNTED_WRONGLY = "A script takes another number for the number of tokens."
     LABEL_NAMES_MIXED_UP = "Labels are numbered, named or compared differently in two places."
     METRIC_AVERAGED_WRONGLY = "A metric is averaged over the wrong things."
     METRIC_GETS_WRONG_INPUTS = "A metric is computed from the wrong inputs."
@@ -222,7 +223,7 @@ class Fault(Enum):
     EVALUATION_TAKES_TRAINING_TIME = "Evaluating, saving or sampling takes much of the training's time."
     TRAINING_SLOWER_THAN_NEEDED = "The training or its preparation is slower than it need be."
     # settings and environment
-    SETTINGS_NOT_READ = "Settings are not read by the program that gets them."
+    SETTINGS_NOT_USED = "Settings or options are given, but nothing uses them."
     SETTINGS_CONTRADICT = "Settings contradict each other."
     NAMES_GONE_IN_NEWER_RELEASE = "A name or result is of another release of the library."
     PACKAGES_CLASH = "Installed packages do not work, or not together."

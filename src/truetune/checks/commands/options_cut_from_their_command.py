@@ -50,7 +50,7 @@ OPTION = re.compile(r"--[A-Za-z][\w-]*(?:=.*)?", re.S)
 
 class OptionsCutFromTheirCommand(CommandRule):
     code = "CMD192"
-    fault = Fault.CODE_WITHOUT_EFFECT
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "preview"

@@ -71,7 +71,7 @@ SETTINGS = (".yaml", ".yml", ".json", ".toml")
 
 class ShardingFileNotRead(CommandRule):
     code = "CMD137"
-    fault = Fault.SETTINGS_NOT_READ
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     what = "launches of a training on several processes"

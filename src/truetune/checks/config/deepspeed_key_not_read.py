@@ -94,7 +94,7 @@ OWN_CHECKPOINTING = ("partition_activations", "cpu_checkpointing", "number_check
 
 class DeepspeedKeyNotRead(ConfigRule):
     code = "CFG163"
-    fault = Fault.SETTINGS_NOT_READ
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
 

@@ -79,7 +79,7 @@ LORA_KEYS = (
 
 class LoraSettingsWithoutLora(ConfigRule):
     code = "CFG038"
-    fault = Fault.SETTINGS_NOT_READ
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "out-of-memory", "loss-does-not-fall")
     severity = "warning"
     since = "0.1.0"

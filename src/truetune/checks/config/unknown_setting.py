@@ -78,7 +78,7 @@ MAX_NAMES_SHOWN = 8
 
 class UnknownSetting(ConfigRule):
     code = "CFG001"
-    fault = Fault.SETTINGS_NOT_READ
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

@@ -66,7 +66,7 @@ def _calls_of_configs_and_trainers(module: Module) -> Iterator[Call]:
 
 class AppendResultAsValue(SourceRule):
     code = "SRC018"
-    fault = Fault.CODE_WITHOUT_EFFECT
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     since = "0.1.0"

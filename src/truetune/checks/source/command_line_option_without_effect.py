@@ -69,7 +69,7 @@ MAX_NAMES = 4
 
 class CommandLineOptionWithoutEffect(SourceRule):
     code = "SRC465"
-    fault = Fault.CODE_WITHOUT_EFFECT
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces("options of the command line", options_of_command_line)

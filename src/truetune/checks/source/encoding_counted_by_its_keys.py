@@ -71,7 +71,7 @@ MOVES = frozenset(("to", "copy"))
 
 class EncodingCountedByItsKeys(SourceRule):
     code = "SRC534"
-    fault = Fault.METRIC_GETS_WRONG_INPUTS
+    fault = Fault.TOKENS_COUNTED_WRONGLY
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = places_of_calls("lengths that are taken", "len", "list")

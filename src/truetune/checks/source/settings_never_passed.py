@@ -61,7 +61,7 @@ PATTERNS = tuple(pattern for kind in KINDS for pattern in kind.made_by)
 
 class SettingsNeverPassed(SourceRule):
     code = "SRC317"
-    fault = Fault.CODE_WITHOUT_EFFECT
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "out-of-memory", "odd-metrics", "garbage-output")
     severity = "warning"
     looks_at = places_of_calls("configs, collators and callbacks that are built", *PATTERNS)
