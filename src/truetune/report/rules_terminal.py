@@ -28,7 +28,7 @@ from truetune.report.report_terminal import SEVERITY_STYLES
 from truetune.report.rule_pages.rule_page_for_readers import rule_page_for_readers
 from truetune.report.terminal_output import borderless_table, print_without_wrapping_or_escaping
 
-# Chosen: titles have 80 letters in the middle, so that most take two or three lines there.
+# Chosen: half of the titles have 71 letters or fewer, and so take two lines at most.
 MIN_TITLE_WIDTH = 40
 """Columns beside the other columns from which on a title stands beside them on a terminal"""
 
