@@ -120,6 +120,9 @@ def _rule_line(family: Family, rule: AnyRule) -> str:
         **{f"by-{trainer}": severity for trainer, severity in _severities_by_trainer(rule)},
     }
     attributes = " ".join(f'data-{key}="{escape(value)}"' for key, value in data.items())
+    # Pages of rules link to their family: without the script the link leads to its first rule.
+    if rule is family.rules[0]:
+        attributes += f' id="family={family.letters}"'
     code = f'<code class="docutils literal">{rule.code}</code>'
     return (
         f'<li {attributes}><p class="rule-head"><a href="{name}.html">{name}</a> {code}'
