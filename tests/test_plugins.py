@@ -148,6 +148,18 @@ def test_a_rule_and_a_format_of_a_plugin(plugins: Path, rows: Path, tmp_path: Pa
     assert rules_of(alone) == ["shouting-answer"]
     shown = run(plugins, "explain", "NANO1", cwd=tmp_path)
     assert "Answers end with an exclamation mark" in shown.stdout
+    # It names no fault: it is listed as one of its own.
+    heading, line = run(plugins, "rules", "NANO1", cwd=tmp_path).stdout.splitlines()
+    assert heading == "shouting-answer (1 rule): Answers end with an exclamation mark."
+    assert line.startswith("NANO1  shouting-answer")
+
+
+def test_a_rule_of_a_plugin_may_not_be_called_as_a_fault(plugins: Path, tmp_path: Path) -> None:
+    path = plugins / "nano_truetune" / "rules" / "shouting_answer.py"
+    path.rename(path.with_name("prompts_in_loss.py"))
+    done = run(plugins, "rules", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is called prompts-in-loss, as is a fault of truetune" in done.stderr
 
 
 def test_a_config_reader_of_a_plugin(plugins: Path, rows: Path, tmp_path: Path) -> None:
@@ -174,6 +186,12 @@ def test_without_plugins(plugins: Path, rows: Path, tmp_path: Path) -> None:
     [
         ("rules/shouting_answer.py", '"NANO1"', '"ROW003"', "is called ROW003"),
         ("rules/shouting_answer.py", "from truetune", "from no_truetune", "ModuleNotFoundError"),
+        (
+            "rules/shouting_answer.py",
+            '    code = "NANO1"',
+            '    code = "NANO1"\n    fault = "prompts-in-loss"',
+            "ShoutingAnswer.fault is 'prompts-in-loss'; give it a member of",
+        ),
         (
             "rules/shouting_answer.py",
             "def add_batch",

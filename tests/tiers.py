@@ -51,6 +51,7 @@ FAST: tuple[str, ...] = (
     "checks/test_column_runs.py",
     "checks/test_every_figure_is_judged.py",
     "checks/test_explaining.py",
+    "checks/test_faults.py",
     "checks/test_model_identity.py",
     "checks/test_modelfiles.py",
     "checks/test_places.py",

@@ -20,7 +20,7 @@ FILE_NAME = "llms.txt"
 GENERATED_PAGES = {
     "rules/index": (
         "Rules",
-        "All rules by family, each with a page: what it finds, why it matters, how to fix it.",
+        "All rules by the fault that they find, each with a page: what it finds, why it matters, how to fix it.",
     )
 }
 """Title and line of pages that other extensions write before the build"""

@@ -98,14 +98,15 @@ def _page(
         for word, r in (("Previous", before), ("Next", after))
         if r
     ]
-    # The index has no heading of Markdown for a family; its script reads the fragment.
+    # The index has no headings of Markdown for them; its script reads the fragments.
+    fault = f'<a href="index.html#fault={rule.fault_name()}">{rule.fault_title()}</a>'
     link = f'<a href="index.html#family={family.letters}">{family.title}</a>'
     return "\n\n".join(
         [
             "---\norphan: true\n---",
             f"# {rule.name()}",
             f"{{.lead}}\n{summary_of_rule(rule)}",
-            f":Code: {rule.code}\n:Severity: {rule.severity}\n"
+            f":Code: {rule.code}\n:Fault: {fault}\n:Severity: {rule.severity}\n"
             f":Stability: {rule.stability}, since {since(rule)}\n"
             f":Family: {link}\n:Found by: {family.found_by}",
             body.rstrip(),

@@ -3,7 +3,7 @@
 (() => {
   const RULES_PER_PAGE = 25;
   const NOT_APPLYING = "none";
-  const NAMES = ["words", "family", "severity", "stability", "trainer"];
+  const NAMES = ["words", "family", "fault", "severity", "stability", "trainer"];
 
   const form = document.getElementById("rule-filters");
   const count = document.getElementById("rule-count");
@@ -11,7 +11,7 @@
   const pageText = document.getElementById("rule-page");
   const previous = document.getElementById("rule-previous");
   const next = document.getElementById("rule-next");
-  const families = [...document.querySelectorAll(".rule-family")];
+  const faults = [...document.querySelectorAll(".rule-fault")];
   const rules = [...document.querySelectorAll(".rule-list > li")].map((element) => ({
     element,
     text: element.textContent.toLowerCase().replace(/-/g, " "),
@@ -43,6 +43,7 @@
       severity !== NOT_APPLYING &&
       (!filters.severity || severity === filters.severity) &&
       (!filters.family || rule.data.family === filters.family) &&
+      (!filters.fault || rule.data.fault === filters.fault) &&
       (!filters.stability || rule.data.stability === filters.stability) &&
       words.every((word) => rule.text.includes(word))
     );
@@ -63,7 +64,7 @@
         rule.label.className = `rule-severity ${severity}`;
       }
     }
-    for (const family of families) family.hidden = !family.querySelector("li:not([hidden])");
+    for (const fault of faults) fault.hidden = !fault.querySelector("li:not([hidden])");
     count.textContent = `${found.length} of ${rules.length} rules`;
     pageText.textContent = `Page ${shownPage} of ${pages}`;
     paging.hidden = pages === 1;

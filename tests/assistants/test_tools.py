@@ -86,6 +86,10 @@ def test_explain_gives_a_page_or_topics() -> None:
     page = json.loads(tools.explain_rule_or_words(RULE).as_json())
     assert page["name"] == RULE
     assert page["page"]
+    fault = tools.explain_rule_or_words("prompts-in-loss")
+    assert fault.name == "prompts-in-loss"
+    assert fault.page.startswith("Prompts are in the loss.\n\n- `")
+    assert "\n- `prompt-supervised` (BAT003, warning): The prompts are in the loss." in fault.page
     guide = tools.explain_rule_or_words("loss-does-not-fall")
     assert "Causes" in guide.page
     found = tools.explain_rule_or_words("the loss is flat")

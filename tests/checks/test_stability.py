@@ -107,5 +107,6 @@ def test_rules_are_listed_with_both() -> None:
     listed = json.loads(shown.stdout)["rules"]
     assert {one["stability"] for one in listed} == {"stable"}
     assert {one["since"] for one in listed} <= {"0.1.0", UNRELEASED}
-    line = CliRunner().invoke(truetune_group, ["rules", "TOK001"], standalone_mode=False).stdout
+    shown = CliRunner().invoke(truetune_group, ["rules", "TOK001"], standalone_mode=False)
+    _heading, line = shown.stdout.splitlines()
     assert line.split()[:5] == ["TOK001", "pad-is-stop-token", "error", "stable", "0.1.0"]

@@ -12,6 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 import truetune
+from truetune.checks.faults import Fault
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.cli.shell_completion import (
@@ -39,6 +40,7 @@ def offered_for(words: str) -> list[str]:
         ("truetune explain pad-is", "plain,pad-is-stop-token"),
         ("truetune check --select TOK001", "plain,TOK001"),
         ("truetune rehearse --ignore packed-doc", "plain,packed-document-differs-from-alone"),
+        ("truetune check --ignore prompts-in", "plain,prompts-in-loss"),
         ("truetune check --learn l", "plain,last"),
         ("truetune check --max-l", "plain,--max-length"),
         ("truetune check cha", "file,cha"),
@@ -51,9 +53,10 @@ def test_what_is_offered(words: str, offered: str) -> None:
     assert offered in offered_for(words)
 
 
-def test_it_knows_all_rules_without_loading_one() -> None:
+def test_it_knows_all_rules_and_faults_without_loading_one() -> None:
     names = {str(item.value) for item in complete_rule_names(None, None, "")}  # type: ignore[arg-type]
-    assert names == {word for rule in all_rules() for word in (rule.name(), rule.code)}
+    rules = {word for rule in all_rules() for word in (rule.name(), rule.code)}
+    assert names == rules | {fault.kebab_name for fault in Fault}
 
 
 def test_a_shell_s_question_loads_nothing_heavy() -> None:

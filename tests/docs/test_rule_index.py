@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser import PHONE, chromium, opened, violations
+from truetune.checks.faults import Fault
 from truetune.checks.rule_catalogue import all_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -118,6 +119,17 @@ def test_each_value_of_a_filter(index: Path, browser: Browser, name: str) -> Non
             page.locator(f"#rule-{name}").select_option(value)
             count = sum(getattr(rule, name) == value for rule in RULES)
             assert page.locator("#rule-count").inner_text() == f"{count} of {len(RULES)} rules"
+
+
+def test_rules_stand_below_their_fault(index: Path, browser: Browser) -> None:
+    rules = [rule.name() for rule in RULES if rule.fault is Fault.PROMPTS_IN_LOSS]
+    with opened(browser, f"{index.as_uri()}#fault=prompts-in-loss") as page:
+        assert shown_names(page) == rules
+        headings = page.locator(".rule-fault:visible h2").all_inner_texts()
+        assert headings == [Fault.PROMPTS_IN_LOSS.title]
+        page.locator("#rule-fault").select_option("bos-missing")
+        assert "fault=bos-missing" in page.url
+        assert page.locator(".rule-fault:visible h2").all_inner_texts() == [Fault.BOS_MISSING.title]
 
 
 def test_severity_is_that_under_the_trainer(index: Path, browser: Browser) -> None:

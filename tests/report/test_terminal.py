@@ -14,6 +14,7 @@ import truetune
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.reports import DataReport, Lengths
+from truetune.checks.rule_catalogue import all_rules
 from truetune.data.conversation import Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.token_counts import Ledger
@@ -269,6 +270,18 @@ def test_bars_without_unicode() -> None:
     render_report(report(), Console(file=buffer, width=80))
     buffer.seek(0)
     assert "  0 to 199 ############################## 120\n" in buffer.read()
+
+
+@pytest.mark.parametrize(("width", "is_below"), [(80, True), (200, False)])
+def test_titles_of_rules_are_shown_on_narrow_terminals(width: int, is_below: bool) -> None:
+    rules = [rule for rule in all_rules("cause") if len(rule.title()) < 70]
+    buffer = io.StringIO()
+    render_rules(Console(file=buffer, width=width, force_terminal=True, color_system=None), rules)
+    lines = buffer.getvalue().splitlines()
+    for rule in rules:
+        (place,) = (number for number, line in enumerate(lines) if line.startswith(rule.code))
+        assert lines[place + is_below].strip().endswith(rule.title())
+        assert rule.name() in lines[place]
 
 
 def test_rule_names_are_not_cut() -> None:

@@ -192,10 +192,10 @@ def troubleshoot_symptom(
 
 
 def explain_rule_or_words(question: str) -> Explanation:
-    """Give the page of a rule, known message or guide; or search all of them for some words.
+    """Give the page of a rule, fault, known message or guide; or search all of them for some words.
 
     Args:
-        question: a rule's name or code, or any words.
+        question: the name of a rule or a fault, a rule's code, or any words.
 
     Returns:
         The page, or the topics that fit best.
@@ -222,8 +222,12 @@ def explain_rule_or_words(question: str) -> Explanation:
         return Explanation(name=topic.name, page=page, topics=())
     if is_written_like_rule_name(question):
         # Loads every rule, which a search has no need of.
-        from truetune.report.rules_terminal import rule_page_json
+        from truetune.checks.rule_catalogue import find_fault
+        from truetune.report.rules_terminal import fault_page, rule_page_json
 
+        fault = find_fault(question)
+        if fault is not None:
+            return Explanation(name=fault.name, page=fault_page(fault), topics=())
         rule = rule_page_json(question)
         return Explanation(name=rule["rule"], page=rule["page"], topics=())
     hits = search_hits_json(search_topics(question, list_topics()))["topics"]

@@ -24,8 +24,8 @@ class PaidCompletionRule(RewardRule):
 
     kinds: ClassVar[tuple[AttackKind, ...]]
     """Which completions"""
-    fault: ClassVar[str]
-    """`pays for answers that say nothing`"""
+    what_it_pays_for: ClassVar[str]
+    """The paid completions in words: `answers that say nothing`"""
     remedy: ClassVar[str]
     counted: ClassVar[str]
     """What the figure counts: `empty completions that are paid`"""
@@ -44,7 +44,7 @@ class PaidCompletionRule(RewardRule):
         if not paid or rows_of(paid) < self.min_share * rows_of(tried):
             return
         yield self.finding(
-            f"{self.subject.name} {self.fault}, in {rows_of(paid):,} of {rows_of(tried):,} rows",
+            f"{self.subject.name} pays for {self.what_it_pays_for}, in {rows_of(paid):,} of {rows_of(tried):,} rows",
             self.remedy,
             severity=self.severity_of(paid, rows_of(paid) / rows_of(tried)),
             evidence=self.evidence(),

@@ -78,6 +78,8 @@ class Finding:
     fix: Fix | None = None
     figure: Figure | None = None
     """What shows it, as a small plot"""
+    fault: str = ""
+    """Name of the fault that its rule finds; empty if it was read from a file of a release without faults"""
     is_loud: bool = False
     """A program stops at it and says so, if a release runs that nothing asks for: it explains no run that continued"""
 

@@ -38,7 +38,8 @@ def append_findings(
 def _finding_as_json(finding: Finding) -> dict[str, Any]:
     """A finding as JSON."""
     cases = [dataclasses.asdict(case) for case in finding.cases]
-    return {name: getattr(finding, name) for name in FINDING_FIELDS} | {"cases": cases}
+    fields = {name: getattr(finding, name) for name in FINDING_FIELDS}
+    return fields | {"fault": finding.fault, "cases": cases}
 
 
 def is_finding_line(line: bytes) -> bool:
@@ -52,8 +53,15 @@ def is_finding_line(line: bytes) -> bool:
 def parse_finding_without_cases(record: dict[str, Any]) -> Finding:
     """The finding back; its cases are not needed again."""
     return Finding(
-        **{name: record[name] for name in FINDING_FIELDS} | {"evidence": tuple(record["evidence"])}
+        **{name: record[name] for name in FINDING_FIELDS} | {"evidence": tuple(record["evidence"])},
+        fault=fault_in_record(record),
     )
+
+
+def fault_in_record(record: dict[str, Any]) -> str:
+    """The name of a finding's fault; empty in a file of a release that had no faults."""
+    fault = record.get("fault", "")
+    return fault if isinstance(fault, str) else ""
 
 
 def parse_finding_line_as_json(line: str) -> dict[str, Any] | None:

@@ -446,11 +446,12 @@ def _with_path_in_failures(judgement: Judgement, path: str) -> Judgement:
 
 
 def _is_ignored_by_comment(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
-    """Does an ignore comment silence a finding, by its name or its code, of today or before?"""
+    """Does an ignore comment silence a finding, by its name, its code (of today or before) or its fault?"""
     # Former ones too: a comment in a file outlives the renaming of a rule.
     names = (
         finding.rule,
         finding.code,
+        finding.fault,
         *former_names(finding.rule),
         former_code(finding.code),
     )

@@ -15,6 +15,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement
@@ -115,6 +116,9 @@ class Rule(Generic[SubjectT]):
     """Looks at one subject and says what it found."""
 
     code: ClassVar[str]
+    fault: ClassVar[Fault | None] = None
+    """What is wrong with a run for which it fires. Each rule of this package says it (tests/checks/test_faults.py); a
+    rule of a plug-in that says nothing is a fault of its own"""
     family: ClassVar[str]
     """The station of a plug-in's rule (`catalogue.STATIONS`); one of ours stands in the folder of its station"""
     severity: ClassVar[Severity]
@@ -143,6 +147,16 @@ class Rule(Generic[SubjectT]):
     def title(cls) -> str:
         """The fault in one line: the beginning of the rule's page."""
         return (inspect.getdoc(inspect.getmodule(cls)) or "").partition("\n")[0]
+
+    @classmethod
+    def fault_name(cls) -> str:
+        """The name of its fault in kebab-case; of a rule that names none its own."""
+        return cls.name() if cls.fault is None else cls.fault.kebab_name
+
+    @classmethod
+    def fault_title(cls) -> str:
+        """What is wrong in one sentence, whatever shows it; of a rule that names no fault its own title."""
+        return cls.title() if cls.fault is None else cls.fault.title
 
     def unmet(self) -> Unmet | None:
         """Why this rule can say nothing about its subject; None if it can.
@@ -181,6 +195,7 @@ class Rule(Generic[SubjectT]):
         return Finding(
             rule=self.name(),
             code=self.code,
+            fault=self.fault_name(),
             severity=severity or self.severity,
             message=message,
             remedy=remedy,

@@ -1,5 +1,5 @@
 """The catalogue of rules: finds the rules of this package and of plug-ins, and selects them by
-name, code or station.
+name, code, station or fault.
 
 A plug-in is an entry point of the group `truetune.rules` whose object is a module with rules, or a package of such
 modules. Its rules say their family themselves (`Rule.family`), for they stand in no folder of ours.
@@ -12,10 +12,12 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
+from truetune.checks.faults import Fault, fault_by_name
 from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_families import STABILITIES, code_sort_key, current_codes_of_former
@@ -56,6 +58,17 @@ FORMER_METHODS = {
 """Methods of rules that had another name. One that is called so would never be called: its rule would find nothing"""
 
 
+@dataclass(frozen=True, slots=True)
+class FaultWithRules:
+    """A fault, and the rules that find it."""
+
+    name: str
+    """In kebab-case"""
+    title: str
+    rules: tuple[type[Rule[Any]], ...]
+    """By code"""
+
+
 # All rules are imported for it, which takes longer than judging a small file: it is done once a process.
 @cache
 def all_rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
@@ -72,7 +85,7 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
     """The rules that other packages bring.
 
     Raises:
-        UsageError: one can't be loaded, or has the code or the name of another rule.
+        UsageError: one can't be loaded, or has the code or the name of another rule or of a fault.
     """
     plugins = load_plugins("truetune.rules")
     if not plugins:
@@ -90,6 +103,7 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
             rule for part in _module_and_submodules(module) for rule in _rules_defined_in(part)
         ):
             _refuse_former_methods(plugin, rule)
+            _refuse_unfit_fault(plugin, rule)
             for name in (rule.code, rule.name()):
                 if name in taken:
                     raise UsageError(
@@ -108,6 +122,20 @@ def _refuse_former_methods(plugin: str, rule: type[Rule[Any]]) -> None:
             raise UsageError(
                 f"the plug-in {plugin}: the method {rule.__name__}.{former} is called {now} now; rename it"
             )
+
+
+def _refuse_unfit_fault(plugin: str, rule: type[Rule[Any]]) -> None:
+    """Refuse a plug-in's rule with the name of a fault, or with something else than a fault. Raises UsageError."""
+    if fault_by_name(rule.name()) is not None:
+        raise UsageError(
+            f"the plug-in {plugin}: {rule.__name__} is called {rule.name()}, as is a fault of truetune;"
+            " give it another file name"
+        )
+    if not isinstance(rule.fault, Fault | None):
+        raise UsageError(
+            f"the plug-in {plugin}: {rule.__name__}.fault is {rule.fault!r}; give it a member of"
+            " truetune.checks.faults.Fault, or leave it out"
+        )
 
 
 def _rules_of_this_package(*stations: str) -> Iterator[type[Rule[Any]]]:
@@ -156,7 +184,8 @@ def select_rules(
 ) -> list[type[Rule[Any]]]:
     """The rules of these stations that `select` names (all when empty) and `ignore` does not.
 
-    A word of both is a rule's name, its code or the beginning of codes, or a stability: `stable`, `preview`.
+    A word of both is a rule's name, its code or the beginning of codes, the name of a fault, or a stability: `stable`,
+    `preview`.
 
     Raises UsageError for a name that fits no rule.
     """
@@ -170,6 +199,27 @@ def select_rules(
     ]
 
 
+def group_rules_by_fault(rules: Iterable[type[Rule[Any]]]) -> tuple[FaultWithRules, ...]:
+    """Group rules by the fault that they find, in the order of `Fault`; faults of plug-ins' rules stand last."""
+    found: dict[str, list[type[Rule[Any]]]] = {fault.kebab_name: [] for fault in Fault}
+    for rule in rules:
+        found.setdefault(rule.fault_name(), []).append(rule)
+    return tuple(
+        FaultWithRules(name, members[0].fault_title(), tuple(members))
+        for name, members in found.items()
+        if members
+    )
+
+
+def find_fault(name: str) -> FaultWithRules | None:
+    """The fault of that name with all its rules; None where none has it."""
+    fault = fault_by_name(name)
+    if fault is None:
+        return None
+    (found,) = group_rules_by_fault(rule for rule in all_rules() if rule.fault is fault)
+    return found
+
+
 def find_rule(name: str) -> type[Rule[Any]]:
     """The rule of that name or code. Raises UsageError."""
     own_name = FORMER_NAMES.get(name.lower(), name.lower())
@@ -180,9 +230,7 @@ def find_rule(name: str) -> type[Rule[Any]]:
         ):
             return rule
     if any(_is_named_by(rule, name) for rule in all_rules()):
-        raise UsageError(
-            f"{name} is the beginning of several codes; `truetune rules {name}` lists them"
-        )
+        raise UsageError(f"{name} means several rules; `truetune rules {name}` lists them")
     raise UsageError(
         f"no rule is called {name!r}{_nearest_name_suggestion(name)}; `truetune rules` lists them"
     )
@@ -201,16 +249,19 @@ def _rules_named_by(wanted: str) -> frozenset[type[Rule[Any]]]:
 
 
 def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
-    """Is the rule meant, by its name, its code or the beginning of it, those of before, or its stability?"""
+    """Is the rule meant, by its name, its code or the beginning of it, those of before, its fault or its stability?"""
     if wanted.lower() in STABILITIES:
         return wanted.lower() == rule.stability
     if rule.name() == FORMER_NAMES.get(wanted, wanted) or rule.code.startswith(wanted.upper()):
+        return True
+    if rule.fault_name() == wanted.lower():
         return True
     return rule.code in current_codes_of_former(wanted)
 
 
 def _nearest_name_suggestion(wanted: str) -> str:
-    """` (did you mean ...?)` with the nearest name or code; empty where none is near."""
+    """` (did you mean ...?)` with the nearest name, code or fault; empty where none is near."""
     names = [name for rule in all_rules() for name in (rule.name(), rule.code)]
+    names += [fault.kebab_name for fault in Fault]
     close = difflib.get_close_matches(wanted, names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -48,7 +48,7 @@ MAX_RUNS = 2
     multiple=True,
     metavar="RULE",
     shell_complete=complete_rule_names,
-    help="Only these rules on runs, by name, code or beginning of a code. Repeatable.",
+    help="Only these rules on runs, by name, code, beginning of a code, or fault. Repeatable.",
 )
 @click.option(
     "--ignore",

@@ -42,7 +42,7 @@ from truetune.errors import UsageError
     multiple=True,
     metavar="RULE",
     shell_complete=complete_rule_names,
-    help="Fix only what these rules find, by name, code or beginning of a code. Repeatable.",
+    help="Fix only what these rules find, by name, code, beginning of a code, or fault. Repeatable.",
 )
 @click.option(
     "--ignore",

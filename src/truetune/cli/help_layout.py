@@ -51,7 +51,7 @@ COMMANDS_IN_ONE_LINE: Mapping[tuple[str, ...], str] = {
     ("show", "view"): "Show rows token by token, in the terminal or in the browser.",
     ("sample", "score"): "Judge a model's answers: asked now, or made by your own code.",
     ("merge", "export"): "Merge an adapter; export as safetensors or GGUF; verified.",
-    ("rules", "explain"): "List the rules; show the page of a rule or a symptom.",
+    ("rules", "explain"): "List faults and their rules; show a rule or a symptom.",
     ("skill", "mcp", "lsp"): "Skill and MCP server for assistants; LSP for editors.",
 }
 """Commands that follow each other at one stage and are alike -> what the overview says of them together: it has to fit

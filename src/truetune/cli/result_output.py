@@ -155,7 +155,8 @@ def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every command that ends in a report; `Delivery.of` takes them."""
     options: list[Callable[..., Any]] = [
         click.option("--select", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
-                     help="Only these rules, by name, code or beginning of a code; or stable, preview. Repeatable."),
+                     help="Only these rules, by name, code, beginning of a code, or fault; or stable, preview."
+                     " Repeatable."),
         click.option("--ignore", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
                      help="Not these rules. Repeatable."),
         click.option("--fail-on", type=click.Choice(SEVERITIES),

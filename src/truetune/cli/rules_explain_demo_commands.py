@@ -26,28 +26,36 @@ if TYPE_CHECKING:
     from truetune.checks.explaining.search_rules_messages_guides_commands import Hit
 
 
-@click.command(cls=Command, short_help="List the rules.")
+@click.command(cls=Command, short_help="List the faults, and the rules that find them.")
 @click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=complete_rule_names)
+@click.option("--faults", "only_faults", is_flag=True, help="List the faults alone, a line each.")
 @add_format_options()
-def rules(names: tuple[str, ...], output_format: str) -> int:
-    """List the rules: code, name, highest severity, stability, first release, and what is wrong where it fires. RULE
-    is a name, a code, the beginning of a code, or a stability (stable, preview). A stable rule has a case in the bug
-    bench, a test on real material and a public source.
+def rules(names: tuple[str, ...], output_format: str, *, only_faults: bool) -> int:
+    """List the rules below the faults that they find: code, name, highest severity, stability, first release, and what
+    is wrong where it fires. RULE is a name, a code, the beginning of a code, a fault, or a stability (stable, preview).
+    A fault is what is wrong with a run; its rules find it in data, settings, scripts, logs and checkpoints. A stable
+    rule has a case in the bug bench, a test on real material and a public source.
 
     \b
     Examples:
       truetune rules
+      truetune rules --faults
       truetune rules PREF
+      truetune rules prompts-in-loss
       truetune rules preview
       truetune rules --json
     """
     from truetune.checks.rule_catalogue import select_rules
-    from truetune.report.rules_terminal import render_rules, rules_json
+    from truetune.report.rules_terminal import faults_json, render_faults, render_rules, rules_json
 
     print_renamed_rules(names)
     chosen = select_rules(names, ())
-    if output_format == "json":
+    if output_format == "json" and only_faults:
+        print_json("faults", {"faults": faults_json(chosen)})
+    elif output_format == "json":
         print_json("rules", {"rules": rules_json(chosen)})
+    elif only_faults:
+        render_faults(make_console(), chosen)
     else:
         render_rules(make_console(), chosen)
     return 0
@@ -59,19 +67,24 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument(
-    "words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=complete_rule_names
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="RULE | FAULT | WORDS...",
+    shell_complete=complete_rule_names,
 )
 @add_format_options()
 @click.pass_context
 def explain(context: click.Context, words: tuple[str, ...], output_format: str) -> int:
     """Show the page of RULE, by name or code: what it does, why it is bad, and how to fix it. A known message or a
-    guide is shown by its name in the same way.
+    guide is shown by its name in the same way, and for a FAULT the rules that find it.
 
     Any other WORDS are searched in rules, messages, guides and commands: the five that fit best.
 
     \b
     Examples:
       truetune explain TOK001
+      truetune explain prompts-in-loss
       truetune explain cuda-out-of-memory
       truetune explain "loss is flat"
     """
@@ -121,11 +134,22 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
 
 
 def _print_rule_page(question: str, *, as_json: bool) -> None:
-    """Print the page of a rule by its name or code. Raises UsageError where there is none."""
+    """Print the page of a rule by its name or code, or that of a fault. Raises UsageError where there is none."""
     # Imports every rule: a search must not wait for it.
-    from truetune.report.rules_terminal import render_rule_page, rule_page_json
+    from truetune.checks.rule_catalogue import find_fault
+    from truetune.report.rules_terminal import (
+        fault_json,
+        render_fault,
+        render_rule_page,
+        rule_page_json,
+    )
 
-    if as_json:
+    fault = find_fault(question)
+    if fault is not None and as_json:
+        print_json("fault", fault_json(fault))
+    elif fault is not None:
+        render_fault(fault, make_console())
+    elif as_json:
         print_json("rule", rule_page_json(question))
     else:
         render_rule_page(question, make_console())

@@ -14,6 +14,7 @@ from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
 
 RULE_CODE_LINE = re.compile(r'^    code = "([A-Z]+\d{3})"', re.M)
+FAULT_LINE = re.compile(r'^    ([A-Z0-9_]+) = "', re.M)
 PATH_METAVARS = {
     "DIR",
     "FILE",
@@ -34,12 +35,15 @@ COMPLETION_VARIABLE = "_TRUETUNE_COMPLETE"
 def complete_rule_names(
     context: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The rules whose name or code begins so."""
+    """The rules whose name or code begins so, and the faults."""
     found = [
         CompletionItem(word, help=help)
         for name, code in _rule_names_and_codes()
         for word, help in ((name, code), (code, name))
         if word.startswith(incomplete)
+    ]
+    found += [
+        CompletionItem(name, help="fault") for name in _fault_names() if name.startswith(incomplete)
     ]
     return sorted(found, key=lambda item: str(item.value))
 
@@ -49,6 +53,13 @@ def _rule_names_and_codes() -> Iterator[tuple[str, str]]:
     for path in PACKAGE_FOLDER.glob("checks/*/*.py"):
         if found := RULE_CODE_LINE.search(path.read_text(encoding="utf-8")):
             yield path.stem.replace("_", "-"), found[1]
+
+
+def _fault_names() -> Iterator[str]:
+    """The name of every fault."""
+    text = (PACKAGE_FOLDER / "checks" / "faults.py").read_text(encoding="utf-8")
+    for name in FAULT_LINE.findall(text):
+        yield name.lower().replace("_", "-")
 
 
 def let_shell_complete_paths(command: click.Command) -> None:

@@ -17,7 +17,7 @@ from truetune.checkpoint.read_run_and_check_checkpoints import UNFINISHED_STATUS
 from truetune.checkpoint.read_run_and_check_checkpoints import read_run as read_record
 from truetune.checkpoint.read_weight_files_and_faults import FileFault, read_json_object
 from truetune.checks.findings import RANK, Case, Finding
-from truetune.checks.findings_file import FINDING_FIELDS, FINDINGS
+from truetune.checks.findings_file import FINDING_FIELDS, FINDINGS, fault_in_record
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, LogRule
@@ -250,5 +250,7 @@ def _parse_dated_finding(record: dict[str, Any]) -> DatedFinding:
         for case in record.get("cases") or ()
     )
     evidence = tuple(map(str, record["evidence"]))
-    finding = Finding(**fields | {"evidence": evidence, "cases": cases})
+    finding = Finding(
+        **fields | {"evidence": evidence, "cases": cases}, fault=fault_in_record(record)
+    )
     return DatedFinding(finding, float(record["step"]))

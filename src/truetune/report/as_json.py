@@ -227,6 +227,7 @@ def _finding_without_fingerprints_json(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "code": finding.code,
+        "fault": finding.fault,
         "severity": finding.severity,
         "message": finding.message,
         "remedy": finding.remedy,

@@ -149,9 +149,9 @@ class RunSpec(_Part):
     """Passed to the arguments of the trainer (transformers' TrainingArguments, TRL's DPOConfig, ...) as they are; a
     word alone is `trained_by`."""
     select: tuple[str, ...] = ()
-    """Rules to run, by name, code prefix or stability (`stable`, `preview`); all when empty."""
+    """Rules to run, by name, code prefix, fault or stability (`stable`, `preview`); all when empty."""
     ignore: tuple[str, ...] = ()
-    """Rules to leave out, by name, code prefix or stability."""
+    """Rules to leave out, by name, code prefix, fault or stability."""
     fail_on: Severity = "error"
     """The lowest severity that makes the exit code 1."""
     allow_unjudged: bool = False

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -67,6 +68,7 @@ from truetune.generation.find_answers_cut_at_one_length import (
 
 class AnswersAreCutOff(AnswersRule):
     code = "ANS020"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -44,6 +44,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     cases_of_samples,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
@@ -54,6 +55,7 @@ TOLERATED = 0.05
 
 class AnswersAreEmpty(BadAnswerShareRule):
     code = "ANS006"
+    fault = Fault.MODEL_ENDS_ANSWERS_TOO_EARLY
     symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     since = "0.1.0"

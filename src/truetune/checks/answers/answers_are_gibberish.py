@@ -53,6 +53,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     evidence_of_right_padding,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 from truetune.generation.garbage_text import describe_garbage_characters
@@ -81,6 +82,7 @@ COMPARE_FILES = (
 
 class AnswersAreGibberish(BadAnswerShareRule):
     code = "ANS012"
+    fault = Fault.ANSWERS_UNREADABLE
     symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"

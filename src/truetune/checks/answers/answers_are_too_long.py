@@ -56,6 +56,7 @@ from truetune.checks.base_of_rules_on_bad_answer_shares import (
     REMEDY_FOR_CUT_THINKING,
     BadAnswerShareRule,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -76,6 +77,7 @@ REFERENCES_AND_PROMPT = (
 
 class AnswersAreTooLong(BadAnswerShareRule):
     code = "ANS013"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     severity = "error"
     explained_by = ("temperature",)
     tolerated = TOLERATED

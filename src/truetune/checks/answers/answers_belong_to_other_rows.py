@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_answers_standing_at_other_rows import (
     MIN_ROWS,
     case_of_displaced_answer,
@@ -62,6 +63,7 @@ from truetune.generation.find_answers_beside_wrong_rows import MIN_ELSEWHERE, Ro
 
 class AnswersBelongToOtherRows(AnswersRule):
     code = "ANS016"
+    fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
     symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
 

@@ -46,6 +46,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     cases_of_samples,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -59,6 +60,7 @@ SHOWN_LANGUAGES = 5
 
 class AnswersChangeLanguage(BadAnswerShareRule):
     code = "ANS004"
+    fault = Fault.ANSWERS_IN_ANOTHER_LANGUAGE
     symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"

@@ -53,6 +53,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     is_bad_share_surely_above,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -70,6 +71,7 @@ SHOWN_BREAKS = 3
 
 class AnswersDivergeWhereReferencesRepeat(BadAnswerShareRule):
     code = "ANS019"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     symptoms = ("garbage-output",)
     severity = "error"
     tolerated = TOLERATED

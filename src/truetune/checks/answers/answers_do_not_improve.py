@@ -60,6 +60,7 @@ from truetune.checks.answers.loss_curves_by_token_source import (
     first_loss_and_last_level,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import MORE
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import ONE_PASS
@@ -79,6 +80,7 @@ STANDARD_ERRORS = 2.4
 
 class AnswersDoNotImprove(AnswersRule):
     code = "ANS009"
+    fault = Fault.TRAINING_DOES_NOT_IMPROVE_ANSWERS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"

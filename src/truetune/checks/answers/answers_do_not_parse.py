@@ -44,6 +44,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     cases_of_samples,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -55,6 +56,7 @@ TOLERATED = 0.5
 
 class AnswersDoNotParse(BadAnswerShareRule):
     code = "ANS011"
+    fault = Fault.MODEL_ANSWERS_NOT_IN_REQUIRED_FORM
     symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     since = "0.1.0"

@@ -52,6 +52,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
 )
 from truetune.checks.answers.find_script_line_cutting_prompt_off import PromptCut, prompt_cut_beside
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -64,6 +65,7 @@ TOLERATED = 0.05
 
 class AnswersEchoThePrompt(BadAnswerShareRule):
     code = "ANS008"
+    fault = Fault.ANSWERS_CONTAIN_THEIR_PROMPT
     severity = "error"
     since = "0.1.0"
     tolerated = TOLERATED

@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -59,6 +60,7 @@ MIN_SHARE = 0.05
 
 class AnswersGiveLabelContainingReference(AnswersRule):
     code = "ANS032"
+    fault = Fault.WRONG_ANSWERS_COUNTED_RIGHT
     symptoms = ("odd-metrics",)
     severity = "info"
 

@@ -50,6 +50,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     is_bad_share_surely_above,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample
@@ -70,6 +71,7 @@ FAULTS_OF_OTHER_RULES: frozenset[Verdict] = frozenset(
 
 class AnswersHaveFaults(BadAnswerShareRule):
     code = "ANS014"
+    fault = Fault.ANSWERS_MOSTLY_WRONG
     symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     explained_by = ("temperature",)

@@ -45,6 +45,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -61,6 +62,7 @@ MIN_BAD_SHARE = 0.05
 
 class AnswersInvalidJsonUnlikeReferences(AnswersRule):
     code = "ANS030"
+    fault = Fault.MODEL_ANSWERS_NOT_IN_REQUIRED_FORM
     symptoms = ("odd-metrics", "garbage-output")
     severity = "warning"
     moot_where = ("answers-do-not-parse",)

@@ -77,6 +77,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -96,6 +97,7 @@ MAX_NAMED = 8
 
 class AnswersLeaveFieldsOut(AnswersRule):
     code = "ANS031"
+    fault = Fault.MODEL_ANSWERS_NOT_IN_REQUIRED_FORM
     symptoms = ("odd-metrics",)
     severity = "warning"
 

@@ -52,6 +52,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     evidence_of_right_padding,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
@@ -71,6 +72,7 @@ TRAINED_TOO_HARD = (
 
 class AnswersLoop(BadAnswerShareRule):
     code = "ANS003"
+    fault = Fault.ANSWERS_UNREADABLE
     symptoms = ("garbage-output", "never-stops", "slow-generation")
     severity = "error"
     stability = "stable"

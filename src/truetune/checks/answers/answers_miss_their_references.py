@@ -49,6 +49,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     is_bad_share_surely_above,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -69,6 +70,7 @@ RIGHT_FIELDS_SHARE = 0.5
 
 class AnswersMissTheirReferences(BadAnswerShareRule):
     code = "ANS017"
+    fault = Fault.ANSWERS_MOSTLY_WRONG
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     tolerated = TOLERATED

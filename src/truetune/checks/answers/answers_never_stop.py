@@ -62,6 +62,7 @@ from truetune.checks.base_of_rules_on_bad_answer_shares import (
     REMEDY_FOR_CUT_THINKING,
     BadAnswerShareRule,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
@@ -86,6 +87,7 @@ ASK_AS_TRAINED = (
 
 class AnswersNeverStop(BadAnswerShareRule):
     code = "ANS001"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

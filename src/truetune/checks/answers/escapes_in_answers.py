@@ -47,6 +47,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     cases_of_samples,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 from truetune.generation.find_literal_escapes import find_unwanted_escapes
@@ -59,6 +60,7 @@ SHOWN_ESCAPES = 5
 
 class EscapesInAnswers(BadAnswerShareRule):
     code = "ANS018"
+    fault = Fault.ESCAPES_INSTEAD_OF_CHARACTERS
     symptoms = ("garbage-output",)
     severity = "error"
     tolerated = TOLERATED

@@ -55,6 +55,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -97,6 +98,7 @@ PARSERS = {"number": "number", "letter": "choice", "json": "json"}
 
 class ExactMatchMeasuresForm(AnswersRule):
     code = "ANS015"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     severity = "info"
 
     def unmet(self) -> Unmet | None:

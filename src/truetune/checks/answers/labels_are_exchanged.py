@@ -51,6 +51,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -94,6 +95,7 @@ class Renaming(NamedTuple):
 
 class LabelsAreExchanged(AnswersRule):
     code = "ANS021"
+    fault = Fault.LABEL_NAMES_MIXED_UP
     severity = "error"
 
     def unmet(self) -> Unmet | None:

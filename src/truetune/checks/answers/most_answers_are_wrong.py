@@ -71,6 +71,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     is_bad_share_surely_above,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -82,6 +83,7 @@ TOLERATED = 0.5
 
 class MostAnswersAreWrong(BadAnswerShareRule):
     code = "ANS022"
+    fault = Fault.ANSWERS_MOSTLY_WRONG
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
     tolerated = TOLERATED

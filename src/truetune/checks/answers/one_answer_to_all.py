@@ -50,6 +50,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     is_late_in_run,
     p_value_of_rise,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.position_of_answered_option import position_of_answered_option
@@ -70,6 +71,7 @@ MAX_CLASSES = 20
 
 class OneAnswerToAll(AnswersRule):
     code = "ANS005"
+    fault = Fault.ONE_ANSWER_FOR_ALL_QUESTIONS
     severity = "error"
     since = "0.1.0"
     # One prompt gets one answer, where nothing is drawn.

@@ -56,6 +56,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -84,6 +85,7 @@ MEDIA_MARK = re.compile(
 
 class PromptsDoNotTellTheAnswers(AnswersRule):
     code = "ANS040"
+    fault = Fault.PROMPTS_UNDERDETERMINE_ANSWERS
     symptoms = ("nothing-is-learned", "garbage-output", "odd-metrics")
     severity = "warning"
     # Answers that are no text know nothing of any reference.

@@ -46,6 +46,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     cases_of_samples,
 )
 from truetune.checks.base_of_rules_on_bad_answer_shares import BadAnswerShareRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answers_continued_by_dialogue_turns import (
@@ -61,6 +62,7 @@ SHOWN_MARKERS = 5
 
 class RoleMarkersInAnswers(BadAnswerShareRule):
     code = "ANS007"
+    fault = Fault.ANSWERS_CONTAIN_FURTHER_TURNS
     symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"

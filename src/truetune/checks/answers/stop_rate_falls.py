@@ -49,6 +49,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     median_stop_probability,
     unmet_if_answer_ends_unknown,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import ONE_PASS
@@ -61,6 +62,7 @@ SHOWN_STEPS = 12
 
 class StopRateFalls(AnswersRule):
     code = "ANS002"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     symptoms = ("never-stops",)
     severity = "error"
     since = "0.1.0"

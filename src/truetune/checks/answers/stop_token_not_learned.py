@@ -49,6 +49,7 @@ from truetune.checks.answers.loss_curves_by_token_source import (
     first_loss_and_last_level,
     loss_curve_of_source,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.plot_of_finding import Figure, Series
@@ -67,6 +68,7 @@ UNLEARNED_STOP_LOSS = 6.9
 
 class StopTokenNotLearned(AnswersRule):
     code = "ANS010"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     symptoms = ("never-stops",)
     severity = "error"
     since = "0.1.0"

@@ -57,6 +57,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ROWS,
     explain_missing_labels,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -69,6 +70,7 @@ ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.T
 
 class AnotherFieldSupervised(BatchRule):
     code = "BAT016"
+    fault = Fault.ANOTHER_COLUMN_TRAINED_AS_ANSWER
     severity = "error"
     stability = "stable"
     since = "0.1.0"

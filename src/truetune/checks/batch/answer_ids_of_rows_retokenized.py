@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -64,6 +65,7 @@ MIN_COMPARED_IDS = 3
 
 class AnswerIdsOfRowsRetokenized(BatchRule):
     code = "BAT044"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
 

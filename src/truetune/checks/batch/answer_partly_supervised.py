@@ -53,6 +53,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ANSWER_LEARNED,
     explain_missing_answer,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -70,6 +71,7 @@ class UnlabelledEnds(NamedTuple):
 
 class AnswerPartlySupervised(BatchRule):
     code = "BAT013"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"

@@ -44,6 +44,7 @@ from truetune.checks.batch.evidence.documents_in_batch_lines import (
     document_spans,
     has_prompt_and_answer,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -61,6 +62,7 @@ SHOWN_TOKENS = 12
 
 class AnswersCutInBatch(BatchRule):
     code = "BAT022"
+    fault = Fault.TRAINING_ROWS_CUT
     symptoms = ("never-stops", "nothing-is-learned")
     severity = "error"
     stability = "stable"

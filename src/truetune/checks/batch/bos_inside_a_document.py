@@ -49,6 +49,7 @@ import numpy as np
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import document_spans
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_BOS, NO_TOKENIZER
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -61,6 +62,7 @@ SHOWN_TOKENS = 5
 
 class BosInsideADocument(BatchRule):
     code = "BAT020"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -42,6 +42,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import document_spans
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_BOS, NO_TOKENIZER
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -52,6 +53,7 @@ SHOWN_TOKENS = 8
 
 class BosTwiceInBatch(BatchRule):
     code = "BAT019"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -51,6 +51,7 @@ from truetune.checks.batch.evidence.fates_of_canary_texts import (
     texts_of_canary,
 )
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_CANARY, NO_LABELS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ from truetune.checks.rule import BatchRule
 
 class CanaryAnswerNotSupervised(BatchRule):
     code = "BAT037"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"

@@ -50,6 +50,7 @@ from truetune.checks.batch.evidence.fates_of_canary_texts import (
     texts_of_canary,
 )
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_CANARY
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ from truetune.checks.rule import BatchRule
 
 class CanaryFieldLost(BatchRule):
     code = "BAT038"
+    fault = Fault.COLUMNS_MISSING_FROM_TRAINING_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

@@ -47,6 +47,7 @@ from typing import Any, NamedTuple
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import keys_of_batches
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_ROWS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -75,6 +76,7 @@ MIN_ROW_CHARACTERS = 12
 
 class ColumnsNeverUsed(BatchRule):
     code = "BAT031"
+    fault = Fault.COLUMNS_MISSING_FROM_TRAINING_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

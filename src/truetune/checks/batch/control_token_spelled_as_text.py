@@ -49,6 +49,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_TOKENIZER,
     explain_missing_labels,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -61,6 +62,7 @@ CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 
 class ControlTokenSpelledAsText(BatchRule):
     code = "BAT015"
+    fault = Fault.CHAT_TEMPLATE_OF_ANOTHER_MODEL
     symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"

@@ -43,6 +43,7 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_LABELS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -64,6 +65,7 @@ MIN_LABELS = 8
 
 class DoubleLabelShift(BatchRule):
     code = "BAT023"
+    fault = Fault.LABELS_MISALIGNED_WITH_TOKENS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

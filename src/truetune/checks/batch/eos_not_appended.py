@@ -52,6 +52,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ANSWER_LEARNED,
     explain_missing_answer,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -61,6 +62,7 @@ from truetune.render.rendering import Source
 
 class EosNotAppended(BatchRule):
     code = "BAT002"
+    fault = Fault.TRAINING_ANSWERS_LACK_STOP_TOKEN
     severity = "error"
     stability = "stable"
     since = "0.1.0"

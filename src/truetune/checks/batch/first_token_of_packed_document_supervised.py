@@ -50,6 +50,7 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -58,6 +59,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 class FirstTokenOfPackedDocumentSupervised(BatchRule):
     code = "BAT006"
+    fault = Fault.PACKED_ROWS_NOT_SEPARATED
     symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"

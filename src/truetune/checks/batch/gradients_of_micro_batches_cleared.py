@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ MIN_LOST_PASSES = 2
 
 class GradientsOfMicroBatchesCleared(BatchRule):
     code = "BAT047"
+    fault = Fault.GRADIENT_ACCUMULATION_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "error"
 

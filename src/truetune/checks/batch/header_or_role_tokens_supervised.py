@@ -58,6 +58,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     PROMPTS_EXPLAINED,
     explain_missing_answer,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -67,6 +68,7 @@ from truetune.render.rendering import Source
 
 class HeaderOrRoleTokensSupervised(BatchRule):
     code = "BAT004"
+    fault = Fault.TEMPLATE_TEXT_IN_LOSS
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     stability = "stable"

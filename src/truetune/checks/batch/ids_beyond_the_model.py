@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from truetune.auditing.audit import Sample
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -53,6 +54,7 @@ MEDIA_KEYS = ("pixel_values", "images", "input_features", "audio_values")
 
 class IdsBeyondTheModel(BatchRule):
     code = "BAT027"
+    fault = Fault.TOKEN_IDS_EXCEED_EMBEDDING
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -48,6 +48,7 @@ from functools import cached_property
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -67,6 +68,7 @@ KL_KEYS = (
 
 class KtoKlFromMatchedPair(BatchRule):
     code = "BAT035"
+    fault = Fault.KTO_LABELS_UNUSABLE
     symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"

@@ -42,6 +42,7 @@ from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     count_minus_100_labels_and_learned,
     labels_learned_despite_minus_100,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -50,6 +51,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 class LabelsOverwrittenByCollator(BatchRule):
     code = "BAT010"
+    fault = Fault.LOSS_MASK_IGNORED_OR_OVERWRITTEN
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -52,6 +53,7 @@ ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", 
 
 class LeftPaddingWithAbsolutePositions(BatchRule):
     code = "BAT026"
+    fault = Fault.PADDING_CHANGES_RESULTS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     stability = "stable"

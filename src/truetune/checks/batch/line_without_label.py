@@ -43,6 +43,7 @@ from truetune.checks.batch.evidence.answer_spans import (
     lines_with_unshifted_labels,
 )
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -51,6 +52,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 class LineWithoutLabel(BatchRule):
     code = "BAT009"
+    fault = Fault.ROWS_WITHOUT_ANY_LABEL
     severity = "error"
     stability = "stable"
     since = "0.1.0"

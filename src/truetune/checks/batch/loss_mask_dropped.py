@@ -54,6 +54,7 @@ from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     tokens_learned_despite_mask,
 )
 from truetune.checks.batch.evidence.pretokenized_rows_without_labels import did_rows_come_tokenized
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -63,6 +64,7 @@ from truetune.errors import format_name_list
 
 class LossMaskDropped(BatchRule):
     code = "BAT011"
+    fault = Fault.LOSS_MASK_IGNORED_OR_OVERWRITTEN
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -48,6 +48,7 @@ from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
     did_rows_come_tokenized,
     did_rows_come_without_labels,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -62,6 +63,7 @@ TEXT_REMEDY = (
 
 class MaskingSettingWithoutEffect(BatchRule):
     code = "BAT012"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -48,6 +49,7 @@ MODELS_READING_PADS = ("ForSequenceClassification", "RewardModel")
 
 class ModelAndTokenizerPadIdsDiffer(BatchRule):
     code = "BAT042"
+    fault = Fault.PAD_TOKEN_MISSING_OR_DIFFERENT
     severity = "warning"
     needs_batches = False
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -44,6 +45,7 @@ from truetune.checks.rule import BatchRule
 
 class ModelLeftInEvalMode(BatchRule):
     code = "BAT040"
+    fault = Fault.DROPOUT_IN_WRONG_MODE
     symptoms = ("out-of-memory",)
     severity = "info"
     needs_batches = False

@@ -47,6 +47,7 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -62,6 +63,7 @@ EMBEDDING_NAMES = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer"
 
 class NewTokenRowsNotTrained(BatchRule):
     code = "BAT036"
+    fault = Fault.NEW_TOKENS_NOT_TRAINED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

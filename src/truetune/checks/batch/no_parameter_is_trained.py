@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -47,6 +48,7 @@ from truetune.checks.rule import BatchRule
 
 class NoParameterIsTrained(BatchRule):
     code = "BAT039"
+    fault = Fault.NO_WEIGHT_TRAINED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     needs_batches = False

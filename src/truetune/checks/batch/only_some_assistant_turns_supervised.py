@@ -45,6 +45,7 @@ from functools import cached_property
 from itertools import groupby
 
 from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_recognised_lines
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -58,6 +59,7 @@ MAY_BE_PROMPTS = "the rows are not known: the turns without a label may be their
 
 class OnlySomeAssistantTurnsSupervised(BatchRule):
     code = "BAT008"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

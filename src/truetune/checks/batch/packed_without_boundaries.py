@@ -37,6 +37,7 @@ from functools import cached_property
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.documents_in_batch_lines import has_prompt_and_answer
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -49,6 +50,7 @@ FIRST_RELEASE_WITH_POSITIONS = (4, 53)
 
 class PackedWithoutBoundaries(BatchRule):
     code = "BAT033"
+    fault = Fault.PACKED_ROWS_NOT_SEPARATED
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

@@ -44,6 +44,7 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_TOKENIZER
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -54,6 +55,7 @@ SHOWN_TOKENS = 6
 
 class PaddingInsideText(BatchRule):
     code = "BAT025"
+    fault = Fault.PADDING_CHANGES_RESULTS
     symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"

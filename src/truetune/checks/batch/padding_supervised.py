@@ -41,6 +41,7 @@ import numpy as np
 
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -51,6 +52,7 @@ NOT_PADDED = Unmet("it is about padding, and no line is padded")
 
 class PaddingSupervised(BatchRule):
     code = "BAT005"
+    fault = Fault.PADDING_IN_LOSS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -102,6 +103,7 @@ def _ids_and_answer_mask_of_side_lines(
 
 class PairSidesEqualOrPromptsDiffer(BatchRule):
     code = "BAT034"
+    fault = Fault.PAIRS_WITHOUT_CONTRAST
     severity = "error"
     since = "0.1.0"
 

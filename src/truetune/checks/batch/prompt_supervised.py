@@ -58,6 +58,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     PROMPTS_EXPLAINED,
     explain_missing_answer,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -66,6 +67,7 @@ from truetune.checks.rule import BatchRule
 
 class PromptSupervised(BatchRule):
     code = "BAT003"
+    fault = Fault.PROMPTS_IN_LOSS
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import ONE_PROCESS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -44,6 +45,7 @@ from truetune.errors import format_name_list
 
 class RanksOutOfStep(BatchRule):
     code = "BAT029"
+    fault = Fault.PROCESSES_WAIT_FOR_EACH_OTHER
     severity = "error"
     stability = "stable"
     since = "0.1.0"

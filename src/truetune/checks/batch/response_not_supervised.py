@@ -46,6 +46,7 @@ from truetune.checks.batch.evidence.answer_spans import (
     text_around,
 )
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_answer
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -55,6 +56,7 @@ from truetune.render.rendering import Source
 
 class ResponseNotSupervised(BatchRule):
     code = "BAT007"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.documents_in_batch_lines import are_batches_packed
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import NO_ROWS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -55,6 +56,7 @@ WARNING_SHARE = 0.01
 
 class RowsDroppedByTrainer(BatchRule):
     code = "BAT032"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

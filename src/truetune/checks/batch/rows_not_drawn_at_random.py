@@ -44,6 +44,7 @@ from functools import cached_property
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -65,6 +66,7 @@ MIN_BATCHES = 4
 
 class RowsNotDrawnAtRandom(BatchRule):
     code = "BAT030"
+    fault = Fault.ROWS_IN_FIXED_ORDER
     symptoms = ("odd-metrics",)
     severity = "info"
     since = "0.1.0"

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import ONE_PROCESS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -58,6 +59,7 @@ SHARING_SETTINGS = (
 
 class SameRowsOnEveryRank(BatchRule):
     code = "BAT028"
+    fault = Fault.ROWS_DIVIDED_WRONGLY_OVER_PROCESSES
     severity = "error"
     stability = "stable"
     since = "0.1.0"

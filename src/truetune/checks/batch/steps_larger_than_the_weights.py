@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -49,6 +50,7 @@ ERROR_TIMES = 10.0
 
 class StepsLargerThanTheWeights(BatchRule):
     code = "BAT046"
+    fault = Fault.LEARNING_RATE_TOO_HIGH_OR_LOW
     severity = "error"
     law: ClassVar[str] = "update-rounding"
     """Its measurement knows the rate, the optimizer and the weights"""

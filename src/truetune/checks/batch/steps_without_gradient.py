@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -54,6 +55,7 @@ NOT_SEEN = Unmet(
 
 class StepsWithoutGradient(BatchRule):
     code = "BAT045"
+    fault = Fault.GRADIENTS_NEVER_REACH_OPTIMIZER
     severity = "error"
 
     @property

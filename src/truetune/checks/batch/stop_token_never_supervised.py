@@ -43,6 +43,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_unshifted_labels
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -55,6 +56,7 @@ SHOWN_TOKENS = 6
 
 class StopTokenNeverSupervised(BatchRule):
     code = "BAT001"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import BatchRule
@@ -54,6 +55,7 @@ SHOWN_TOKENS = 6
 
 class StopTokenTwiceInBatch(BatchRule):
     code = "BAT021"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -64,6 +64,7 @@ from truetune.checks.batch.evidence.unsupervised_columns import (
     ColumnsBesideAnswers,
     find_columns_beside_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -82,6 +83,7 @@ SHOWN_CHARACTERS = 60
 
 class SupervisedAnswersAllAlike(BatchRule):
     code = "BAT018"
+    fault = Fault.ONE_ANSWER_FOR_ALL_QUESTIONS
     symptoms = ("nothing-is-learned",)
     severity = "error"
 

@@ -48,6 +48,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     PLAIN_TEXT,
     explain_missing_labels,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -57,6 +58,7 @@ from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 class TemplateNeverApplied(BatchRule):
     code = "BAT014"
+    fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     stability = "stable"

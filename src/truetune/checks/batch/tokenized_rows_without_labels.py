@@ -60,6 +60,7 @@ from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
     prompts_learned_for_lack_of_labels,
     prompts_of_unlabelled_rows,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -73,6 +74,7 @@ SOME_LEARNED = Unmet(
 
 class TokenizedRowsWithoutLabels(BatchRule):
     code = "BAT043"
+    fault = Fault.PROMPTS_IN_LOSS
     severity = "error"
 
     def __init__(self, subject: Audit) -> None:

@@ -45,6 +45,7 @@ from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_TOKENIZER,
     explain_missing_labels,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ WARNING_SHARE = 0.01
 
 class UnknownTokensSupervised(BatchRule):
     code = "BAT017"
+    fault = Fault.TOKENIZER_DISTORTS_TEXTS
     symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"

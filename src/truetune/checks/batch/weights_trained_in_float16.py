@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -41,6 +42,7 @@ from truetune.checks.rule import BatchRule
 
 class WeightsTrainedInFloat16(BatchRule):
     code = "BAT041"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     needs_batches = False

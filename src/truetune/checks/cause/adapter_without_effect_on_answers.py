@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
@@ -52,6 +53,7 @@ MAX_NATS_OF_FEEBLE = 1e-3
 
 class AdapterWithoutEffectOnAnswers(CauseRule):
     code = "CAU005"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

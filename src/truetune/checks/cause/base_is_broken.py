@@ -41,6 +41,7 @@ from truetune.checks.cause.count_endless_or_garbage_answers import (
     count_garbage_or_empty_answers,
     is_garbage_or_empty,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -54,6 +55,7 @@ MIN_BASE_ANSWERS = 4
 
 class BaseIsBroken(CauseRule):
     code = "CAU010"
+    fault = Fault.MODEL_BROKEN_BEFORE_TRAINING
     severity = "error"
     since = "0.1.0"
     spoils = "model"

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
@@ -51,6 +52,7 @@ MAX_NATS_OF_SAME_WEIGHTS = 1e-6
 
 class ModelIsTheBase(CauseRule):
     code = "CAU008"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"

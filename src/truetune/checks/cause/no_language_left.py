@@ -42,6 +42,7 @@ from truetune.checks.cause.count_endless_or_garbage_answers import (
     FAILING_SHARE,
     is_garbage_or_empty,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -53,6 +54,7 @@ MAX_NATS_OF_LANGUAGE = 7.0
 
 class NoLanguageLeft(CauseRule):
     code = "CAU011"
+    fault = Fault.MODEL_BROKEN_BEFORE_TRAINING
     severity = "error"
     since = "0.1.0"
     spoils = "model"

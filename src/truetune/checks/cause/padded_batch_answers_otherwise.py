@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -54,6 +55,7 @@ MAX_NATS_OF_ROUNDING = 0.5
 
 class PaddedBatchAnswersOtherwise(CauseRule):
     code = "CAU007"
+    fault = Fault.PADDING_CHANGES_RESULTS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -45,6 +46,7 @@ RECORD_FILE = "contract.json"
 
 class PromptIsNotTheTrainedOne(CauseRule):
     code = "CAU004"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "error"
     since = "0.1.0"
     spoils = "model"

@@ -43,6 +43,7 @@ from truetune.checks.detect_prompts_in_loss_by_likelihood import (
     HELP,
     have_prompts_gained_like_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
@@ -51,6 +52,7 @@ from truetune.checks.rule import CauseRule
 
 class PromptsWereLearned(CauseRule):
     code = "CAU012"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
 

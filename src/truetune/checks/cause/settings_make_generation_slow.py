@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -53,6 +54,7 @@ MIN_EXTRA_SECONDS = 0.005
 
 class SettingsMakeGenerationSlow(CauseRule):
     code = "CAU013"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -46,6 +46,7 @@ from truetune.checks.cause.count_endless_or_garbage_answers import (
     describe_stopping,
     endless_answers_where_at_least_half,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -58,6 +59,7 @@ LOOPING_SHARE = 0.5
 
 class StopLearnedButNotReached(CauseRule):
     code = "CAU009"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     symptoms = ("never-stops", "slow-generation")
     severity = "warning"
     since = "0.1.0"

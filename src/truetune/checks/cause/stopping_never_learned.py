@@ -58,6 +58,7 @@ from truetune.checks.cause.count_endless_or_garbage_answers import (
     endless_answers_where_at_least_half,
 )
 from truetune.checks.cause.rival_causes import babbles_and_finds_references_unlikely
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -86,6 +87,7 @@ class StopState(NamedTuple):
 
 class StoppingNeverLearned(CauseRule):
     code = "CAU002"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

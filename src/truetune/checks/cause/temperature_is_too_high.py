@@ -42,6 +42,7 @@ from truetune.checks.cause.count_endless_or_garbage_answers import (
     count_garbage_or_empty_answers,
     is_garbage_or_empty,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -55,6 +56,7 @@ MIN_GREEDY_ANSWERS = 3
 
 class TemperatureIsTooHigh(CauseRule):
     code = "CAU001"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     severity = "error"
     spoils = "temperature"
 

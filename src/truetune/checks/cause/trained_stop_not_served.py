@@ -46,6 +46,7 @@ from truetune.checks.cause.count_endless_or_garbage_answers import (
     describe_stop_probability,
     endless_answers_where_at_least_half,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -58,6 +59,7 @@ LEARNED_STOP_PROBABILITY = 0.5
 
 class TrainedStopNotServed(CauseRule):
     code = "CAU003"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "error"
     stability = "stable"
     since = "0.1.0"

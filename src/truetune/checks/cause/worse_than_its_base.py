@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_WITH_AND_WITHOUT
@@ -53,6 +54,7 @@ STANDARD_ERRORS = 2.4
 
 class WorseThanItsBase(CauseRule):
     code = "CAU006"
+    fault = Fault.TRAINING_DOES_NOT_IMPROVE_ANSWERS
     severity = "error"
     since = "0.1.0"
     spoils = "model"

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.adapter_tensor_names import FACTOR_NAMES, group_low_rank_tensors
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import BROKEN
@@ -66,6 +67,7 @@ REMEDY_OF_INITIAL_WEIGHTS = (
 
 class AdapterFileEmpty(CheckpointRule):
     code = "CKP003"
+    fault = Fault.ADAPTER_EMPTY_OR_INEFFECTIVE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

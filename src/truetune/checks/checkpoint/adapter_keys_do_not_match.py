@@ -45,6 +45,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     parse_adapter_tensors,
 )
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
@@ -57,6 +58,7 @@ PART_SETTINGS = ("vision_config", "text_config", "audio_config")
 
 class AdapterKeysDoNotMatch(CheckpointRule):
     code = "CKP006"
+    fault = Fault.ADAPTER_PUT_ON_WRONG_BASE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -60,6 +60,7 @@ from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -75,6 +76,7 @@ SHOWN_PROOFS = 10
 
 class AdapterOnAnotherBase(CheckpointRule):
     code = "CKP009"
+    fault = Fault.ADAPTER_PUT_ON_WRONG_BASE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

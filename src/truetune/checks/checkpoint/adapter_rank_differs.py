@@ -33,6 +33,7 @@ from collections.abc import Iterator, Mapping
 
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
@@ -41,6 +42,7 @@ from truetune.checks.rule import CheckpointRule
 
 class AdapterRankDiffers(CheckpointRule):
     code = "CKP008"
+    fault = Fault.ADAPTER_STRENGTH_DIFFERS
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

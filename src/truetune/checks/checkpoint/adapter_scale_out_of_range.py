@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import (
     NOTHING,
@@ -55,6 +56,7 @@ KEYS = {
 
 class AdapterScaleOutOfRange(CheckpointRule):
     code = "CKP035"
+    fault = Fault.LORA_RANK_OR_SCALE_UNSUITABLE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     kind = "adapter"

@@ -52,6 +52,7 @@ from truetune.checkpoint.size_above_which_bf16_weights_never_moved import (
     count_moved_by_octave,
     index_of_first_octave_beyond_cliff,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.plot_of_finding import Figure, Mark, Series
@@ -61,6 +62,7 @@ from truetune.checks.rule import CheckpointRule
 
 class Bf16UpdatesRoundedAway(CheckpointRule):
     code = "CKP019"
+    fault = Fault.UPDATES_ROUNDED_AWAY
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     since = "0.1.0"

@@ -38,6 +38,7 @@ import hashlib
 from collections.abc import Iterator
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -51,6 +52,7 @@ JINJA = "chat_template.jinja"
 
 class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
     code = "CKP021"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "error"
     stability = "stable"

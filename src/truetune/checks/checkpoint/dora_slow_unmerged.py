@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -37,6 +38,7 @@ from truetune.checks.rule import CheckpointRule
 
 class DoraSlowUnmerged(CheckpointRule):
     code = "CKP036"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     symptoms = ("slow-generation",)
     severity = "info"
     kind = "adapter"

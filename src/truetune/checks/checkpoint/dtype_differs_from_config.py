@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
 from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -48,6 +49,7 @@ SAFETENSORS_NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bflo
 
 class DtypeDiffersFromConfig(CheckpointRule):
     code = "CKP014"
+    fault = Fault.WEIGHTS_IN_UNSUITABLE_FORMAT
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -51,6 +52,7 @@ MIN_WIDE_SHARE = 0.5
 
 class Float32WeightsOf16BitBase(CheckpointRule):
     code = "CKP037"
+    fault = Fault.WEIGHTS_IN_UNSUITABLE_FORMAT
     severity = "info"
     kind = "model"
     compares = True

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import (
     GENERATION,
@@ -49,6 +50,7 @@ FILE = "generation_config.json"
 
 class GenerationConfigDistortsAnswers(CheckpointRule):
     code = "CKP034"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     opens = False

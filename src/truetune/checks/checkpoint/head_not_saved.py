@@ -45,6 +45,7 @@ from truetune.checkpoint.adapter_tensor_names import (
 from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
 from truetune.checks.checkpoint.read_text_part_of_model_config import model_classes
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import BROKEN
@@ -69,6 +70,7 @@ SHOWN_NAMES = 4
 
 class HeadNotSaved(CheckpointRule):
     code = "CKP010"
+    fault = Fault.TRAINED_HEAD_LOST
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"

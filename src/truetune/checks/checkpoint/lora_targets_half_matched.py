@@ -39,6 +39,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     list_modules_and_parents,
     matches_target,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
@@ -53,6 +54,7 @@ SHOWN_NAMES = 5
 
 class LoraTargetsHalfMatched(CheckpointRule):
     code = "CKP007"
+    fault = Fault.LORA_TARGETS_DO_NOT_EXIST
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     stability = "stable"

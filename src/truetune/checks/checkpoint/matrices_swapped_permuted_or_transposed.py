@@ -51,6 +51,7 @@ from truetune.checkpoint.find_displaced_weights import DisplacedTensor, find_dis
 from truetune.checks.checkpoint.read_text_part_of_model_config import (
     first_positive_text_model_setting,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -64,6 +65,7 @@ WORDS = {
 
 class MatricesSwappedPermutedOrTransposed(CheckpointRule):
     code = "CKP041"
+    fault = Fault.SAVED_WEIGHTS_ALTERED
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "preview"

@@ -42,6 +42,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_diff import KeptChange, TensorMovement
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -61,6 +62,7 @@ REMEDY = "merge again in float32 with the adapter_config.json that was saved wit
 
 class MergeIsNotBasePlusAdapter(CheckpointRule):
     code = "CKP028"
+    fault = Fault.MERGE_LOSES_ADAPTER
     severity = "error"
     since = "0.1.0"
     judges_changes = True

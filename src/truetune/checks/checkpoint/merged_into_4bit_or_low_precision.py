@@ -57,6 +57,7 @@ from truetune.checkpoint.detect_adapter_merged_into_weights import (
     find_matrices_of_4_bit_values,
     is_merge,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -81,6 +82,7 @@ REMEDY = (
 
 class MergedInto4bitOrLowPrecision(CheckpointRule):
     code = "CKP015"
+    fault = Fault.MERGE_LOSES_ADAPTER
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

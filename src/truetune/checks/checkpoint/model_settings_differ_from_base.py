@@ -38,6 +38,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -68,6 +69,7 @@ PLAIN_ROPE = ("default", None)
 
 class ModelSettingsDifferFromBase(CheckpointRule):
     code = "CKP038"
+    fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     compares = True

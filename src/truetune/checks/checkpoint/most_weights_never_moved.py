@@ -67,6 +67,7 @@ from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import (
     are_adapter_targets,
     are_moved_whole_kinds_or_layers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -89,6 +90,7 @@ SETTINGS_THAT_FREEZE = (
 
 class MostWeightsNeverMoved(CheckpointRule):
     code = "CKP033"
+    fault = Fault.SAVED_MODEL_IS_THE_BASE
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     judges_changes = True

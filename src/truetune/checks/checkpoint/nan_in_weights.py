@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NO_VALUES
@@ -40,6 +41,7 @@ from truetune.checks.rule import CheckpointRule
 
 class NanInWeights(CheckpointRule):
     code = "CKP017"
+    fault = Fault.LOSS_OR_WEIGHTS_NOT_FINITE
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     stability = "stable"

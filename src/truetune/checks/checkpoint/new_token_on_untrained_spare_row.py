@@ -60,6 +60,7 @@ from truetune.checks.checkpoint.new_token_rows import (
     explain_no_new_tokens,
     find_new_tokens,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -67,6 +68,7 @@ from truetune.checks.rule import CheckpointRule
 
 class NewTokenOnUntrainedSpareRow(CheckpointRule):
     code = "CKP012"
+    fault = Fault.NEW_TOKENS_NOT_TRAINED
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

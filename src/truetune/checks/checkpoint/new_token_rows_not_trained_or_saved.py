@@ -53,6 +53,7 @@ from truetune.checks.checkpoint.new_token_rows import (
     find_new_tokens,
     ids_adapter_can_change,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -65,6 +66,7 @@ REMEDY = (
 
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     code = "CKP011"
+    fault = Fault.NEW_TOKENS_NOT_TRAINED
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"

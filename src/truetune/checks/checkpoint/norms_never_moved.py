@@ -52,6 +52,7 @@ from truetune.checkpoint.size_above_which_bf16_weights_never_moved import (
     count_moved_by_octave,
     index_of_first_octave_beyond_cliff,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import MERGED
@@ -65,6 +66,7 @@ NORM_NAMES = ("norm", "ln_")
 
 class NormsNeverMoved(CheckpointRule):
     code = "CKP027"
+    fault = Fault.UPDATES_ROUNDED_AWAY
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     since = "0.1.0"

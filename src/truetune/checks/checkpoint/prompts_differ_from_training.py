@@ -49,6 +49,7 @@ from truetune.checkpoint.read_run_and_check_checkpoints import (
     step_of_checkpoint_name,
 )
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -60,6 +61,7 @@ TOKENIZER = "tokenizer.json"
 
 class PromptsDifferFromTraining(CheckpointRule):
     code = "CKP031"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "error"
     since = "0.1.0"
     opens = False

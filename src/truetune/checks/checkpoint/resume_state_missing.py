@@ -37,6 +37,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -51,6 +52,7 @@ CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{1,12})")
 
 class ResumeStateMissing(CheckpointRule):
     code = "CKP025"
+    fault = Fault.RESUME_LOSES_STATE
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -40,6 +41,7 @@ KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
 
 class RsloraOrAlphaScaleIgnored(CheckpointRule):
     code = "CKP024"
+    fault = Fault.ADAPTER_STRENGTH_DIFFERS
     symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "info"
     stability = "stable"

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NO_GENERATION_CONFIG
@@ -53,6 +54,7 @@ NEUTRAL = {
 
 class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     code = "CKP023"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "info"
     stability = "stable"

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -56,6 +57,7 @@ class SpecialTokenChange(NamedTuple):
 
 class SpecialTokenIdsDifferFromBase(CheckpointRule):
     code = "CKP020"
+    fault = Fault.TOKENIZER_FILES_CONTRADICT
     symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     stability = "stable"

@@ -53,6 +53,7 @@ from truetune.checks.checkpoint.read_text_part_of_model_config import (
     first_set_text_model_setting,
     has_text_output_head,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import BROKEN
@@ -72,6 +73,7 @@ REMEDY = "save again from the model in memory; otherwise loading fills the missi
 
 class TensorsMissing(CheckpointRule):
     code = "CKP005"
+    fault = Fault.CHECKPOINT_INCOMPLETE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

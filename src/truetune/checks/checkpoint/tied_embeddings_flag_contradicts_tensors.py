@@ -39,6 +39,7 @@ from truetune.checkpoint.find_input_embedding_and_output_head import (
 )
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.checkpoint.read_text_part_of_model_config import has_text_output_head
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import BROKEN
@@ -47,6 +48,7 @@ from truetune.checks.rule import CheckpointRule
 
 class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
     code = "CKP013"
+    fault = Fault.TIED_EMBEDDINGS_SEPARATED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -54,6 +55,7 @@ SHOWN_CHARS = 120
 
 class TokenizerDiffersFromBase(CheckpointRule):
     code = "CKP026"
+    fault = Fault.TOKENIZER_OF_ANOTHER_MODEL
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

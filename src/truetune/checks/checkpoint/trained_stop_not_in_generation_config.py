@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NO_GENERATION_CONFIG
@@ -43,6 +44,7 @@ FILE = "generation_config.json"
 
 class TrainedStopNotInGenerationConfig(CheckpointRule):
     code = "CKP032"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("never-stops", "slow-generation", "good-here-bad-there")
     severity = "error"
     since = "0.1.0"

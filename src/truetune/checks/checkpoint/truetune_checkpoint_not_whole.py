@@ -40,6 +40,7 @@ from truetune.checkpoint.read_run_and_check_checkpoints import (
     step_of_checkpoint_name,
 )
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -49,6 +50,7 @@ REMEDY = "start the same command again: the run continues from its last complete
 
 class TruetuneCheckpointNotWhole(CheckpointRule):
     code = "CKP029"
+    fault = Fault.CHECKPOINT_INCOMPLETE
     symptoms = ("garbage-output", "nothing-is-learned", "several-gpus")
     severity = "error"
     since = "0.1.0"

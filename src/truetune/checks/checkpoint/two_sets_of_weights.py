@@ -48,6 +48,7 @@ from truetune.checkpoint.read_weight_files_and_faults import (
     SINGLE_MODEL_FILE,
     read_json_object,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -60,6 +61,7 @@ MAX_FILES = 512
 
 class TwoSetsOfWeights(CheckpointRule):
     code = "CKP039"
+    fault = Fault.CHECKPOINT_INCOMPLETE
     symptoms = ("good-here-bad-there", "nothing-is-learned")
     severity = "error"
     opens = False

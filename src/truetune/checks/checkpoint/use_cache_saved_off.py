@@ -33,6 +33,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -40,6 +41,7 @@ from truetune.checks.rule import CheckpointRule
 
 class UseCacheSavedOff(CheckpointRule):
     code = "CKP022"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -68,6 +68,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -81,6 +82,7 @@ MIN_MOVED_SHARE = 0.9
 
 class WeightFileIsTheBases(CheckpointRule):
     code = "CKP040"
+    fault = Fault.SAVED_MODEL_IS_THE_BASE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     judges_changes = True

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checkpoint.scan_tensors_for_nan_zeros_and_constants import TensorValues
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NO_VALUES
@@ -39,6 +40,7 @@ from truetune.checks.rule import CheckpointRule
 
 class WeightsAllZero(CheckpointRule):
     code = "CKP018"
+    fault = Fault.SAVED_WEIGHTS_ALTERED
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

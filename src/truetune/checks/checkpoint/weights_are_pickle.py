@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -38,6 +39,7 @@ from truetune.checks.rule import CheckpointRule
 
 class WeightsArePickle(CheckpointRule):
     code = "CKP002"
+    fault = Fault.WEIGHTS_IN_UNSUITABLE_FORMAT
     severity = "warning"
     since = "0.1.0"
     changes_answers = False

@@ -36,6 +36,7 @@ from truetune.checkpoint.read_run_and_check_checkpoints import (
     RUN_FILE,
     describe_files_unlike_listing,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -45,6 +46,7 @@ SETTINGS_FILES = ("config.json", "adapter_config.json", "generation_config.json"
 
 class WeightsChangedSinceTraining(CheckpointRule):
     code = "CKP030"
+    fault = Fault.SAVED_WEIGHTS_ALTERED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"

@@ -47,6 +47,7 @@ from truetune.checkpoint.compare_tensor_samples import (
     compare_sampled_tensors,
 )
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import is_named_like_tuned_weights
 from truetune.checks.judgement import Unmet
@@ -63,6 +64,7 @@ NO_SAVED_MODULE = Unmet(
 
 class WeightsEqualTheBase(CheckpointRule):
     code = "CKP016"
+    fault = Fault.SAVED_MODEL_IS_THE_BASE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -43,6 +44,7 @@ SHOWN_FAULTS = 10
 
 class WeightsFileBroken(CheckpointRule):
     code = "CKP001"
+    fault = Fault.CHECKPOINT_INCOMPLETE
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

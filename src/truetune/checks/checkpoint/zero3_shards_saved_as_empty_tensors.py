@@ -39,6 +39,7 @@ from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.checkpoint.read_text_part_of_model_config import (
     first_positive_text_model_setting,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -57,6 +58,7 @@ REMEDY = (
 
 class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     code = "CKP004"
+    fault = Fault.SHARDED_WEIGHTS_SAVED_EMPTY
     symptoms = ("garbage-output", "several-gpus")
     severity = "error"
     stability = "stable"

@@ -49,6 +49,7 @@ from truetune.checks.commands.evidence.models_used_by_commands import (
     trainings_in_commands,
     uses_output_as_model,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_what_scripts_train_and_where import (
     canonical_folder_name,
 )
@@ -59,6 +60,7 @@ from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 class BaseEvaluatedAfterTraining(CommandRule):
     code = "CMD051"
+    fault = Fault.WRONG_MODEL_EVALUATED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     what = "commands that train with a folder for the result, or that evaluate, serve or convert a model"

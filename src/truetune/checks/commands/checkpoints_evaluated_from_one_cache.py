@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
@@ -88,6 +89,7 @@ class SharedPath(NamedTuple):
 
 class CheckpointsEvaluatedFromOneCache(CommandRule):
     code = "CMD090"
+    fault = Fault.ANSWERS_REUSED_FOR_ANOTHER_MODEL
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     stability = "preview"

@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_servers_with_base_and_adapter import find_adapter_servers_of_project
 from truetune.checks.findings import Finding
 from truetune.checks.read_evaluation_harness_commands import find_harness_runs
@@ -66,6 +67,7 @@ class Request(NamedTuple):
 
 class CommandAsksForTheBase(CommandRule):
     code = "CMD050"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     what = "commands that ask a server for a model"

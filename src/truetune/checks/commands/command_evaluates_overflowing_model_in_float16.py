@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import CommandRule
@@ -64,6 +65,7 @@ class _Float16Evaluation(NamedTuple):
 
 class CommandEvaluatesOverflowingModelInFloat16(CommandRule):
     code = "CMD136"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "preview"

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_server_replies_cut_at_limit import files_with_all_replies_cut
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
@@ -48,6 +49,7 @@ OPTION = "--ignore-eos"
 
 class CommandSwitchesStoppingOff(CommandRule):
     code = "CMD055"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("never-stops",)
     severity = "warning"
     what = "commands that say when answers end"

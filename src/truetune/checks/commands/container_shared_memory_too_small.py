@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_given_to_container
 from truetune.checks.rule import CommandRule
@@ -77,6 +78,7 @@ class _SharedMemoryUse(NamedTuple):
 
 class ContainerSharedMemoryTooSmall(CommandRule):
     code = "CMD057"
+    fault = Fault.HOST_MEMORY_TOO_SMALL
     symptoms = ("several-gpus",)
     severity = "warning"
     stability = "preview"

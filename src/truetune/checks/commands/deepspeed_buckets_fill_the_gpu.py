@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
@@ -73,6 +74,7 @@ class GradientBuffers(NamedTuple):
 
 class DeepspeedBucketsFillTheGpu(CommandRule):
     code = "CMD131"
+    fault = Fault.RUN_EXCEEDS_GPU_MEMORY
     symptoms = ("out-of-memory",)
     severity = "warning"
     stability = "preview"

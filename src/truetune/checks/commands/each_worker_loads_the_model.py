@@ -56,6 +56,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents, parse_script
 from truetune.checks.rule import CommandRule
@@ -92,6 +93,7 @@ class _MultiWorkerApplication(NamedTuple):
 
 class EachWorkerLoadsTheModel(CommandRule):
     code = "CMD098"
+    fault = Fault.GPU_MEMORY_TAKEN_BY_ANOTHER_MODEL
     symptoms = ("slow-generation", "out-of-memory")
     severity = "warning"
     stability = "preview"

@@ -41,6 +41,7 @@ from truetune.checks.commands.evidence.models_used_by_commands import (
     output_paths,
     training_started_by_command,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_servers_with_base_and_adapter import shell_commands_of_project
 from truetune.checks.find_what_scripts_train_and_where import (
     TrainedByScripts,
@@ -90,6 +91,7 @@ class SiblingRun(NamedTuple):
 
 class EvaluatesAnotherRun(CommandRule):
     code = "CMD096"
+    fault = Fault.WRONG_MODEL_EVALUATED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     what = "commands that use a local folder as a model"

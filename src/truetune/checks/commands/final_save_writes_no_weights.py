@@ -39,6 +39,7 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
@@ -70,6 +71,7 @@ TRL = "trl"
 
 class FinalSaveWritesNoWeights(CommandRule):
     code = "CMD191"
+    fault = Fault.SHARDED_WEIGHTS_SAVED_EMPTY
     symptoms = ("several-gpus", "nothing-is-learned")
     severity = "warning"
     stability = "preview"

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
@@ -48,6 +49,7 @@ STRATEGY = "fsdp_sharding_strategy"
 
 class FsdpShardsNothing(CommandRule):
     code = "CMD130"
+    fault = Fault.FSDP_DOES_NOT_SHARD_LAYERS
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     stability = "preview"

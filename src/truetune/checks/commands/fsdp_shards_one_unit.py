@@ -38,6 +38,7 @@ from truetune.checks.accelerate_and_deepspeed_memory_settings import (
     fsdp_policy_wrapping_no_layer,
     min_parameters_of_fsdp_unit,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.minimum_host_memory_of_run import fully_trained_model_of_launch
 from truetune.checks.read_settings_in_launch_files import (
@@ -51,6 +52,7 @@ from truetune.parsing.shell_commands import CommandFile
 
 class FsdpShardsOneUnit(CommandRule):
     code = "CMD094"
+    fault = Fault.FSDP_DOES_NOT_SHARD_LAYERS
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     stability = "preview"

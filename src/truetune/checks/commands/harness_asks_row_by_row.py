@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.commands.evidence.generative_tasks import GENERATIVE_TASKS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
@@ -48,6 +49,7 @@ RESULTS_SUFFIX = ".json"
 
 class HarnessAsksRowByRow(CommandRule):
     code = "CMD099"
+    fault = Fault.REQUESTS_NOT_BATCHED
     symptoms = ("slow-generation",)
     severity = "warning"
     stability = "preview"

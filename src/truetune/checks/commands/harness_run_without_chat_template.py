@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.commands.evidence.generative_tasks import GENERATIVE_TASKS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
@@ -42,6 +43,7 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 
 class HarnessRunWithoutChatTemplate(CommandRule):
     code = "CMD006"
+    fault = Fault.CHAT_MODEL_ASKED_WITHOUT_TEMPLATE
     severity = "warning"
     what = "commands that start lm_eval"
 

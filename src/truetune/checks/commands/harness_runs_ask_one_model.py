@@ -33,6 +33,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
@@ -46,6 +47,7 @@ OF_RESULTS = ("--output_path", "-o", "--wandb_args", "--hf_hub_log_args", "--mod
 
 class HarnessRunsAskOneModel(CommandRule):
     code = "CMD007"
+    fault = Fault.WRONG_MODEL_EVALUATED
     severity = "warning"
     what = "commands that start lm_eval"
 

@@ -39,6 +39,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
@@ -88,6 +89,7 @@ SHOWN_TASKS = 4
 
 class HarnessRunsNotComparable(CommandRule):
     code = "CMD029"
+    fault = Fault.EVALUATION_LOSS_NOT_COMPARABLE
     severity = "warning"
     what = "runs of lm_eval and lighteval"
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.job_gpus_and_processes import (
@@ -68,6 +69,7 @@ QUANTIZATION = ("--quant_bits", "--quantization_bit")
 
 class JobGpusDifferFromProcesses(CommandRule):
     code = "CMD004"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     severity = "error"
     what = "launches with a known number of GPUs"
 

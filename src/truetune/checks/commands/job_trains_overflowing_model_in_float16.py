@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import CommandRule
@@ -65,6 +66,7 @@ class Float16Training(NamedTuple):
 
 class JobTrainsOverflowingModelInFloat16(CommandRule):
     code = "CMD001"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     what = "commands that train in float16"

@@ -36,6 +36,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.random_weights_fine_tuned import (
@@ -61,6 +62,7 @@ class NewModel(NamedTuple):
 
 class JobTrainsRandomWeights(CommandRule):
     code = "CMD040"
+    fault = Fault.WEIGHTS_ARE_RANDOM
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     what = "commands that train a new model by a script of transformers"

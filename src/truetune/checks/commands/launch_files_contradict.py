@@ -53,6 +53,7 @@ from truetune.checks.compare_deepspeed_with_run import (
     does_deepspeed_replace_optimizer,
     does_deepspeed_replace_schedule,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_deepspeed_schedule_rate import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
@@ -116,6 +117,7 @@ class _Contradiction(NamedTuple):
 
 class LaunchFilesContradict(CommandRule):
     code = "CMD009"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     severity = "error"
     what = "launches"
 

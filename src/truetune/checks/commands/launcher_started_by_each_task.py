@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_launchers_repeated_per_task import (
     TaskLaunch,
     does_hold_launcher_directly,
@@ -54,6 +55,7 @@ from truetune.parsing.shell_commands import CommandFile
 
 class LauncherStartedByEachTask(CommandRule):
     code = "CMD107"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"

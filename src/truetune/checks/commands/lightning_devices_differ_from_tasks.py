@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import srun_tasks_per_node
 from truetune.checks.read_settings_in_launch_files import (
@@ -77,6 +78,7 @@ class _LightningDevices(NamedTuple):
 
 class LightningDevicesDifferFromTasks(CommandRule):
     code = "CMD097"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"

@@ -37,6 +37,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
@@ -52,6 +53,7 @@ SERVES = ("llama-server", "llama-cli", "llama-cpp-python", "llama_cpp.server", "
 
 class LlamaCppBuiltForTheCpu(CommandRule):
     code = "CMD005"
+    fault = Fault.PROGRAM_RUNS_ON_CPU
     severity = "info"
     what = "commands that build or install llama.cpp"
 

@@ -46,6 +46,7 @@ from truetune.checks.describe_cost_of_nccl_variables import (
     NCCL_VARIABLES,
     cost_of_switched_off_transport,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
@@ -69,6 +70,7 @@ MAX_NEIGHBOURS = 60
 
 class NcclTransportSwitchedOff(CommandRule):
     code = "CMD045"
+    fault = Fault.GPUS_COMMUNICATE_SLOWLY
     symptoms = ("several-gpus",)
     severity = "warning"
     what = "variables that switch a transport of NCCL off"

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.node_rendezvous import find_node_rendezvous
 from truetune.checks.rank_variables_expanded_on_first_node_only import (
@@ -53,6 +54,7 @@ from truetune.parsing.shell_commands import CommandFile
 
 class NodeRankReadOnce(CommandRule):
     code = "CMD190"
+    fault = Fault.PROCESSES_TRAIN_SEPARATELY
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import lines_of_env_file
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
@@ -120,6 +121,7 @@ def _node_count(file: CommandFile) -> int:
 
 class NodesTalkOverALocalInterface(CommandRule):
     code = "CMD041"
+    fault = Fault.NODES_CANNOT_REACH_EACH_OTHER
     symptoms = ("several-gpus",)
     severity = "error"
     what = "network interfaces that are chosen for several nodes"

@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import TORCHRUN, gpus_requested_by_job
 from truetune.checks.node_rendezvous import node_count_of_job
@@ -76,6 +77,7 @@ class _LaunchesApart(NamedTuple):
 
 class NodesTrainApart(CommandRule):
     code = "CMD058"
+    fault = Fault.PROCESSES_TRAIN_SEPARATELY
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"

@@ -44,6 +44,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.node_rendezvous import (
     LOOPBACK,
@@ -63,6 +64,7 @@ FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 
 class NodesWaitForThemselves(CommandRule):
     code = "CMD008"
+    fault = Fault.NODES_CANNOT_REACH_EACH_OTHER
     severity = "error"
     what = "launches on several nodes"
 

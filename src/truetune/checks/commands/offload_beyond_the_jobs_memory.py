@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.accelerate_and_deepspeed_memory_settings import line_of_optimizer_offload
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.host_memory_settings_of_model_loads import host_memory_limit_of_command
 from truetune.checks.minimum_host_memory_of_run import (
@@ -62,6 +63,7 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 
 class OffloadBeyondTheJobsMemory(CommandRule):
     code = "CMD095"
+    fault = Fault.HOST_MEMORY_TOO_SMALL
     symptoms = ("out-of-memory",)
     severity = "error"
     stability = "preview"

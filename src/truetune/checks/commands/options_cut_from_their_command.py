@@ -36,6 +36,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.errors import format_name_list
@@ -49,6 +50,7 @@ OPTION = re.compile(r"--[A-Za-z][\w-]*(?:=.*)?", re.S)
 
 class OptionsCutFromTheirCommand(CommandRule):
     code = "CMD192"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "preview"

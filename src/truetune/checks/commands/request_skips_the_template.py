@@ -43,6 +43,7 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.template_marks_before_questions import (
     mark_before_question_in_template,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.find_trained_prompt_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
@@ -112,6 +113,7 @@ def _parse_json_object(word: str) -> dict[str, object]:
 
 class RequestSkipsTheTemplate(CommandRule):
     code = "CMD155"
+    fault = Fault.CHAT_MODEL_ASKED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "never-stops", "good-here-bad-there")
     severity = "warning"
     what = "requests whose prompt a server takes as it is"

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_adapters_merged_into_weights import find_merge_of_adapter
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
@@ -42,6 +43,7 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 
 class ServerAppliesTheAdapterTwice(CommandRule):
     code = "CMD056"
+    fault = Fault.ADAPTER_ON_MODEL_THAT_HAS_IT
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     what = "servers of vLLM with adapters"

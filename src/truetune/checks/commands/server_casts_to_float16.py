@@ -35,6 +35,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_gpus_in_files_beside import find_gpus_beside
 from truetune.checks.find_only_gpu_named_in_files import GPU_WITHOUT_BFLOAT16
 from truetune.checks.findings import Finding
@@ -59,6 +60,7 @@ JOB_LINE = re.compile(r"(?m)^[ \t]*#(?:SBATCH|PBS|\$)\s.*$")
 
 class ServerCastsToFloat16(CommandRule):
     code = "CMD152"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     what = "commands that start vLLM, SGLang or TGI with a dtype"

@@ -49,6 +49,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.minimum_host_memory_of_run import ADAPTER_FILE
 from truetune.checks.rule import CommandRule
@@ -104,6 +105,7 @@ class SlowOption(NamedTuple):
 
 class ServerGeneratesSlowly(CommandRule):
     code = "CMD002"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     severity = "warning"
     what = "commands that start vLLM, SGLang, TGI or llama.cpp, and variables that make them slow"
 

@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
@@ -72,6 +73,7 @@ class CommandWithoutGpu(NamedTuple):
 
 class ServerGetsNoGpu(CommandRule):
     code = "CMD054"
+    fault = Fault.PROGRAM_RUNS_ON_CPU
     symptoms = ("slow-generation",)
     severity = "warning"
     stability = "preview"

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_uses_of_weight_folders import is_same_folder
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
@@ -64,6 +65,7 @@ class ServerWithoutAdapter(NamedTuple):
 
 class ServerLeavesTheAdapterOut(CommandRule):
     code = "CMD052"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     what = "servers of llama.cpp and vLLM"

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
@@ -36,6 +37,7 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 
 class ServerLoadsNoWeights(CommandRule):
     code = "CMD003"
+    fault = Fault.WEIGHTS_ARE_RANDOM
     symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "error"
     what = "commands that start vLLM"

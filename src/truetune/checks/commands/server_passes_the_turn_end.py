@@ -48,6 +48,7 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.template_marks_before_questions import (
     mark_before_question_of_chat_model,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
@@ -107,6 +108,7 @@ def _served_models(file: CommandFile) -> Iterator[tuple[ShellCommand, str]]:
 
 class ServerPassesTheTurnEnd(CommandRule):
     code = "CMD153"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("garbage-output", "never-stops", "good-here-bad-there")
     severity = "warning"
     what = "servers of models in folders that are here"

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_adapters_merged_into_weights import (
     ADAPTER_OPTION,
     option_value,
@@ -81,6 +82,7 @@ class _AdapterOnModel(NamedTuple):
 
 class ServerPutsAdapterOnAnotherBase(CommandRule):
     code = "CMD053"
+    fault = Fault.ADAPTER_PUT_ON_WRONG_BASE
     symptoms = (
         "garbage-output",
         "nothing-is-learned",

@@ -37,6 +37,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     mark_before_question_in_template,
     mark_before_question_of_chat_model,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.find_trained_prompt_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
@@ -53,6 +54,7 @@ MODEL_OPTIONS = ("-m", "--model", "-hf", "--hf-repo", "-hfr")
 
 class ServerTemplateOfAnotherFamily(CommandRule):
     code = "CMD039"
+    fault = Fault.CHAT_TEMPLATE_OF_ANOTHER_MODEL
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     what = "servers that are given a chat template"

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
@@ -70,6 +71,7 @@ def _served_tokenizers(file: CommandFile) -> Iterator[ServedTokenizer]:
 
 class ServerTokenizerOfAnotherFamily(CommandRule):
     code = "CMD154"
+    fault = Fault.TOKENIZER_OF_ANOTHER_MODEL
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     what = "servers that are given a tokenizer"

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.job_gpus_and_processes import (
     PROGRAM_STARTERS,
@@ -94,6 +95,7 @@ class ServerGpus(NamedTuple):
 
 class ServerUsesOneOfItsGpus(CommandRule):
     code = "CMD162"
+    fault = Fault.GPUS_LEFT_UNUSED
     severity = "warning"
     what = "vLLM servers with a known number of GPUs"
 

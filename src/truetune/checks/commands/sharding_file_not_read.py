@@ -49,6 +49,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_unread_deepspeed_and_fsdp_settings import (
     UnreadFile,
     find_unread_sharding_file,
@@ -70,6 +71,7 @@ SETTINGS = (".yaml", ".yml", ".json", ".toml")
 
 class ShardingFileNotRead(CommandRule):
     code = "CMD137"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     what = "launches of a training on several processes"

@@ -45,6 +45,7 @@ from truetune.checks.commands.evidence.models_used_by_commands import (
     model_uses_without_adapter,
     output_paths,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_merge_quantize_export_commands import (
     MODEL_OPTIONS,
     MakingStep,
@@ -100,6 +101,7 @@ PROJECT_NAMES = ("Modelfile", "Makefile", "Dockerfile", "justfile")
 
 class StepTakesTheUnmergedModel(CommandRule):
     code = "CMD091"
+    fault = Fault.PIPELINE_USES_WRONG_MODEL
     symptoms = ("nothing-is-learned", "good-here-bad-there", "odd-metrics")
     severity = "warning"
     what = "commands that make a model of another one"

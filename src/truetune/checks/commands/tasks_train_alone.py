@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_trainings_without_process_group import LoneTrainings, find_lone_trainings
 from truetune.checks.findings import Finding
 from truetune.checks.node_rendezvous import node_count_of_job
@@ -63,6 +64,7 @@ from truetune.parsing.shell_commands import CommandFile
 
 class TasksTrainAlone(CommandRule):
     code = "CMD135"
+    fault = Fault.PROCESSES_TRAIN_SEPARATELY
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"

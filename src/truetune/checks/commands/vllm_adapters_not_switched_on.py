@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import (
@@ -51,6 +52,7 @@ ROOMS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 class VllmAdaptersNotSwitchedOn(CommandRule):
     code = "CMD038"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"
     what = "vLLM servers with adapters"

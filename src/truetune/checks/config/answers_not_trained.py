@@ -41,6 +41,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -50,6 +51,7 @@ from truetune.data.answering_roles import ANSWERING_ROLES
 
 class AnswersNotTrained(ConfigRule):
     code = "CFG035"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     stability = "stable"

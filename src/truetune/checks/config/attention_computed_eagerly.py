@@ -43,6 +43,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import ConfigRule
@@ -73,6 +74,7 @@ LONG_ROWS = 4096
 
 class AttentionComputedEagerly(ConfigRule):
     code = "CFG102"
+    fault = Fault.MEMORY_SAVING_METHODS_OFF
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
     stability = "preview"

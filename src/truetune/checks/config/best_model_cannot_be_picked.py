@@ -45,6 +45,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_value_unknown,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
@@ -56,6 +57,7 @@ STEPS_BY_EPOCH = ("saves_per_epoch", "evals_per_epoch")
 
 class BestModelCannotBePicked(ConfigRule):
     code = "CFG009"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     since = "0.1.0"

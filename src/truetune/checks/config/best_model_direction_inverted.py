@@ -48,6 +48,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_value_unknown,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.metric_direction_words import LOWER_IS_BETTER, words_with_known_direction
@@ -56,6 +57,7 @@ from truetune.checks.rule import ConfigRule
 
 class BestModelDirectionInverted(ConfigRule):
     code = "CFG008"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"

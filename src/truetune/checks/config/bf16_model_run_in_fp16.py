@@ -47,6 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.facts_from_model_folder import stored_dtype
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_MODEL
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.judgement import Unmet
@@ -66,6 +67,7 @@ def _model_name(config: Config) -> str:
 
 class Bf16ModelRunInFp16(ConfigRule):
     code = "CFG011"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

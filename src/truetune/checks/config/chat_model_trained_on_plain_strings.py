@@ -57,6 +57,7 @@ from truetune.checks.config.evidence.columns_and_age_of_training_files import (
 from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -104,6 +105,7 @@ class _PlainRows(NamedTuple):
 
 class ChatModelTrainedOnPlainStrings(ConfigRule):
     code = "CFG080"
+    fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "dpo-without-effect", "good-here-bad-there")
     severity = "warning"
     stacks = ("trl", "openrlhf")

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.columns_and_age_of_training_files import training_columns
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -58,6 +59,7 @@ ASSISTANT_LOSS_SINCE = "0.19.0"
 
 class CompletionLossWithoutCompletion(ConfigRule):
     code = "CFG023"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -48,6 +48,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     value_at_dotted_key,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.judgement import Unmet
@@ -88,6 +89,7 @@ IDENTIFYING_KEYS = (
 
 class DatasetListedTwiceOrAlsoEvaluated(ConfigRule):
     code = "CFG037"
+    fault = Fault.ROWS_TRAINED_MORE_THAN_ONCE
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     stability = "stable"

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import case_at_place
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -54,6 +55,7 @@ DATASET_INFO = "dataset_info.json"
 
 class DatasetNotInDatasetInfo(ConfigRule):
     code = "CFG041"
+    fault = Fault.ROW_FORMAT_NOT_RECOGNISED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"

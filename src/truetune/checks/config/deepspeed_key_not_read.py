@@ -51,6 +51,7 @@ from truetune.checks.config.evidence.deepspeed_settings_of_run import (
     DeepspeedSettings,
     deepspeed_settings_of_run,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -93,6 +94,7 @@ OWN_CHECKPOINTING = ("partition_activations", "cpu_checkpointing", "number_check
 
 class DeepspeedKeyNotRead(ConfigRule):
     code = "CFG163"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
 

@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.find_deepspeed_schedule_rate import ScheduleRate, peak_rate_of_schedule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -70,6 +71,7 @@ class _NamedSchedule(NamedTuple):
 
 class DeepspeedScheduleSetsAnotherRate(ConfigRule):
     code = "CFG100"
+    fault = Fault.ANOTHER_LEARNING_RATE_APPLIES
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     about = ("training.learning_rate",)

@@ -64,6 +64,7 @@ from truetune.checks.config.evidence.deepspeed_settings_of_run import (
     deepspeed_settings_of_run,
 )
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -96,6 +97,7 @@ class _Difference(NamedTuple):
 
 class DeepspeedSettingsContradict(ConfigRule):
     code = "CFG161"
+    fault = Fault.SETTINGS_CONTRADICT
     symptoms = ("loss-does-not-fall", "several-gpus")
     severity = "warning"
 

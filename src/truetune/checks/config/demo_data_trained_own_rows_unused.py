@@ -52,6 +52,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -122,6 +123,7 @@ def trains_demo_data_alone(config: Config) -> bool:
 
 class DemoDataTrainedOwnRowsUnused(ConfigRule):
     code = "CFG071"
+    fault = Fault.OWN_ROWS_HARDLY_TRAINED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stacks = ("llama-factory", "axolotl")

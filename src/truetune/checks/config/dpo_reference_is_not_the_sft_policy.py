@@ -48,12 +48,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 
 class DpoReferenceIsNotTheSftPolicy(ConfigRule):
     code = "CFG017"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     stability = "stable"

@@ -41,12 +41,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import case_at_place
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 
 class DropoutActiveInReference(ConfigRule):
     code = "CFG040"
+    fault = Fault.DROPOUT_IN_WRONG_MODE
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     since = "0.1.0"

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import case_at_place
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
@@ -46,6 +47,7 @@ from truetune.checks.rule import ConfigRule
 
 class DuplicateSetting(ConfigRule):
     code = "CFG003"
+    fault = Fault.SETTINGS_CONTRADICT
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"

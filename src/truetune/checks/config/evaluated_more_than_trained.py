@@ -64,6 +64,7 @@ from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
     max_steps_of_run,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -94,6 +95,7 @@ class _EvaluatedRows(NamedTuple):
 
 class EvaluatedMoreThanTrained(ConfigRule):
     code = "CFG085"
+    fault = Fault.EVALUATION_TAKES_TRAINING_TIME
     symptoms = ("slow-training",)
     severity = "info"
     methods = ("sft", "dpo", "orpo", "cpo", "kto", "pretrain", "reward")

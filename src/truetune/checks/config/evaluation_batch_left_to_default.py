@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.memory.published_model_shapes import published_config
@@ -59,6 +60,7 @@ MIN_BYTES = 8 * 2**30
 
 class EvaluationBatchLeftToDefault(ConfigRule):
     code = "CFG054"
+    fault = Fault.EVALUATION_FILLS_GPU_MEMORY
     symptoms = ("out-of-memory",)
     severity = "warning"
     methods = ("sft",)

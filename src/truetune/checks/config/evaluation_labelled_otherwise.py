@@ -44,6 +44,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -68,6 +69,7 @@ class Labelling(NamedTuple):
 
 class EvaluationLabelledOtherwise(ConfigRule):
     code = "CFG160"
+    fault = Fault.EVALUATION_LOSS_NOT_COMPARABLE
     symptoms = ("odd-metrics",)
     severity = "warning"
     stacks = ("torchtune", "axolotl")

@@ -47,6 +47,7 @@ from typing import Any
 
 from truetune.checks.accelerate_and_deepspeed_memory_settings import NO_POLICY
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement
@@ -73,6 +74,7 @@ MAX_BYTES = 1 << 16
 
 class FsdpWithoutWrapPolicy(ConfigRule):
     code = "CFG099"
+    fault = Fault.FSDP_DOES_NOT_SHARD_LAYERS
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     stability = "preview"

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.judgement import Unmet
@@ -51,6 +52,7 @@ LAYER_CLASS_KEYS = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls
 
 class FsdpWrapsAnotherModelsLayers(ConfigRule):
     code = "CFG047"
+    fault = Fault.FSDP_DOES_NOT_SHARD_LAYERS
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -53,6 +53,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_only_gpu_named_in_files import NamedGpu, find_only_named_gpu
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity
@@ -77,6 +78,7 @@ MARGIN = 1.05
 
 class FullTrainingBeyondTheNamedGpu(ConfigRule):
     code = "CFG063"
+    fault = Fault.RUN_EXCEEDS_GPU_MEMORY
     symptoms = ("out-of-memory",)
     severity = "error"
     methods = ("sft", "dpo", "orpo", "cpo", "kto", "pretrain")

@@ -70,6 +70,7 @@ from truetune.checks.config.evidence.read_first_rows_and_count_characters import
 )
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -96,6 +97,7 @@ class _Limit(NamedTuple):
 
 class GenerationLimitBelowAnswers(ConfigRule):
     code = "CFG166"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
     stacks = ("llama-factory", "trl")

@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -63,6 +64,7 @@ MIN_LENGTH = 2_048
 
 class GradientCheckpointingSwitchedOff(ConfigRule):
     code = "CFG130"
+    fault = Fault.MEMORY_SAVING_METHODS_OFF
     symptoms = ("out-of-memory",)
     severity = "info"
     stability = "preview"

@@ -56,6 +56,7 @@ from truetune.checks.config.evidence.two_valued_reward_functions import (
     two_valued_functions_of_script,
     two_valued_functions_of_settings,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -64,6 +65,7 @@ GROUP_KEY, REWARDS_KEY = "num_generations", "reward_funcs"
 
 class GroupTooSmallForItsReward(ConfigRule):
     code = "CFG190"
+    fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "warning"
     stacks = ("trl",)
     about = (GROUP_KEY,)

@@ -55,6 +55,7 @@ from truetune.checks.config.evidence.sampling_settings_of_reward_training import
     validation_sampling,
 )
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -65,6 +66,7 @@ FEW, MANY = 4, 16
 
 class GroupedAnswersCannotDiffer(ConfigRule):
     code = "CFG181"
+    fault = Fault.SAMPLES_OF_PROMPT_ARE_COPIES
     symptoms = ("nothing-is-learned",)
     severity = "error"
     methods = ("grpo",)

@@ -65,6 +65,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
 )
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.judgement import Unmet
@@ -152,6 +153,7 @@ def _may_program_train_adapter(config: Config) -> bool:
 
 class LearningRateFarFromPublished(ConfigRule):
     code = "CFG015"
+    fault = Fault.LEARNING_RATE_TOO_HIGH_OR_LOW
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

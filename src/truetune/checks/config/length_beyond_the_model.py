@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_MODEL
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_position_limit_and_scaling import (
@@ -62,6 +63,7 @@ SCALING_KEYS = (
 
 class LengthBeyondTheModel(ConfigRule):
     code = "CFG034"
+    fault = Fault.ROWS_EXCEED_MODEL_POSITIONS
     severity = "warning"
     since = "0.1.0"
     about = ("max_length",)

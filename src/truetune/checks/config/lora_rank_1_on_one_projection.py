@@ -49,6 +49,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_LORA
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.read_and_format_setting_values import format_setting
@@ -64,6 +65,7 @@ ATTENTION_PROJECTIONS = frozenset(
 
 class LoraRank1OnOneProjection(ConfigRule):
     code = "CFG070"
+    fault = Fault.LORA_RANK_OR_SCALE_UNSUITABLE
     symptoms = ("nothing-is-learned", "loss-does-not-fall")
     severity = "warning"
 

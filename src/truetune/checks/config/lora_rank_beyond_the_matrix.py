@@ -62,6 +62,7 @@ from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs imp
     NO_WEIGHTS,
 )
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -71,6 +72,7 @@ from truetune.checks.rule import ConfigRule
 
 class LoraRankBeyondTheMatrix(ConfigRule):
     code = "CFG019"
+    fault = Fault.LORA_RANK_OR_SCALE_UNSUITABLE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "info"
     since = "0.1.0"

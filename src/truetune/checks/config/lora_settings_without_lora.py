@@ -45,6 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
@@ -78,6 +79,7 @@ LORA_KEYS = (
 
 class LoraSettingsWithoutLora(ConfigRule):
     code = "CFG038"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "out-of-memory", "loss-does-not-fall")
     severity = "warning"
     since = "0.1.0"

@@ -68,6 +68,7 @@ from truetune.checks.config.evidence.target_module_names_of_published_families i
     layer_names_of_family,
     targets_of_other_families_only,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -82,6 +83,7 @@ TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
 class LoraTargetFitsNothing(ConfigRule):
     code = "CFG018"
+    fault = Fault.LORA_TARGETS_DO_NOT_EXIST
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

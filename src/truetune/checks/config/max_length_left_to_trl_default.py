@@ -41,12 +41,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
 
 class MaxLengthLeftToTrlDefault(ConfigRule):
     code = "CFG042"
+    fault = Fault.TRAINING_ROWS_CUT
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "warning"
     stability = "stable"

@@ -92,6 +92,7 @@ from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_rows,
     rows_within_max_samples,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -128,6 +129,7 @@ class MixedSet:
 
 class MixtureLeavesRowsOut(ConfigRule):
     code = "CFG162"
+    fault = Fault.OWN_ROWS_HARDLY_TRAINED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stacks = ("llama-factory",)

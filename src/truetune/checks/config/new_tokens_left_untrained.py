@@ -57,6 +57,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import chat_markers_base_never_trained
 from truetune.checks.judgement import Unmet
@@ -82,6 +83,7 @@ MODULES_TO_SAVE = {"axolotl": "lora_modules_to_save", "llama-factory": "addition
 
 class NewTokensLeftUntrained(ConfigRule):
     code = "CFG020"
+    fault = Fault.NEW_TOKENS_NOT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -41,12 +41,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 
 class OutputDirIsTheModel(ConfigRule):
     code = "CFG032"
+    fault = Fault.OUTPUT_FOLDER_ALREADY_IN_USE
     severity = "error"
     since = "0.1.0"
     about = ("training.output_dir",)

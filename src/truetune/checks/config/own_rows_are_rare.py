@@ -60,6 +60,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -103,6 +104,7 @@ class _SizedDataSet(NamedTuple):
 
 class OwnRowsAreRare(ConfigRule):
     code = "CFG117"
+    fault = Fault.OWN_ROWS_HARDLY_TRAINED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stacks = ("axolotl",)

@@ -49,6 +49,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     setting_place,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -59,6 +60,7 @@ BATCH = "training.per_device_train_batch_size"
 
 class PackedBatchOfManyTokens(ConfigRule):
     code = "CFG131"
+    fault = Fault.RUN_EXCEEDS_GPU_MEMORY
     symptoms = ("out-of-memory",)
     severity = "info"
     stability = "preview"

@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
@@ -73,6 +74,7 @@ MASKED_LATER: Mapping[str, str] = {"sdpa": "sdp_attention", "eager": "eager_atte
 
 class PackingCrossContamination(ConfigRule):
     code = "CFG025"
+    fault = Fault.PACKED_ROWS_NOT_SEPARATED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

@@ -47,6 +47,7 @@ from typing import Any
 from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -56,6 +57,7 @@ from truetune.render.find_tokenizer_folder import read_json
 
 class PadMasksEosInPretraining(ConfigRule):
     code = "CFG029"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.template_marks_before_questions import answer_end_and_eos
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -51,6 +52,7 @@ from truetune.checks.severity_by_trainer import SeverityByFact, SeverityForFact
 
 class PadSetToStopToken(ConfigRule):
     code = "CFG039"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     symptoms = ("garbage-output", "never-stops")
     severity = "error"
     since = "0.1.0"

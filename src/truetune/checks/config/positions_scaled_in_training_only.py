@@ -69,6 +69,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -105,6 +106,7 @@ class _MergedConfig(NamedTuple):
 
 class PositionsScaledInTrainingOnly(ConfigRule):
     code = "CFG111"
+    fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
 

@@ -37,12 +37,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 
 class PrecisionSetTwice(ConfigRule):
     code = "CFG013"
+    fault = Fault.SETTINGS_CONTRADICT
     symptoms = ("out-of-memory",)
     severity = "error"
     since = "0.1.0"

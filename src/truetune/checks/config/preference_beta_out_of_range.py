@@ -48,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.settings_judged_by_limits_table import out_of_range_settings
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import BETA
 from truetune.checks.rule import ConfigRule
@@ -55,6 +56,7 @@ from truetune.checks.rule import ConfigRule
 
 class PreferenceBetaOutOfRange(ConfigRule):
     code = "CFG016"
+    fault = Fault.PREFERENCES_NOT_LEARNED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -68,6 +68,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.find_training_stages_of_files import LATER_METHODS, stage_of_config
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
@@ -93,6 +94,7 @@ NO_STAGES = Unmet(
 
 class PreferenceRunIgnoresSftBesideIt(ConfigRule):
     code = "CFG065"
+    fault = Fault.PIPELINE_USES_WRONG_MODEL
     symptoms = ("dpo-without-effect", "nothing-is-learned")
     severity = "warning"
 

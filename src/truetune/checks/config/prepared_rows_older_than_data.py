@@ -56,6 +56,7 @@ from truetune.checks.config.evidence.columns_and_age_of_training_files import (
 )
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -68,6 +69,7 @@ DEFAULT_FOLDER = "last_run_prepared"
 
 class PreparedRowsOlderThanData(ConfigRule):
     code = "CFG026"
+    fault = Fault.PREPARED_ROWS_OUT_OF_DATE
     symptoms = ("nothing-is-learned", "cached-data")
     severity = "warning"
     stability = "stable"

@@ -50,6 +50,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_value_unknown,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -60,6 +61,7 @@ MASK_COLUMNS = {"completion_only_loss": "completion_mask", "assistant_only_loss"
 
 class PretokenizedRowsBypassMasking(ConfigRule):
     code = "CFG022"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned", "cached-data")
     severity = "error"
     stability = "stable"

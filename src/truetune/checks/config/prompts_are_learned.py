@@ -60,6 +60,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
@@ -74,6 +75,7 @@ SMALL_SHARE = 0.2
 
 class PromptsAreLearned(ConfigRule):
     code = "CFG024"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

@@ -69,6 +69,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     setting_place,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.does_script_train_sharded_weights import (
@@ -100,6 +101,7 @@ FAR_FACTOR = 30
 
 class PureBf16UpdatesRoundedAway(ConfigRule):
     code = "CFG012"
+    fault = Fault.UPDATES_ROUNDED_AWAY
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

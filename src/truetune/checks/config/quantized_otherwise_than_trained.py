@@ -56,6 +56,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -84,6 +85,7 @@ class _Quantization(NamedTuple):
 
 class QuantizedOtherwiseThanTrained(ConfigRule):
     code = "CFG195"
+    fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
     symptoms = ("garbage-output",)
     severity = "warning"
 

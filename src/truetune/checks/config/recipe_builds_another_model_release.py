@@ -54,6 +54,7 @@ from typing import Any
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -73,6 +74,7 @@ RELEASE_IN_NAME = re.compile(r"llama-?3(?:[._-](?P<minor>[1-3])(?![0-9]*b))?(?![
 
 class RecipeBuildsAnotherModelRelease(ConfigRule):
     code = "CFG165"
+    fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
     symptoms = ("good-here-bad-there", "garbage-output")
     severity = "warning"
     stacks = ("torchtune",)

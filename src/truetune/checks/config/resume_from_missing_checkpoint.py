@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -50,6 +51,7 @@ from truetune.checks.rule import ConfigRule
 
 class ResumeFromMissingCheckpoint(ConfigRule):
     code = "CFG031"
+    fault = Fault.RESUME_LOSES_STATE
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     stability = "stable"

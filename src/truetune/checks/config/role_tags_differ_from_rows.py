@@ -65,6 +65,7 @@ from truetune.checks.config.evidence.row_roles_and_dataset_info_role_tags import
     likely_tag_of_role,
     tagged_rows_of_run,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -78,6 +79,7 @@ ERROR_ONE_IN = 20
 
 class RoleTagsDifferFromRows(ConfigRule):
     code = "CFG180"
+    fault = Fault.ROLES_NOT_ACCEPTED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stacks = ("llama-factory",)

@@ -61,6 +61,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
 )
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -103,6 +104,7 @@ class _RowLimit(NamedTuple):
 
 class RowsLeftOutByLimit(ConfigRule):
     code = "CFG036"
+    fault = Fault.SWITCH_FOR_TESTING_LEFT_ON
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"

@@ -41,12 +41,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 
 class RowsNotShuffled(ConfigRule):
     code = "CFG030"
+    fault = Fault.ROWS_IN_FIXED_ORDER
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "info"
     stability = "stable"

@@ -78,6 +78,7 @@ from truetune.checks.estimate_padding_share_of_batches import (
     estimate_padded_batches,
     estimate_tokens,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -112,6 +113,7 @@ CHOOSES_BY_LENGTH = re.compile(r"\.filter\(|len\([^()]*\)\s*(?:<=?|>=?)")
 
 class RowsOfUnevenLengthPadded(ConfigRule):
     code = "CFG101"
+    fault = Fault.BATCHES_MOSTLY_PADDING
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
     methods = ("sft",)

@@ -56,6 +56,7 @@ from truetune.checks.config.evidence.find_settings_padding_to_one_length import 
     find_padding_to_a_length,
 )
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -80,6 +81,7 @@ class _RowLengths(NamedTuple):
 
 class RowsPaddedToTheLimit(ConfigRule):
     code = "CFG095"
+    fault = Fault.BATCHES_MOSTLY_PADDING
     symptoms = ("slow-training",)
     severity = "warning"
 

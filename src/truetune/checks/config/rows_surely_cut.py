@@ -67,6 +67,7 @@ from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer impo
     find_rows_cut_by_script,
 )
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -107,6 +108,7 @@ class _LongRows(NamedTuple):
 
 class RowsSurelyCut(ConfigRule):
     code = "CFG064"
+    fault = Fault.TRAINING_ROWS_CUT
     symptoms = (
         "loss-does-not-fall",
         "nothing-is-learned",

@@ -79,6 +79,7 @@ from truetune.checks.describe_what_loss_averages import (
     SUM_SWITCHES,
     TOKEN_SWITCHES,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_training_stages_of_files import stage_of_config
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
@@ -117,6 +118,7 @@ class ComparedLosses(NamedTuple):
 
 class RunLossesNotComparable(ConfigRule):
     code = "CFG098"
+    fault = Fault.EVALUATION_LOSS_NOT_COMPARABLE
     severity = "warning"
     methods = ("sft", "pretrain")
 

@@ -48,12 +48,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
 
 class RunResumesUnasked(ConfigRule):
     code = "CFG033"
+    fault = Fault.OUTPUT_FOLDER_ALREADY_IN_USE
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "warning"
     since = "0.1.0"

@@ -56,6 +56,7 @@ from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
     training_bytes,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -69,6 +70,7 @@ BYTES_A_TOKEN = 3.0
 
 class SamplePackingTrainsNoStep(ConfigRule):
     code = "CFG006"
+    fault = Fault.TOO_FEW_OPTIMIZER_STEPS
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     since = "0.1.0"

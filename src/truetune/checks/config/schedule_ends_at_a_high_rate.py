@@ -52,6 +52,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     value_at_dotted_key,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.judgement import Unmet
@@ -86,6 +87,7 @@ class Waves(NamedTuple):
 
 class ScheduleEndsAtAHighRate(ConfigRule):
     code = "CFG183"
+    fault = Fault.SCHEDULE_LENGTH_OR_DIRECTION_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
 

@@ -89,6 +89,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     text_before_question_in_own_template,
     tokenizer_has_token,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -114,6 +115,7 @@ SAVES_TOKENIZERS_TEMPLATE = ("llama-factory", "ms-swift")
 
 class ServedTemplateDiffers(ConfigRule):
     code = "CFG028"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

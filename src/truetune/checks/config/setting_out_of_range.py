@@ -54,6 +54,7 @@ from truetune.checks.config.evidence.settings_judged_by_limits_table import (
     list_limited_settings,
     out_of_range_settings,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import OUT_OF_RANGE
 from truetune.checks.judgement import Unmet
@@ -62,6 +63,7 @@ from truetune.checks.rule import ConfigRule
 
 class SettingOutOfRange(ConfigRule):
     code = "CFG043"
+    fault = Fault.HYPERPARAMETER_OUT_OF_RANGE
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -66,6 +66,7 @@ from truetune.checks.config.evidence.settings_of_continued_adapter import contin
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.config.evidence.settings_read_under_conditions import unread_settings
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.errors import format_name_list
@@ -92,6 +93,7 @@ FIRST_WITH_CHATS_BEFORE_TEXT = "0.13.0"
 
 class SettingOverruled(ConfigRule):
     code = "CFG014"
+    fault = Fault.SETTINGS_CONTRADICT
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"

@@ -53,6 +53,7 @@ from truetune.checks.config.evidence.settings_read_by_another_program import (
     describe_removal_release,
     keys_of_another_program,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import ConfigRule
@@ -68,6 +69,7 @@ from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_
 
 class SettingRenamed(ConfigRule):
     code = "CFG002"
+    fault = Fault.NAMES_GONE_IN_NEWER_RELEASE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

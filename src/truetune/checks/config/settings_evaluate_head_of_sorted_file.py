@@ -91,6 +91,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     numbered_tables_of_list,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -119,6 +120,7 @@ class _LimitedFile(NamedTuple):
 
 class SettingsEvaluateHeadOfSortedFile(ConfigRule):
     code = "CFG144"
+    fault = Fault.EVALUATION_ROWS_NOT_REPRESENTATIVE
     symptoms = ("odd-metrics",)
     severity = "warning"
     stacks = ("llama-factory", "axolotl")

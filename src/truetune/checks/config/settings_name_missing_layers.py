@@ -48,6 +48,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -68,6 +69,7 @@ NO_LAYERS = Unmet(
 
 class SettingsNameMissingLayers(ConfigRule):
     code = "CFG110"
+    fault = Fault.LORA_TARGETS_DO_NOT_EXIST
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
 

@@ -55,6 +55,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     setting_place,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import (
@@ -76,6 +77,7 @@ NO_ADAPTER = Unmet(
 
 class SettingsPutAdapterOnAnotherBase(ConfigRule):
     code = "CFG044"
+    fault = Fault.ADAPTER_PUT_ON_WRONG_BASE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     about = ("training.adapter",)

@@ -53,6 +53,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
 )
 from truetune.checks.config.evidence.settings_judged_by_limits_table import out_of_range_settings
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING
 from truetune.checks.rule import ConfigRule
@@ -64,6 +65,7 @@ TASKS_OF_LLAMA_FACTORY = ("do_train", "do_eval", "do_predict")
 
 class SettingsTrainNothing(ConfigRule):
     code = "CFG010"
+    fault = Fault.NO_WEIGHT_TRAINED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -54,6 +54,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
 )
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.count_optimizer_steps import OptimizerSteps
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -69,6 +70,7 @@ LATE_STEPS = (
 
 class StepsBeyondTheRun(ConfigRule):
     code = "CFG007"
+    fault = Fault.EVALUATION_NEVER_HAPPENS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"

@@ -51,6 +51,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     MARKERS,
     answer_end_and_eos,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -68,6 +69,7 @@ TURN_ENDS = {
 
 class StopTokenNotTrained(ConfigRule):
     code = "CFG027"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

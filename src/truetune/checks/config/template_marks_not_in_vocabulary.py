@@ -59,6 +59,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     own_template_of_strategy,
     tokenizer_has_token,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -76,6 +77,7 @@ ADDING_KEYS = ("tokens", "special_tokens", "added_tokens_overrides")
 
 class TemplateMarksNotInVocabulary(ConfigRule):
     code = "CFG106"
+    fault = Fault.CHAT_TEMPLATE_OF_ANOTHER_MODEL
     symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     stacks = ("axolotl",)

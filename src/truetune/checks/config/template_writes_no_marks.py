@@ -50,6 +50,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -70,6 +71,7 @@ STAGES_OF_CHATS = ("sft", "dpo", "kto", "rm", "ppo")
 
 class TemplateWritesNoMarks(ConfigRule):
     code = "CFG164"
+    fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("good-here-bad-there", "never-stops", "nothing-is-learned")
     severity = "warning"
     stacks = ("llama-factory", "torchtune")

@@ -57,6 +57,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     setting_place,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -64,6 +65,7 @@ from truetune.checks.rule import ConfigRule
 
 class TiedHeadTrainedAlone(ConfigRule):
     code = "CFG021"
+    fault = Fault.TIED_EMBEDDINGS_SEPARATED
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     since = "0.1.0"

@@ -69,6 +69,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     setting_case,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.find_training_stages_of_files import LATER_METHODS, stage_of_config
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
@@ -87,6 +88,7 @@ RUN_NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I
 
 class TrainedAdapterNotUsed(ConfigRule):
     code = "CFG046"
+    fault = Fault.PIPELINE_USES_WRONG_MODEL
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -53,6 +53,7 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
     value_at_dotted_key,
 )
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.judgement import Unmet
@@ -70,6 +71,7 @@ KEPT = ("trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep")
 
 class TrainedWeightsNotSaved(ConfigRule):
     code = "CFG182"
+    fault = Fault.TRAINING_RESULT_LOST
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stacks = ("verl", "nemo-rl")

@@ -62,6 +62,7 @@ from truetune.checks.config.evidence.settings_read_by_another_program import (
     likely_meant_key,
     unknown_keys,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -77,6 +78,7 @@ MAX_NAMES_SHOWN = 8
 
 class UnknownSetting(ConfigRule):
     code = "CFG001"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import ConfigRule
@@ -56,6 +57,7 @@ SLEEP_KEYS = ("vllm_enable_sleep_mode", "sleep_level")
 
 class VllmTakesTheTrainingMemory(ConfigRule):
     code = "CFG045"
+    fault = Fault.GPU_MEMORY_TAKEN_BY_ANOTHER_MODEL
     severity = "warning"
     stacks = ("trl",)
     about = (VLLM_MEMORY_KEY,)

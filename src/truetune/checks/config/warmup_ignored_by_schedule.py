@@ -43,12 +43,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 
 class WarmupIgnoredBySchedule(ConfigRule):
     code = "CFG005"
+    fault = Fault.WARMUP_WRONG
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "warning"
     since = "0.1.0"

@@ -54,6 +54,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_STEPS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -70,6 +71,7 @@ COUNTS_STEPS_ALONE = ("torchtune",)
 
 class WarmupLongerThanRun(ConfigRule):
     code = "CFG004"
+    fault = Fault.WARMUP_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.does_script_train_sharded_weights import (
@@ -57,6 +58,7 @@ GENERATES_KEY = "predict_with_generate"
 
 class Zero3GathersWeightsForEachToken(ConfigRule):
     code = "CFG053"
+    fault = Fault.ZERO3_SLOWS_GENERATION
     symptoms = ("out-of-memory", "several-gpus", "slow-generation")
     severity = "warning"
     stacks = ("trl", "transformers", "llama-factory")

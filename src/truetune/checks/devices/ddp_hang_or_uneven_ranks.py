@@ -33,6 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.launch_setting_constants import STREAMING_KEYS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.memory_settings import flatten_stack_settings
@@ -40,6 +41,7 @@ from truetune.memory.memory_settings import flatten_stack_settings
 
 class DdpHangOrUnevenRanks(DeviceRule):
     code = "DEV005"
+    fault = Fault.PROCESSES_WAIT_FOR_EACH_OTHER
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

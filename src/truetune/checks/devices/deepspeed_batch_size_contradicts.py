@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.parsing.input_limits import SETTINGS
@@ -53,6 +54,7 @@ from truetune.parsing.parse_json_within_limits import read_json
 
 class DeepspeedBatchSizeContradicts(DeviceRule):
     code = "DEV004"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     symptoms = ("several-gpus", "odd-metrics")
     severity = "error"
     since = "0.1.0"

@@ -43,6 +43,7 @@ from truetune.checks.devices.launch_setting_constants import (
     STACKS_THAT_PLACE_THE_MODEL,
 )
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory
@@ -54,6 +55,7 @@ from truetune.settings.stacks.find_who_reads_config_or_starts_script import (
 
 class DeviceMapSplitsTheTrainedModel(DeviceRule):
     code = "DEV001"
+    fault = Fault.DEVICE_MAP_IN_DISTRIBUTED_TRAINING
     severity = "error"
     since = "0.1.0"
 

@@ -48,6 +48,7 @@ from math import prod
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import count_eval_rows
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DeviceRule
@@ -61,6 +62,7 @@ FLOAT32_BYTES = 4.0
 
 class EvalOomLogitsKept(DeviceRule):
     code = "DEV011"
+    fault = Fault.EVALUATION_FILLS_GPU_MEMORY
     severity = "error"
     since = "0.1.0"
 

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB
@@ -49,6 +50,7 @@ FUSING_STACKS = ("truetune", "trl", "transformers", "axolotl")
 
 class ExpertsNotQuantized(DeviceRule):
     code = "DEV012"
+    fault = Fault.MODEL_NOT_QUANTIZED_AS_INTENDED
     symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
     since = "0.1.0"

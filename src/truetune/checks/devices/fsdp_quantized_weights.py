@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.memory_settings import flatten_stack_settings
@@ -50,6 +51,7 @@ STACKS_THAT_SET_STORAGE = ("axolotl", "llama-factory")
 
 class FsdpQuantizedWeights(DeviceRule):
     code = "DEV008"
+    fault = Fault.WEIGHTS_REFUSED_BY_DDP_OR_FSDP
     symptoms = ("out-of-memory", "several-gpus")
     severity = "error"
     since = "0.1.0"

@@ -31,12 +31,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 
 
 class GpusIdle(DeviceRule):
     code = "DEV010"
+    fault = Fault.GPUS_LEFT_UNUSED
     severity = "warning"
     since = "0.1.0"
 

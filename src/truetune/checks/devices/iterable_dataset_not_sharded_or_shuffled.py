@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.launch_setting_constants import STREAMING_KEYS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.memory_settings import flatten_stack_settings
@@ -44,6 +45,7 @@ from truetune.memory.memory_settings import flatten_stack_settings
 
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
     code = "DEV006"
+    fault = Fault.ROWS_DIVIDED_WRONGLY_OVER_PROCESSES
     symptoms = ("several-gpus",)
     severity = "warning"
     stability = "stable"

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 
@@ -41,6 +42,7 @@ BOUNDS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("LOCAL_RA
 
 class LaunchVariablesContradict(DeviceRule):
     code = "DEV003"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     symptoms = ("several-gpus",)
     severity = "error"
     since = "0.1.0"

@@ -59,6 +59,7 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
+from truetune.checks.faults import Fault
 from truetune.checks.find_cpu_offload_of_launcher import find_launch_offload
 from truetune.checks.find_gpus_in_files_beside import GpuBeside, find_gpus_beside
 from truetune.checks.findings import Case, Finding
@@ -92,6 +93,7 @@ class _Offloading(NamedTuple):
 
 class OffloadedThoughItFits(DeviceRule):
     code = "DEV013"
+    fault = Fault.NEEDLESS_OFFLOADING
     symptoms = ("several-gpus", "slow-training")
     severity = "warning"
 

@@ -48,6 +48,7 @@ from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB, PARTS
@@ -60,6 +61,7 @@ SHOWN_PARTS = 4
 
 class RunDoesNotFit(DeviceRule):
     code = "DEV007"
+    fault = Fault.RUN_EXCEEDS_GPU_MEMORY
     symptoms = ("out-of-memory",)
     severity = "error"
     since = "0.1.0"

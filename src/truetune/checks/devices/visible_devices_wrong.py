@@ -31,12 +31,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 
 
 class VisibleDevicesWrong(DeviceRule):
     code = "DEV002"
+    fault = Fault.PROCESSES_USE_WRONG_GPUS
     symptoms = ("out-of-memory", "several-gpus")
     severity = "error"
     since = "0.1.0"

@@ -34,12 +34,14 @@ from truetune.checks.devices.launch_setting_constants import (
     SPREADING_MAPS,
     STACKS_THAT_PLACE_THE_MODEL,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 
 
 class Zero3WithDeviceMap(DeviceRule):
     code = "DEV009"
+    fault = Fault.DEVICE_MAP_IN_DISTRIBUTED_TRAINING
     symptoms = ("several-gpus",)
     severity = "error"
     since = "0.1.0"

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import HIP, NO_GPU
@@ -46,6 +47,7 @@ FIRST_CAPABILITY_WITH_BF16 = (8, 0)
 
 class Bf16IsEmulated(EnvironmentRule):
     code = "ENV006"
+    fault = Fault.PRECISION_SLOWER_THAN_NEEDED
     severity = "warning"
     since = "0.1.0"
     of_torch = True

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
 
@@ -43,6 +44,7 @@ FALSE_VALUES = ("", "0", "false", "no", "off")
 
 class CacheNotUsable(EnvironmentRule):
     code = "ENV007"
+    fault = Fault.DOWNLOAD_CACHE_UNUSABLE
     symptoms = ("cached-data",)
     severity = "error"
     since = "0.1.0"

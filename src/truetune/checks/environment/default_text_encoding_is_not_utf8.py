@@ -29,12 +29,14 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
 
 
 class DefaultTextEncodingIsNotUtf8(EnvironmentRule):
     code = "ENV010"
+    fault = Fault.TEXTS_IN_WRONG_ENCODING
     symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"

@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import HIP, NO_GPU
@@ -41,6 +42,7 @@ from truetune.checks.rule import EnvironmentRule
 
 class GpuNotInTorchBuild(EnvironmentRule):
     code = "ENV005"
+    fault = Fault.PROGRAM_RUNS_ON_CPU
     symptoms = ("several-gpus", "slow-generation")
     severity = "error"
     since = "0.1.0"

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
@@ -40,6 +41,7 @@ from truetune.doctor.environment_record_types import Torch
 
 class GpuNotUsedByTorch(EnvironmentRule):
     code = "ENV004"
+    fault = Fault.PROGRAM_RUNS_ON_CPU
     severity = "error"
     since = "0.1.0"
     of_torch = True

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
@@ -52,6 +53,7 @@ REMEDY_BY_MODULE = {
 
 class PackageDoesNotLoad(EnvironmentRule):
     code = "ENV003"
+    fault = Fault.PACKAGES_CLASH
     symptoms = ("slow-generation",)
     severity = "error"
     since = "0.1.0"

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
@@ -42,6 +43,7 @@ from truetune.doctor.environment_record_types import Requirement
 
 class RequirementNotMet(EnvironmentRule):
     code = "ENV002"
+    fault = Fault.PACKAGES_CLASH
     symptoms = ("slow-generation",)
     severity = "warning"
     since = "0.1.0"

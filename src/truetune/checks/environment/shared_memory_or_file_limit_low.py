@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
@@ -44,6 +45,7 @@ MIN_OPEN_FILES = 1024
 
 class SharedMemoryOrFileLimitLow(EnvironmentRule):
     code = "ENV008"
+    fault = Fault.HOST_MEMORY_TOO_SMALL
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     since = "0.1.0"

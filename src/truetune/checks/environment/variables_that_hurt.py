@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
 from truetune.settings.run_spec import Severity
@@ -60,6 +61,7 @@ NAMES_OF_THIS_MACHINE = ("localhost", "127.0.0.1", "*")
 
 class VariablesThatHurt(EnvironmentRule):
     code = "ENV009"
+    fault = Fault.ENVIRONMENT_VARIABLE_HARMS
     severity = "warning"
     since = "0.1.0"
 

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.environment.version_clashes import VERSION_CLASHES
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
@@ -39,6 +40,7 @@ from truetune.checks.rule import EnvironmentRule
 
 class VersionsKnownToClash(EnvironmentRule):
     code = "ENV001"
+    fault = Fault.PACKAGES_CLASH
     symptoms = ("loss-does-not-fall", "several-gpus")
     severity = "error"
     since = "0.1.0"

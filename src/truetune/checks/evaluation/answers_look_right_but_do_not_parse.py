@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -50,6 +51,7 @@ MIN_UNREAD_SHARE = 0.05
 
 class AnswersLookRightButDoNotParse(EvaluationRule):
     code = "EVAL009"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     severity = "warning"
     since = "0.1.0"
     of_parser = True

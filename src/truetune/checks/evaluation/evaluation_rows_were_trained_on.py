@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_KNOWN_WHAT_WAS_TRAINED
@@ -45,6 +46,7 @@ MAX_SHARE_OF_NOTE = 0.05
 
 class EvaluationRowsWereTrainedOn(EvaluationRule):
     code = "EVAL004"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     severity = "warning"
     since = "0.1.0"
 

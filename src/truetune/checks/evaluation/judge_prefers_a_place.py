@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NO_VERDICTS
@@ -53,6 +54,7 @@ from truetune.data.llm_judge_verdicts_and_bias import (
 
 class JudgePrefersAPlace(EvaluationRule):
     code = "EVAL015"
+    fault = Fault.JUDGE_BIASED
     symptoms = ("odd-metrics",)
     severity = "error"
     of_files = True

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NO_VERDICTS
@@ -54,6 +55,7 @@ MIN_SHARE = 0.85
 
 class JudgePrefersLongerAnswers(EvaluationRule):
     code = "EVAL016"
+    fault = Fault.JUDGE_BIASED
     symptoms = ("odd-metrics",)
     severity = "info"
     of_files = True

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
@@ -53,6 +54,7 @@ MAX_P = 0.05
 
 class LossIsBetterAnswersAreWorse(EvaluationRule):
     code = "EVAL010"
+    fault = Fault.TRAINING_DOES_NOT_IMPROVE_ANSWERS
     severity = "warning"
     since = "0.1.0"
 

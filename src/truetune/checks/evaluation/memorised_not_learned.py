@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_KNOWN_WHAT_WAS_TRAINED
@@ -48,6 +49,7 @@ MAX_SHARE_OF_OTHER_LOSS = 0.5
 
 class MemorisedNotLearned(EvaluationRule):
     code = "EVAL003"
+    fault = Fault.MODEL_MEMORISES_ITS_ROWS
     severity = "warning"
     since = "0.1.0"
 

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Literal
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
@@ -62,6 +63,7 @@ METHODS_WITH_ANSWER_LOSS = (None, "sft")
 
 class NoBetterThanBase(EvaluationRule):
     code = "EVAL001"
+    fault = Fault.TRAINING_DOES_NOT_IMPROVE_ANSWERS
     severity = "error"
     since = "0.1.0"
 

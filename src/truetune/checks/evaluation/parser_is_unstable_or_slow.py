@@ -35,12 +35,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
 
 class ParserIsUnstableOrSlow(EvaluationRule):
     code = "EVAL008"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     symptoms = ("odd-metrics",)
     severity = "error"
     since = "0.1.0"

@@ -40,12 +40,14 @@ from truetune.checks.evaluation.cases_and_score_of_parser_readings import (
     describe_score,
     few_cases_by_reason,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
 
 class ParserMissesGoldAnswers(EvaluationRule):
     code = "EVAL005"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -36,12 +36,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
 
 class ParserScoresEmptyAnswers(EvaluationRule):
     code = "EVAL007"
+    fault = Fault.WRONG_ANSWERS_COUNTED_RIGHT
     severity = "error"
     since = "0.1.0"
     of_parser = True

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.evaluation.cases_and_score_of_parser_readings import few_cases_by_reason
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -52,6 +53,7 @@ MIN_GOLDS = 5
 
 class ParserScoresShuffledGolds(EvaluationRule):
     code = "EVAL006"
+    fault = Fault.WRONG_ANSWERS_COUNTED_RIGHT
     severity = "error"
     since = "0.1.0"
     of_parser = True

@@ -44,6 +44,7 @@ from truetune.checks.detect_prompts_in_loss_by_likelihood import (
     HELP,
     have_prompts_gained_like_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import NOT_AGAINST
@@ -55,6 +56,7 @@ MIN_ROWS = 8
 
 class PromptLossFellToo(EvaluationRule):
     code = "EVAL011"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
 

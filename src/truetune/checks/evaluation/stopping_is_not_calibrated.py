@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -57,6 +58,7 @@ MAX_EXPECTED = 2.0
 
 class StoppingIsNotCalibrated(EvaluationRule):
     code = "EVAL002"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     symptoms = ("garbage-output", "never-stops", "odd-metrics")
     severity = "error"
     since = "0.1.0"

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -55,6 +56,7 @@ MIN_DISTINCT_SHARE = 0.5
 
 class TwoModelsAnswerAlike(EvaluationRule):
     code = "EVAL017"
+    fault = Fault.WRONG_MODEL_EVALUATED
     symptoms = ("odd-metrics", "nothing-is-learned", "good-here-bad-there")
     severity = "error"
     of_files = True

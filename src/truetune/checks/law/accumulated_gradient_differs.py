@@ -52,6 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import FORWARD_LAWS, any_law_broken
 from truetune.checks.rule import LawRule
@@ -59,6 +60,7 @@ from truetune.checks.rule import LawRule
 
 class AccumulatedGradientDiffers(LawRule):
     code = "LAW015"
+    fault = Fault.GRADIENT_ACCUMULATION_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -40,12 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class ActivationsLeaveFp16(LawRule):
     code = "LAW026"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import any_law_broken
 from truetune.checks.rule import LawRule
@@ -48,6 +49,7 @@ from truetune.checks.rule import LawRule
 
 class AdapterWithoutEffect(LawRule):
     code = "LAW025"
+    fault = Fault.ADAPTER_EMPTY_OR_INEFFECTIVE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -42,12 +42,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class AttentionImplementationMismatch(LawRule):
     code = "LAW005"
+    fault = Fault.ATTENTION_OR_CACHE_CHANGES_RESULTS
     symptoms = ("good-here-bad-there",)
     severity = "error"
     stability = "stable"

@@ -45,12 +45,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class CheckpointingChangesGradients(LawRule):
     code = "LAW007"
+    fault = Fault.CHECKPOINTING_HARMS_GRADIENTS
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     since = "0.1.0"

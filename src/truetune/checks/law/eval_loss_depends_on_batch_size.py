@@ -44,12 +44,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class EvalLossDependsOnBatchSize(LawRule):
     code = "LAW008"
+    fault = Fault.METRIC_AVERAGED_WRONGLY
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

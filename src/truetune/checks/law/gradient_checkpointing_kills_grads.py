@@ -43,12 +43,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class GradientCheckpointingKillsGrads(LawRule):
     code = "LAW017"
+    fault = Fault.CHECKPOINTING_HARMS_GRADIENTS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

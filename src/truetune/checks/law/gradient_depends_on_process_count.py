@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import FORWARD_LAWS, any_law_broken
 from truetune.checks.rule import LawRule
@@ -44,6 +45,7 @@ from truetune.checks.rule import LawRule
 
 class GradientDependsOnProcessCount(LawRule):
     code = "LAW016"
+    fault = Fault.VALUES_NOT_AVERAGED_OVER_PROCESSES
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -40,12 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class KvCacheChangesLogits(LawRule):
     code = "LAW006"
+    fault = Fault.ATTENTION_OR_CACHE_CHANGES_RESULTS
     symptoms = ("slow-generation",)
     severity = "error"
     stability = "stable"

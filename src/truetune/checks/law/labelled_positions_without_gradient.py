@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.describe_tokens_taught_by_loss import (
     are_targets_mostly_other_tokens,
@@ -57,6 +58,7 @@ from truetune.checks.rule import LawRule
 
 class LabelledPositionsWithoutGradient(LawRule):
     code = "LAW013"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"

@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import any_law_broken
 from truetune.checks.rule import LawRule
@@ -47,6 +48,7 @@ from truetune.checks.rule import LawRule
 
 class LossNotFiniteAtTheStart(LawRule):
     code = "LAW027"
+    fault = Fault.LOSS_OR_WEIGHTS_NOT_FINITE
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     since = "0.1.0"

@@ -53,6 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.describe_tokens_taught_by_loss import (
     are_targets_mostly_other_tokens,
@@ -63,6 +64,7 @@ from truetune.checks.rule import LawRule
 
 class LossOnUnlabelledPositions(LawRule):
     code = "LAW012"
+    fault = Fault.LOSS_MASK_IGNORED_OR_OVERWRITTEN
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.describe_tokens_taught_by_loss import describe_positions
 from truetune.checks.rule import LawRule
@@ -63,6 +64,7 @@ SHIFTED_SHARE = 0.9
 
 class LossTargetIsNotNextToken(LawRule):
     code = "LAW011"
+    fault = Fault.LABELS_MISALIGNED_WITH_TOKENS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

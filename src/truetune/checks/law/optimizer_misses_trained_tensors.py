@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LawRule
@@ -45,6 +46,7 @@ from truetune.checks.rule import LawRule
 
 class OptimizerMissesTrainedTensors(LawRule):
     code = "LAW019"
+    fault = Fault.NO_WEIGHT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

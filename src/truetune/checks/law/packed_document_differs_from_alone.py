@@ -51,12 +51,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class PackedDocumentDiffersFromAlone(LawRule):
     code = "LAW004"
+    fault = Fault.PACKED_ROWS_NOT_SEPARATED
     severity = "error"
     since = "0.1.0"
     law = "packed-alone"

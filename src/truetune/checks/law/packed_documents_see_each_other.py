@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 from truetune.settings.run_spec import Severity
@@ -57,6 +58,7 @@ CHAT_COLUMNS = ("messages", "conversations", "prompt", "completion", "instructio
 
 class PackedDocumentsSeeEachOther(LawRule):
     code = "LAW003"
+    fault = Fault.PACKED_ROWS_NOT_SEPARATED
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -40,12 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class PaddingChangesLogits(LawRule):
     code = "LAW001"
+    fault = Fault.PADDING_CHANGES_RESULTS
     symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     stability = "stable"

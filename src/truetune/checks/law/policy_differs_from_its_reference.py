@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import any_law_broken
 from truetune.checks.rule import LawRule
@@ -45,6 +46,7 @@ from truetune.checks.rule import LawRule
 
 class PolicyDiffersFromItsReference(LawRule):
     code = "LAW022"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -44,12 +44,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class PrecomputedReferenceStale(LawRule):
     code = "LAW023"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"

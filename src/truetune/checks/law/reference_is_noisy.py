@@ -44,12 +44,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class ReferenceIsNoisy(LawRule):
     code = "LAW009"
+    fault = Fault.DROPOUT_IN_WRONG_MODE
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     stability = "stable"

@@ -40,12 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class ReferenceMovesWithThePolicy(LawRule):
     code = "LAW024"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     severity = "error"
     stability = "stable"
     since = "0.1.0"

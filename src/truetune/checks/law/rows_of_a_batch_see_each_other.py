@@ -36,12 +36,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class RowsOfABatchSeeEachOther(LawRule):
     code = "LAW002"
+    fault = Fault.ATTENTION_MASK_WRONG
     symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     stability = "stable"

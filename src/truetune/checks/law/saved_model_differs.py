@@ -40,12 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class SavedModelDiffers(LawRule):
     code = "LAW010"
+    fault = Fault.SAVED_WEIGHTS_ALTERED
     symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "error"
     stability = "stable"

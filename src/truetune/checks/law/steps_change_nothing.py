@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import any_law_broken
 from truetune.checks.rule import LawRule
@@ -42,6 +43,7 @@ from truetune.checks.rule import LawRule
 
 class StepsChangeNothing(LawRule):
     code = "LAW021"
+    fault = Fault.UPDATES_ROUNDED_AWAY
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "warning"
     stability = "stable"

@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import any_law_broken
 from truetune.checks.rule import LawRule
@@ -58,6 +59,7 @@ from truetune.checks.rule import LawRule
 
 class TokensWeighUnequally(LawRule):
     code = "LAW014"
+    fault = Fault.LOSS_WEIGHS_TOKENS_WRONGLY
     symptoms = ("loss-does-not-fall", "several-gpus", "odd-metrics")
     severity = "warning"
     stability = "stable"

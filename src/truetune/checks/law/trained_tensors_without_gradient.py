@@ -44,12 +44,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class TrainedTensorsWithoutGradient(LawRule):
     code = "LAW018"
+    fault = Fault.NO_WEIGHT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -36,12 +36,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class UpdatesSmallerThanRounding(LawRule):
     code = "LAW020"
+    fault = Fault.UPDATES_ROUNDED_AWAY
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -66,6 +67,7 @@ LOSS_OF_PARTS = Unmet("it is about plain losses, and the log shows that this one
 
 class AccuracyAboveWhatLossAllows(LogRule):
     code = "LOG175"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     symptoms = ("odd-metrics",)
     severity = "warning"
     kinds = ("language",)

@@ -39,6 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import CLASS_METRIC
@@ -61,6 +62,7 @@ KINDS_OF_PROMPTS = frozenset(
 
 class AlmostNothingIsTrained(OutputRule):
     code = "LOG129"
+    fault = Fault.NO_WEIGHT_TRAINED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
 

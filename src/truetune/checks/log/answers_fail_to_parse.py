@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.evidence.is_exception_from_parsing_answer import failed_to_parse_an_answer
 from truetune.checks.rule import OutputRule
@@ -73,6 +74,7 @@ MEANINGS = (
 
 class AnswersFailToParse(OutputRule):
     code = "LOG100"
+    fault = Fault.MODEL_ANSWERS_NOT_IN_REQUIRED_FORM
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "error"
 

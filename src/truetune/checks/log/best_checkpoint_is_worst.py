@@ -43,6 +43,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -53,6 +54,7 @@ from truetune.logs.run_log import Curve, RunLog
 
 class BestCheckpointIsWorst(LogRule):
     code = "LOG021"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.recompilations import Recompilations
@@ -55,6 +56,7 @@ MIN_GRAPHS = 20
 
 class CompiledAgainForEachShape(OutputRule):
     code = "LOG065"
+    fault = Fault.COMPILED_MODEL_RECOMPILES
     symptoms = ("slow-generation",)
     severity = "warning"
 

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -72,6 +73,7 @@ MIN_STEPS = 2
 
 class CompletionsAlwaysCut(LogRule):
     code = "LOG028"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     symptoms = ("garbage-output", "never-stops", "slow-generation", "dpo-without-effect")
     severity = "error"
 

@@ -54,6 +54,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -71,6 +72,7 @@ MAX_SCALING_ERROR = 0.02
 
 class DeepspeedTrainsAtAnotherRate(LogRule):
     code = "LOG160"
+    fault = Fault.ANOTHER_LEARNING_RATE_APPLIES
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     needs = ("learning_rate",)

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -57,6 +58,7 @@ MIN_ACCURACY = 0.98
 
 class DpoAccuracyAtOnce(LogRule):
     code = "LOG026"
+    fault = Fault.PAIRS_TOLD_APART_BY_FORM
     severity = "warning"
     since = "0.1.0"
     kinds = ("preference",)

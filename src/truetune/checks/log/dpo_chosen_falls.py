@@ -43,6 +43,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -76,6 +77,7 @@ def _curve_names_of_both_sides(group: str) -> tuple[str, str]:
 
 class DpoChosenFalls(LogRule):
     code = "LOG025"
+    fault = Fault.PREFERENCES_NOT_LEARNED
     severity = "warning"
     since = "0.1.0"
     kinds = ("preference",)

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -85,6 +86,7 @@ USUAL_RATE = 5e-6
 
 class DpoStuckAtLn2(LogRule):
     code = "LOG024"
+    fault = Fault.PREFERENCES_NOT_LEARNED
     severity = "error"
     since = "0.1.0"
     kinds = ("preference", "reinforcement")

@@ -44,6 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -57,6 +58,7 @@ MIN_PIECE = 256
 
 class EpochLengthDiffersFromRows(LogRule):
     code = "LOG020"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     since = "0.1.0"

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
@@ -59,6 +60,7 @@ LONG_RISE = 5
 
 class EvalLossRises(LogRule):
     code = "LOG015"
+    fault = Fault.MODEL_MEMORISES_ITS_ROWS
     symptoms = ("odd-metrics", "dpo-without-effect")
     severity = "warning"
     stability = "stable"

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
@@ -55,6 +56,7 @@ DIGITS = 1e-3
 
 class EvalNeverChanges(LogRule):
     code = "LOG041"
+    fault = Fault.WRONG_MODEL_EVALUATED
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -51,6 +52,7 @@ TIMINGS = {
 
 class EvalWithoutLoss(LogRule):
     code = "LOG016"
+    fault = Fault.EVALUATION_NEVER_HAPPENS
     symptoms = ("odd-metrics",)
     severity = "warning"
     since = "0.1.0"

@@ -40,6 +40,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -61,6 +62,7 @@ class EpochBorder(NamedTuple):
 
 class EvaluationMeasuredOnTrainingRows(LogRule):
     code = "LOG017"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     severity = "warning"
     since = "0.1.0"
     kinds = ("language",)

@@ -44,6 +44,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -102,6 +103,7 @@ class ComparedEvaluation(NamedTuple):
 
 class EvaluationMeasuresSomethingElse(LogRule):
     code = "LOG174"
+    fault = Fault.EVALUATION_LOSS_NOT_COMPARABLE
     symptoms = ("odd-metrics",)
     severity = "warning"
     kinds = ("language",)

@@ -48,6 +48,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -71,6 +72,7 @@ SETTINGS_OF_KIND = {
 
 class EvaluationTakesTheTime(LogRule):
     code = "LOG085"
+    fault = Fault.EVALUATION_TAKES_TRAINING_TIME
     symptoms = ("slow-training",)
     severity = "warning"
 

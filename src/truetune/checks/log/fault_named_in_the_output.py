@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.evidence.is_exception_from_parsing_answer import failed_to_parse_an_answer
 from truetune.checks.log.explain_log_messages_and_progress import explain_message
@@ -47,6 +48,7 @@ SKIPPED = "fp16-step-skipped"
 
 class FaultNamedInTheOutput(OutputRule):
     code = "LOG032"
+    fault = Fault.RUN_FAILED
     severity = "error"
 
     def measurement_if_clean(self) -> str:

@@ -55,6 +55,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import FEW, SCARCE
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -97,6 +98,7 @@ class _TrainingPlan(NamedTuple):
 
 class FewStepsOfVeryManyRows(OutputRule):
     code = "LOG080"
+    fault = Fault.TOO_FEW_OPTIMIZER_STEPS
     symptoms = ("nothing-is-learned", "several-gpus")
     severity = "warning"
     kinds = ("language", "preference")

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -63,6 +64,7 @@ WORSE = 0.03
 
 class FewerStepsThanTheRunBeside(LogRule):
     code = "LOG039"
+    fault = Fault.TOO_FEW_OPTIMIZER_STEPS
     severity = "warning"
     needs = ("loss", "learning_rate")
 

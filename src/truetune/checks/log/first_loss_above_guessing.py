@@ -56,6 +56,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -92,6 +93,7 @@ def _is_rate_negligible(log: RunLog) -> bool:
 
 class FirstLossAboveGuessing(LogRule):
     code = "LOG023"
+    fault = Fault.MODEL_BROKEN_BEFORE_TRAINING
     symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     since = "0.1.0"

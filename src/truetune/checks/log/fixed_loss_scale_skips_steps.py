@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.checks.severity_by_trainer import is_nearly_all
@@ -58,6 +59,7 @@ MIN_SHARE = 0.1
 
 class FixedLossScaleSkipsSteps(OutputRule):
     code = "LOG146"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
 

@@ -51,6 +51,7 @@ from pathlib import Path
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -108,6 +109,7 @@ RAISE_THE_RATE = "raise the learning rate"
 
 class FlatLoss(LogRule):
     code = "LOG006"
+    fault = Fault.LOSS_STAYS_HIGH
     severity = "warning"
     since = "0.1.0"
     moot_where = (

@@ -46,6 +46,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -81,6 +82,7 @@ class _GenerationShare(NamedTuple):
 
 class GenerationTakesTheSteps(LogRule):
     code = "LOG115"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -78,6 +79,7 @@ class GpuTurns(NamedTuple):
 
 class GpusMostlyIdle(LogRule):
     code = "LOG086"
+    fault = Fault.GPUS_LEFT_UNUSED
     symptoms = ("slow-training", "several-gpus")
     severity = "info"
 

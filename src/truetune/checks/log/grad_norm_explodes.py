@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
 from truetune.checks.log.float16_use_and_overflow import float16_overflow_remedy
@@ -69,6 +70,7 @@ TIMES = 10.0
 
 class GradNormExplodes(LogRule):
     code = "LOG013"
+    fault = Fault.LOSS_UNSTABLE
     severity = "warning"
     since = "0.1.0"
     moot_where = (

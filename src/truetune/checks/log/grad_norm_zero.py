@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -69,6 +70,7 @@ NO_TRAINABLE_PARAMETER = (
 
 class GradNormZero(LogRule):
     code = "LOG005"
+    fault = Fault.NO_WEIGHT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -51,6 +52,7 @@ MIN_TIMES_LIMIT = 10.0
 
 class GradientsAlwaysClipped(LogRule):
     code = "LOG014"
+    fault = Fault.LOSS_UNSTABLE
     symptoms = ("loss-does-not-fall",)
     severity = "info"
     since = "0.1.0"

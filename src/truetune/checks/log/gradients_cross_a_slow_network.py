@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.nccl_transports import INFINIBAND, TCP, NcclTransports
@@ -62,6 +63,7 @@ SLOWER = 1.5
 
 class GradientsCrossASlowNetwork(OutputRule):
     code = "LOG066"
+    fault = Fault.GPUS_COMMUNICATE_SLOWLY
     symptoms = ("several-gpus",)
     severity = "warning"
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -54,6 +55,7 @@ MIN_RECORDS = 10
 
 class KtoSeesOneSide(LogRule):
     code = "LOG116"
+    fault = Fault.KTO_LABELS_UNUSABLE
     symptoms = ("dpo-without-effect", "garbage-output")
     severity = "error"
 

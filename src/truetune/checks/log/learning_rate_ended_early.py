@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -69,6 +70,7 @@ LEAP = 3.0
 
 class LearningRateEndedEarly(LogRule):
     code = "LOG012"
+    fault = Fault.SCHEDULE_LENGTH_OR_DIRECTION_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

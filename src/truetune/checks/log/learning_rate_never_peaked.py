@@ -42,6 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.count_optimizer_steps import has_run_ended
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -64,6 +65,7 @@ TRIAL = 10
 
 class LearningRateNeverPeaked(LogRule):
     code = "LOG011"
+    fault = Fault.WARMUP_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

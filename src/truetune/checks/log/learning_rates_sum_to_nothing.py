@@ -44,6 +44,7 @@ import numpy as np
 
 from truetune.checks.count_optimizer_steps import FEW, has_run_ended
 from truetune.checks.does_log_show_weights_moved import have_weights_moved
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -63,6 +64,7 @@ warm-up of 1,000 steps to 1e-5 is not yet beyond the limit"""
 
 class LearningRatesSumToNothing(LogRule):
     code = "LOG173"
+    fault = Fault.LEARNING_RATE_TOO_HIGH_OR_LOW
     symptoms = ("nothing-is-learned", "loss-does-not-fall", "dpo-without-effect")
     severity = "warning"
     needs = ("learning_rate",)

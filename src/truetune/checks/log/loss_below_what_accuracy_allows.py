@@ -41,6 +41,7 @@ from math import log
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -58,6 +59,7 @@ MIN_BROKEN_SHARE = 0.9
 
 class LossBelowWhatAccuracyAllows(LogRule):
     code = "LOG172"
+    fault = Fault.LOGGED_LOSS_SCALED_WRONGLY
     symptoms = ("odd-metrics",)
     severity = "warning"
     kinds = ("language",)

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -65,6 +66,7 @@ MIN_RECORDS = 8
 
 class LossClimbsAboveGuessing(LogRule):
     code = "LOG001"
+    fault = Fault.LOSS_UNSTABLE
     severity = "error"
     kinds = ("language",)
     needs = ("loss",)

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
@@ -118,6 +119,7 @@ def _describe_lowest_level(levels: LossLevels) -> str:
 
 class LossDiverges(LogRule):
     code = "LOG007"
+    fault = Fault.LOSS_UNSTABLE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -59,6 +60,7 @@ from truetune.logs.run_log import RunLog
 
 class LossIsASum(LogRule):
     code = "LOG029"
+    fault = Fault.LOGGED_LOSS_SCALED_WRONGLY
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -63,6 +64,7 @@ OF_NORMAL = 1.15 * 2**0.5
 
 class LossIsChaotic(LogRule):
     code = "LOG002"
+    fault = Fault.LOSS_UNSTABLE
     severity = "warning"
     kinds = ("language",)
     needs = ("loss",)

@@ -40,6 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
@@ -93,6 +94,7 @@ MAX_LOSS_RISE, MAX_NORM_RISE = 1.2, 3.0
 
 class LossNotFinite(LogRule):
     code = "LOG004"
+    fault = Fault.LOSS_OR_WEIGHTS_NOT_FINITE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -51,6 +51,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
 from truetune.checks.log.float16_use_and_overflow import (
@@ -91,6 +92,7 @@ class ZeroSteps(NamedTuple):
 
 class LossOrGradientExactlyZero(LogRule):
     code = "LOG003"
+    fault = Fault.LOSS_OR_WEIGHTS_NOT_FINITE
     severity = "error"
     stability = "stable"
     since = "0.1.0"

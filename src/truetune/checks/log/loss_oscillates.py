@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
@@ -59,6 +60,7 @@ MIN_CYCLES = 6
 
 class LossOscillates(LogRule):
     code = "LOG009"
+    fault = Fault.LOSS_UNSTABLE
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     since = "0.1.0"

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -54,6 +55,7 @@ DIGITS = 1_000
 
 class LossRepeatsExactly(LogRule):
     code = "LOG022"
+    fault = Fault.NO_WEIGHT_TRAINED
     severity = "error"
     since = "0.1.0"
     kinds = ("language",)

@@ -42,6 +42,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -98,6 +99,7 @@ class _EpochCourse(NamedTuple):
 
 class LossRepeatsWithTheEpoch(LogRule):
     code = "LOG081"
+    fault = Fault.ROWS_IN_FIXED_ORDER
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     kinds = ("language", "preference", "reward")

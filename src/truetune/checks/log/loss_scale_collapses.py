@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.float16_use_and_overflow import (
@@ -57,6 +58,7 @@ MAX_LAST_SCALE = 1.0
 
 class LossScaleCollapses(LogRule):
     code = "LOG063"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     needs = ("loss_scale",)

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
@@ -66,6 +67,7 @@ MAX_CHANCE = 0.01
 
 class LossSpikes(LogRule):
     code = "LOG008"
+    fault = Fault.LOSS_UNSTABLE
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     stability = "stable"

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
@@ -62,6 +63,7 @@ MIN_EPOCHS = 2.0
 
 class LossStaysFlatThoughRowsRepeat(LogRule):
     code = "LOG070"
+    fault = Fault.LOSS_STAYS_HIGH
     symptoms = ("loss-does-not-fall",)
     severity = "info"
     moot_where = (

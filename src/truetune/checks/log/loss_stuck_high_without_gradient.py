@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
@@ -73,6 +74,7 @@ class _Plateau(NamedTuple):
 
 class LossStuckHighWithoutGradient(LogRule):
     code = "LOG176"
+    fault = Fault.LOSS_STAYS_HIGH
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     kinds = ("language", "preference", "reward")

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -50,6 +51,7 @@ from truetune.logs.gpu_memory_curve import (
 
 class MemoryGrowsWithEachStep(LogRule):
     code = "LOG165"
+    fault = Fault.MEMORY_GROWS_IN_LOOP
     symptoms = ("out-of-memory",)
     severity = "warning"
 

@@ -48,6 +48,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -73,6 +74,7 @@ MIN_STEPS = 2
 
 class NoRewardSignal(LogRule):
     code = "LOG027"
+    fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "error"
     kinds = ("reinforcement",)
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_gpus_in_files_beside import smallest_memory_of_gpu_gb
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -64,6 +65,7 @@ SLOW_STEP_S = 10.0
 
 class OffloadWithoutNeed(OutputRule):
     code = "LOG036"
+    fault = Fault.NEEDLESS_OFFLOADING
     symptoms = ("slow-training",)
     severity = "warning"
 

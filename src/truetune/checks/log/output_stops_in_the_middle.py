@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -42,6 +43,7 @@ from truetune.checks.rule import OutputRule
 
 class OutputStopsInTheMiddle(OutputRule):
     code = "LOG033"
+    fault = Fault.RUN_FAILED
     severity = "info"
 
     def unmet(self) -> Unmet | None:

@@ -43,6 +43,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -68,6 +69,7 @@ class Ends(NamedTuple):
 
 class PolicyCollapses(LogRule):
     code = "LOG171"
+    fault = Fault.POLICY_LOSES_VARIETY
     symptoms = ("garbage-output",)
     severity = "warning"
     kinds = ("reinforcement",)

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
@@ -58,6 +59,7 @@ HIGH_OF_ALL, HIGH_OF_ADAPTER = 2e-5, 2e-4
 
 class PreferenceRateFarTooHigh(LogRule):
     code = "LOG124"
+    fault = Fault.LEARNING_RATE_TOO_HIGH_OR_LOW
     symptoms = ("dpo-without-effect", "garbage-output")
     severity = "warning"
     kinds = ("preference",)

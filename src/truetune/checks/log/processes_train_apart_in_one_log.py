@@ -58,6 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.records_printed_by_several_trainings import RepeatedRecords
@@ -65,6 +66,7 @@ from truetune.logs.console.records_printed_by_several_trainings import RepeatedR
 
 class ProcessesTrainApartInOneLog(OutputRule):
     code = "LOG145"
+    fault = Fault.PROCESSES_TRAIN_SEPARATELY
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -53,6 +54,7 @@ from truetune.logs.console.figures_that_differ_between_ranks import RankDifferen
 
 class RanksHoldDifferentWeights(OutputRule):
     code = "LOG035"
+    fault = Fault.VALUES_NOT_AVERAGED_OVER_PROCESSES
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -68,6 +69,7 @@ SHOWN_RESTARTS = 6
 
 class ResumeStartsFresh(LogRule):
     code = "LOG018"
+    fault = Fault.RESUME_LOSES_STATE
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"

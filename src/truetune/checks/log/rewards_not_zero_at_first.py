@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
@@ -66,6 +67,7 @@ rates rewards are below 0.1 then; half would leave out logging_steps=20, and dou
 
 class RewardsNotZeroAtFirst(LogRule):
     code = "LOG051"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     severity = "warning"
     kinds = ("preference",)
     needs = ("rewards/chosen", "rewards/rejected")

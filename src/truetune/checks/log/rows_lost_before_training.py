@@ -49,6 +49,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -84,6 +85,7 @@ class _DroppableRows(NamedTuple):
 
 class RowsLostBeforeTraining(OutputRule):
     code = "LOG082"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
 

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.row_preparation_time_from_bars import RowPreparation
@@ -52,6 +53,7 @@ FACTORY = "Running tokenizer"
 
 class RowsPreparedSlowly(OutputRule):
     code = "LOG125"
+    fault = Fault.TRAINING_SLOWER_THAN_NEEDED
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"

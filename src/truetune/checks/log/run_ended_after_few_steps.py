@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_ended_log
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -96,6 +97,7 @@ class PackedRun(NamedTuple):
 
 class RunEndedAfterFewSteps(LogRule):
     code = "LOG038"
+    fault = Fault.TOO_FEW_OPTIMIZER_STEPS
     severity = "warning"
     kinds = ("language", "preference")
     needs = ("loss",)

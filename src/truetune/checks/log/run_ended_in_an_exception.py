@@ -43,6 +43,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.evidence.is_exception_from_parsing_answer import failed_to_parse_an_answer
 from truetune.checks.log.explain_log_messages_and_progress import (
@@ -145,6 +146,7 @@ MAX_TEXT = 200
 
 class RunEndedInAnException(OutputRule):
     code = "LOG030"
+    fault = Fault.RUN_FAILED
     severity = "error"
 
     def measurement_if_clean(self) -> str:

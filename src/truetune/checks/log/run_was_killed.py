@@ -38,6 +38,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.explain_log_messages_and_progress import (
@@ -83,6 +84,7 @@ NOTHING_TRAINED = (
 
 class RunWasKilled(OutputRule):
     code = "LOG031"
+    fault = Fault.RUN_FAILED
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import steps_of_ended_log
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -78,6 +79,7 @@ class _TrainedRows(NamedTuple):
 
 class SameRowsOverAndOver(OutputRule):
     code = "LOG131"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("nothing-is-learned", "odd-metrics", "garbage-output")
     severity = "warning"
     kinds = ("language", "preference")

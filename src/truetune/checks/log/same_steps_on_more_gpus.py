@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
@@ -64,6 +65,7 @@ SAME_TIME = 0.6
 
 class SameStepsOnMoreGpus(LogRule):
     code = "LOG067"
+    fault = Fault.TOO_FEW_OPTIMIZER_STEPS
     symptoms = ("several-gpus",)
     severity = "warning"
 

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -60,6 +61,7 @@ MAX_LOGP_DIFFERENCE = 0.1
 
 class SampledAnswersAreNotThePolicys(LogRule):
     code = "LOG170"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     symptoms = ("garbage-output",)
     severity = "warning"
     kinds = ("reinforcement",)

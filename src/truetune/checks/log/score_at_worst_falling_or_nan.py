@@ -48,6 +48,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -88,6 +89,7 @@ class ScoreFault(NamedTuple):
 
 class ScoreAtWorstFallingOrNan(LogRule):
     code = "LOG034"
+    fault = Fault.ANSWERS_MOSTLY_WRONG
     symptoms = ("odd-metrics",)
     severity = "warning"
 

@@ -51,12 +51,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 
 
 class ServerAskedOneByOne(OutputRule):
     code = "LOG040"
+    fault = Fault.REQUESTS_NOT_BATCHED
     severity = "info"
 
     def measurement_if_clean(self) -> str:

@@ -48,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.checks.server_concurrency_caps import (
@@ -70,6 +71,7 @@ USABLE_CACHE = 0.9
 
 class ServerCapMakesRequestsWait(OutputRule):
     code = "LOG064"
+    fault = Fault.REQUESTS_NOT_BATCHED
     symptoms = ("slow-generation",)
     severity = "warning"
 

@@ -42,12 +42,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 
 
 class ServerLoadsForEachRequest(OutputRule):
     code = "LOG037"
+    fault = Fault.MODEL_LOADED_AGAIN_AND_AGAIN
     severity = "warning"
 
     def measurement_if_clean(self) -> str:

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -76,6 +77,7 @@ MIN_ANSWER_SPREAD = 0.8
 
 class ShortcutLoss(LogRule):
     code = "LOG010"
+    fault = Fault.ANSWER_READABLE_FROM_PROMPT
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     since = "0.1.0"

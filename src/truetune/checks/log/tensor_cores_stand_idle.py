@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -53,6 +54,7 @@ MIN_MEGABYTES = 2000.0
 
 class TensorCoresStandIdle(OutputRule):
     code = "LOG123"
+    fault = Fault.PRECISION_SLOWER_THAN_NEEDED
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
 

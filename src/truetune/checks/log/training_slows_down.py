@@ -35,6 +35,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -56,6 +57,7 @@ MIN_SLOWDOWN = 2.0
 
 class TrainingSlowsDown(LogRule):
     code = "LOG019"
+    fault = Fault.TRAINING_SLOWER_THAN_NEEDED
     symptoms = ("several-gpus", "slow-training")
     severity = "info"
     since = "0.1.0"

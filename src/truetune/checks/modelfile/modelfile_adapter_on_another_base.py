@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import base_of_adapter
 from truetune.checks.is_adapter_on_its_trained_base import explain_other_base_below_adapter
@@ -44,6 +45,7 @@ from truetune.checks.rule import ModelfileRule
 
 class ModelfileAdapterOnAnotherBase(ModelfileRule):
     code = "MFL002"
+    fault = Fault.ADAPTER_PUT_ON_WRONG_BASE
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
 

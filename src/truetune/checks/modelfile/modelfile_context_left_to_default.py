@@ -29,12 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ModelfileRule
 
 
 class ModelfileContextLeftToDefault(ModelfileRule):
     code = "MFL005"
+    fault = Fault.PROMPTS_CUT_BEFORE_ANSWERING
     severity = "info"
 
     def measurement_if_clean(self) -> str:

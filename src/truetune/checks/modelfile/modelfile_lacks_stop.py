@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.modelfile.classify_weights_named_by_modelfile import is_own_weights
@@ -53,6 +54,7 @@ END_MARKS = (
 
 class ModelfileLacksStop(ModelfileRule):
     code = "MFL004"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, parse_setting_number
 from truetune.checks.judgement import Unmet
@@ -85,6 +86,7 @@ class _Texts(NamedTuple):
 
 class ModelfileParametersUnfit(ModelfileRule):
     code = "MFL006"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -37,6 +37,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.classify_weights_named_by_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
@@ -53,6 +54,7 @@ MERGES = re.compile(r"export-lora|merge", re.I)
 
 class ModelfileServesTheBase(ModelfileRule):
     code = "MFL001"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     severity = "warning"
 
     def measurement_if_clean(self) -> str:

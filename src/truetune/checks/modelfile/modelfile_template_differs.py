@@ -49,6 +49,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     mark_before_question_in_template,
     mark_before_question_of_chat_model,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import base_of_adapter
 from truetune.checks.judgement import Unmet
@@ -88,6 +89,7 @@ NO_TOKENIZER = Unmet(
 
 class ModelfileTemplateDiffers(ModelfileRule):
     code = "MFL003"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -41,6 +41,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ModelfileRule
@@ -257,6 +258,7 @@ def _writing_actions_after(behind: tuple[_Piece, ...]) -> Iterator[str]:
 
 class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
     code = "MFL009"
+    fault = Fault.ANSWER_HEADER_MISSING_FROM_PROMPT
     symptoms = ("garbage-output", "never-stops", "good-here-bad-there")
     severity = "error"
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -61,6 +62,7 @@ NO_COMPLETION = Unmet("it is about rows of a prompt and a completion; there is n
 
 class CompletionRepeatsItsPrompt(DataRule):
     code = "PREF025"
+    fault = Fault.PAIR_PROMPTS_WRONG
     symptoms = ("garbage-output",)
     severity = "error"
     needs_tokenizer = False

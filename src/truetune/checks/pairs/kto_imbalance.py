@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
@@ -70,6 +71,7 @@ COMPARED = 500
 
 class KtoImbalance(DataRule):
     code = "PREF010"
+    fault = Fault.KTO_LABELS_UNUSABLE
     symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"

@@ -133,6 +133,7 @@ from math import isfinite
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -188,6 +189,7 @@ class ScoresByLabel:
 
 class KtoLabelsDisagreeWithScores(DataRule):
     code = "PREF030"
+    fault = Fault.PREFERENCES_REVERSED
     symptoms = ("dpo-without-effect",)
     severity = "error"
     needs_tokenizer = False

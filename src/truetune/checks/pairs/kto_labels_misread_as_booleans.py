@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -48,6 +49,7 @@ from truetune.encoding.batch import Batch
 
 class KtoLabelsMisreadAsBooleans(DataRule):
     code = "PREF012"
+    fault = Fault.KTO_LABELS_UNUSABLE
     symptoms = ("dpo-without-effect",)
     severity = "error"
     needs_tokenizer = False

@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -68,6 +69,7 @@ class Phrase(NamedTuple):
 
 class OnePhraseTellsTheSides(PairRule):
     code = "PREF028"
+    fault = Fault.PAIRS_TOLD_APART_BY_FORM
     symptoms = ("dpo-without-effect", "odd-metrics")
     severity = "warning"
     needs_tokenizer = False

@@ -37,6 +37,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_rejected_side, case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -69,6 +70,7 @@ PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 
 class PairPromptNotShared(PairRule):
     code = "PREF007"
+    fault = Fault.PAIR_PROMPTS_WRONG
     symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"

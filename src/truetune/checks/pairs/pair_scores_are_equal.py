@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -46,6 +47,7 @@ MIN_PAIRS = 20
 
 class PairScoresAreEqual(PairRule):
     code = "PREF027"
+    fault = Fault.PAIRS_WITHOUT_CONTRAST
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     needs_tokenizer = False

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example, side_of_pair_name
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -47,6 +48,7 @@ ERROR_SHARE = 0.1
 
 class PairSideNotTerminated(PairRule):
     code = "PREF005"
+    fault = Fault.TRAINING_ANSWERS_LACK_STOP_TOKEN
     symptoms = ("never-stops", "dpo-without-effect")
     severity = "error"
     stability = "stable"

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example, side_of_pair_name
@@ -57,6 +58,7 @@ from truetune.encoding.batch import Batch
 
 class PairTruncatedOnOneSide(PairRule):
     code = "PREF004"
+    fault = Fault.TRAINING_ROWS_CUT
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
@@ -83,6 +84,7 @@ MAX_STEPS = 20_000_000
 
 class PairsLackDiversity(PairRule):
     code = "PREF009"
+    fault = Fault.PAIRS_WITHOUT_CONTRAST
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

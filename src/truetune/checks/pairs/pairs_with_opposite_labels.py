@@ -43,6 +43,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -64,6 +65,7 @@ NOTHING_TO_COMPARE = Unmet(
 
 class PairsWithOppositeLabels(PairRule):
     code = "PREF008"
+    fault = Fault.PREFERENCES_REVERSED
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

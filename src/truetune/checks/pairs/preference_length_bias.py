@@ -41,6 +41,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -99,6 +100,7 @@ ASKS_FOR_LENGTH = {
 
 class PreferenceLengthBias(PairRule):
     code = "PREF003"
+    fault = Fault.PAIRS_TOLD_APART_BY_FORM
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     stability = "stable"

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_answer
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -75,6 +76,7 @@ def _differ_by_spaces(row: Conversation | None) -> bool:
 
 class PreferencePairsIdentical(PairRule):
     code = "PREF001"
+    fault = Fault.PAIRS_WITHOUT_CONTRAST
     severity = "error"
     stability = "stable"
     since = "0.1.0"

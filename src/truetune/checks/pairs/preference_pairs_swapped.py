@@ -50,6 +50,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_script_line_ranking_pairs import find_ranking_line
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -106,6 +107,7 @@ MAX_HARMFUL_SHARE = 0.05
 
 class PreferencePairsSwapped(PairRule):
     code = "PREF002"
+    fault = Fault.PREFERENCES_REVERSED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_answers_at_other_rows_by_row_chunks import DisplacedAnswersOfFile
 from truetune.checks.find_answers_standing_at_other_rows import DisplacedAnswers
 from truetune.checks.findings import Finding
@@ -47,6 +48,7 @@ from truetune.encoding.batch import Batch
 
 class RejectedAnswersOfOtherPrompts(PairRule):
     code = "PREF026"
+    fault = Fault.ANSWERS_PAIRED_WITH_WRONG_QUESTIONS
     symptoms = ("dpo-without-effect", "odd-metrics")
     severity = "error"
     needs_tokenizer = False

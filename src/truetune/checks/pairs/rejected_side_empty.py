@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_rejected_side
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -50,6 +51,7 @@ ERROR_SHARE = 0.1
 
 class RejectedSideEmpty(PairRule):
     code = "PREF011"
+    fault = Fault.TRAINING_ROWS_LACK_ANSWERS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -36,6 +36,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token, side_of_pair_name
@@ -50,6 +51,7 @@ SIDES = ("chosen", "rejected")
 
 class SpecialTokenInsidePairAnswer(PairRule):
     code = "PREF006"
+    fault = Fault.CONTROL_TOKENS_IN_ROWS
     symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"

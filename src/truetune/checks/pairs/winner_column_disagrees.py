@@ -57,6 +57,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -159,6 +160,7 @@ class Tally:
 
 class WinnerColumnDisagrees(PairRule):
     code = "PREF029"
+    fault = Fault.PREFERENCES_REVERSED
     symptoms = ("dpo-without-effect",)
     moot_where = ("preference-pairs-swapped",)
     severity = "error"

@@ -39,6 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ REMEDY = (
 
 class AnswersNeedAnotherPrompt(RecitationRule):
     code = "REC007"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"
     stability = "stable"

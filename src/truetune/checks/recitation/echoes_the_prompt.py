@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -54,6 +55,7 @@ from truetune.checks.rule import RecitationRule
 
 class EchoesThePrompt(RecitationRule):
     code = "REC004"
+    fault = Fault.ANSWERS_CONTAIN_THEIR_PROMPT
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

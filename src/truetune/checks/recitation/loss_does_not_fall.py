@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recitation_record import read_recitation
@@ -50,6 +51,7 @@ MIN_STEPS = 60
 
 class LossDoesNotFall(RecitationRule):
     code = "REC005"
+    fault = Fault.LOSS_STAYS_HIGH
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"

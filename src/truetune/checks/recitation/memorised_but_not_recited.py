@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -52,6 +53,7 @@ from truetune.checks.rule import RecitationRule
 
 class MemorisedButNotRecited(RecitationRule):
     code = "REC006"
+    fault = Fault.TRAINING_DOES_NOT_IMPROVE_ANSWERS
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

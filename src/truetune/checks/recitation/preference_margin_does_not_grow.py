@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -48,6 +49,7 @@ from truetune.checks.shorten_text import quote_shortened
 
 class PreferenceMarginDoesNotGrow(RecitationRule):
     code = "REC008"
+    fault = Fault.PREFERENCES_NOT_LEARNED
     symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"

@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -55,6 +56,7 @@ from truetune.checks.rule import RecitationRule
 
 class RecitesAnotherField(RecitationRule):
     code = "REC003"
+    fault = Fault.ANOTHER_COLUMN_TRAINED_AS_ANSWER
     severity = "error"
     stability = "stable"
     since = "0.1.0"

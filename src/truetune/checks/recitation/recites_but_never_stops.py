@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -57,6 +58,7 @@ from truetune.checks.rule import RecitationRule
 
 class RecitesButNeverStops(RecitationRule):
     code = "REC001"
+    fault = Fault.MODEL_DOES_NOT_END_ITS_ANSWERS
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -60,6 +61,7 @@ MIN_ROWS = 3
 
 class RecitesOneAnswer(RecitationRule):
     code = "REC010"
+    fault = Fault.ONE_ANSWER_FOR_ALL_QUESTIONS
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -61,6 +62,7 @@ MAX_IDS_BESIDE_TEXT = 3
 
 class ServedPromptDiffers(RecitationRule):
     code = "REC009"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     symptoms = ("good-here-bad-there",)
     severity = "error"
     since = "0.1.0"

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -51,6 +52,7 @@ from truetune.checks.rule import RecitationRule
 
 class StopsTooEarly(RecitationRule):
     code = "REC002"
+    fault = Fault.MODEL_ENDS_ANSWERS_TOO_EARLY
     severity = "error"
     stability = "stable"
     since = "0.1.0"

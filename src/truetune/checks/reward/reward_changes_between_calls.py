@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -60,6 +61,7 @@ HOW: dict[Comparison, str] = {
 
 class RewardChangesBetweenCalls(RewardRule):
     code = "RWD020"
+    fault = Fault.REWARD_NOT_REPEATABLE
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -49,6 +50,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardDependsOnOtherCompletions(RewardRule):
     code = "RWD021"
+    fault = Fault.REWARD_NOT_REPEATABLE
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -48,6 +49,7 @@ from truetune.generation.reward_trial import TriedCompletion, is_above
 
 class RewardGrowsWithRepetition(RewardRule):
     code = "RWD010"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
 
     def unmet(self) -> Unmet | None:

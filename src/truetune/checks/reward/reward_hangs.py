@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -54,6 +55,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardHangs(RewardRule):
     code = "RWD017"
+    fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
 
     def unmet(self) -> Unmet | None:

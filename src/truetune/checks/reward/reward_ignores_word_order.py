@@ -46,12 +46,14 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardIgnoresWordOrder(PaidCompletionRule):
     code = "RWD009"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "info"
     kinds = ("reversed words",)
-    fault = "pays for the words of the right answer in any order"
+    what_it_pays_for = "the words of the right answer in any order"
     remedy = "add a score that sees the order (ROUGE-L, BLEU) where sentences are wanted"
     counted = "right answers in reverse order that are paid"

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reward.cases_of_scored_completions import format_reward
@@ -46,6 +47,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardIsAlwaysTheSame(RewardRule):
     code = "RWD015"
+    fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "error"
     symptoms = ("nothing-is-learned",)
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.reward.cases_of_scored_completions import quote_completion
@@ -47,6 +48,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardIsNotFinite(RewardRule):
     code = "RWD019"
+    fault = Fault.REWARD_FUNCTION_FAILS
     severity = "warning"
 
     def measurement_if_clean(self) -> Measurement:

@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_paid_completions import MIN_ERROR_SHARE
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.reward.cases_of_scored_completions import format_reward, quote_completion
@@ -74,6 +75,7 @@ def _case_of_reference(one: UnpaidReference) -> Case:
 
 class RewardMissesSomeReferences(RewardRule):
     code = "RWD012"
+    fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     severity = "warning"
     of_paid_answers = True
     moot_where = (

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import RewardRule
@@ -54,6 +55,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardNeedsTheNetwork(RewardRule):
     code = "RWD022"
+    fault = Fault.REWARD_NOT_REPEATABLE
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

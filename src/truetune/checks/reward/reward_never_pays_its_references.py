@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -68,6 +69,7 @@ def _case_of_form(form: FormScores) -> Case:
 
 class RewardNeverPaysItsReferences(RewardRule):
     code = "RWD011"
+    fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     severity = "error"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     moot_where = (

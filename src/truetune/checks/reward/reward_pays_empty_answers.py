@@ -39,12 +39,14 @@ There is no automatic fix: give 0 where nothing can be read, before anything is 
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysEmptyAnswers(PaidCompletionRule):
     code = "RWD001"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "error"
     kinds = ("empty",)
-    fault = "pays for answers that say nothing as for right ones"
+    what_it_pays_for = "answers that say nothing as for right ones"
     remedy = "give 0 where no answer can be read, before anything is compared"
     counted = "completions that say nothing and are paid"

@@ -43,13 +43,15 @@ There is no automatic fix: read one answer, and give 0 for several.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysEveryCandidate(PaidCompletionRule):
     code = "RWD004"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("candidates",)
-    fault = "pays for completions that give several answers, the right one in their middle"
+    what_it_pays_for = "completions that give several answers, the right one in their middle"
     remedy = "read one answer, the last one, and give 0 where it names several"
     counted = "completions with several answers that are paid"
     moot_where = (

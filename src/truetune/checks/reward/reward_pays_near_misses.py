@@ -39,13 +39,17 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysNearMisses(PaidCompletionRule):
     code = "RWD008"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "warning"
     kinds = ("near miss",)
-    fault = "pays for numbers that differ from the right one by their sign, or by spaces between their digits"
+    what_it_pays_for = (
+        "numbers that differ from the right one by their sign, or by spaces between their digits"
+    )
     remedy = "keep the sign, and the spaces between digits, when the answer is cleaned"
     counted = "numbers with another sign, or with spaces between digits, that are paid"
     moot_where = (

@@ -38,14 +38,16 @@ There is no automatic fix: take the answer out of the text, and compare it by eq
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysPartsOfTheAnswer(PaidCompletionRule):
     code = "RWD003"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("part",)
-    fault = (
-        "pays for answers that are a part of the right one, or that hold it and say something else"
+    what_it_pays_for = (
+        "answers that are a part of the right one, or that hold it and say something else"
     )
     remedy = "compare by equality, not by `in` or startswith"
     counted = "parts of the answer, and longer answers, that are paid"

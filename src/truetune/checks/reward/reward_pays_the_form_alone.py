@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -53,6 +54,7 @@ from truetune.generation.reward_trial import is_at_least
 
 class RewardPaysTheFormAlone(RewardRule):
     code = "RWD014"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "info"
 
     def unmet(self) -> Unmet | None:

@@ -37,13 +37,15 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysThePrompt(PaidCompletionRule):
     code = "RWD005"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "warning"
     kinds = ("prompt",)
-    fault = "pays for the prompt, given as the answer"
+    what_it_pays_for = "the prompt, given as the answer"
     remedy = "read the answer at one place, after a mark or at the end"
     counted = "prompts that are paid"
     min_share = 0.3

@@ -44,13 +44,15 @@ There is no automatic fix.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysThoughtsAlone(PaidCompletionRule):
     code = "RWD007"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "info"
     kinds = ("thoughts alone",)
-    fault = "pays for completions with the right answer in their thoughts and none after them"
+    what_it_pays_for = "completions with the right answer in their thoughts and none after them"
     remedy = "read only what comes after </think>, if the model thinks in these tags"
     counted = "completions that end with their thoughts and are paid"
     moot_where = (

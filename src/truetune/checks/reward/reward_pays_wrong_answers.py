@@ -43,12 +43,14 @@ There is no automatic fix: compare the whole answer with the whole reference.
 from __future__ import annotations
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 
 
 class RewardPaysWrongAnswers(PaidCompletionRule):
     code = "RWD002"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("wrong",)
-    fault = "pays for wrong answers as for right ones"
+    what_it_pays_for = "wrong answers as for right ones"
     remedy = "compare the whole answer with the whole reference, both in one notation"
     counted = "wrong answers that are paid"

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -65,6 +66,7 @@ def _case_of_error(one: RaisedError) -> Case:
 
 class RewardRaises(RewardRule):
     code = "RWD016"
+    fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -48,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
+from truetune.checks.faults import Fault
 from truetune.checks.reward.cases_of_scored_completions import quote_completion
 from truetune.generation.reward_trial import TriedCompletion
 from truetune.settings.run_spec import Severity
@@ -55,9 +56,10 @@ from truetune.settings.run_spec import Severity
 
 class RewardReadsTheFirstAnswer(PaidCompletionRule):
     code = "RWD006"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("thoughts", "taken back")
-    fault = "pays for completions that give the right answer first and a wrong one last"
+    what_it_pays_for = "completions that give the right answer first and a wrong one last"
     remedy = "read the last answer, after the thoughts: text.rpartition('</think>')[2]"
     counted = "completions with a wrong last answer that are paid"
     moot_where = (

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import RewardRule
@@ -46,6 +47,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardRefusesArgumentsOfTrl(RewardRule):
     code = "RWD024"
+    fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
 
     def unmet(self) -> Unmet | None:

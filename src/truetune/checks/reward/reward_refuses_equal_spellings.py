@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -67,6 +68,7 @@ def _case_of_spelling(one: SpellingScores) -> Case:
 
 class RewardRefusesEqualSpellings(RewardRule):
     code = "RWD013"
+    fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     severity = "warning"
     of_paid_answers = True
 

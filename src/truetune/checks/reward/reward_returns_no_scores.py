@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -46,6 +47,7 @@ from truetune.checks.rule import RewardRule
 
 class RewardReturnsNoScores(RewardRule):
     code = "RWD018"
+    fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
 
     def unmet(self) -> Unmet | None:

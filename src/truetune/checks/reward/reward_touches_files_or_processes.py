@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import RewardRule
@@ -56,6 +57,7 @@ DOES: dict[AccessKind, str] = {
 
 class RewardTouchesFilesOrProcesses(RewardRule):
     code = "RWD023"
+    fault = Fault.REWARD_NOT_REPEATABLE
     severity = "info"
 
     def unmet(self) -> Unmet | None:

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ from truetune.checks.rule import RolloutRule
 
 class AdvantagesAreNotOfTheirRewards(RolloutRule):
     code = "ROL011"
+    fault = Fault.POLICY_LOSS_WRONG
     severity = "error"
     moot_where = ("group-holds-several-prompts",)
 

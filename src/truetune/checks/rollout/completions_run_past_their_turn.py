@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.auditing.rollout_run import Completion, RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -49,6 +50,7 @@ NO_TERMINATOR = Unmet("the chat template has no token that ends a turn, or there
 
 class CompletionsRunPastTheirTurn(RolloutRule):
     code = "ROL007"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -52,6 +53,7 @@ from truetune.checks.rule import RolloutRule
 
 class CutCompletionsAgainstSetting(RolloutRule):
     code = "ROL005"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "warning"
     moot_where = ("stops-unknown-to-trainer",)
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement
@@ -52,6 +53,7 @@ TOO_FEW = Unmet(f"fewer than {MIN_COMPLETIONS} completions were sampled")
 
 class FirstCompletionsCutOrEmpty(RolloutRule):
     code = "ROL017"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "warning"
     moot_where = ("completions-run-past-their-turn",)
 

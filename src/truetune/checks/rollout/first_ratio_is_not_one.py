@@ -41,6 +41,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_PASS
@@ -60,6 +61,7 @@ MAX_LOG_RATIO_ELSE = 0.05
 
 class FirstRatioIsNotOne(RolloutRule):
     code = "ROL008"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
 
     def __init__(self, subject: RolloutRun) -> None:

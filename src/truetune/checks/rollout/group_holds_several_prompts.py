@@ -42,6 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -53,6 +54,7 @@ NO_GROUP = Unmet("no whole group is in one process, or a group is one completion
 
 class GroupHoldsSeveralPrompts(RolloutRule):
     code = "ROL012"
+    fault = Fault.COMPLETIONS_GROUPED_ACROSS_PROMPTS
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

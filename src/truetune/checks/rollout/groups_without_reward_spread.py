@@ -45,6 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ TOO_FEW = Unmet(f"fewer than {MIN_GROUPS} groups were sampled")
 
 class GroupsWithoutRewardSpread(RolloutRule):
     code = "ROL013"
+    fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "warning"
     symptoms = ("nothing-is-learned",)
     moot_where = ("reward-function-scores-nothing",)

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rollout.evidence.loss_gradient_by_settings import (
@@ -63,6 +64,7 @@ ALL_ZERO = Unmet("every token's weight is 0, as it is where all advantages are")
 
 class LossWeighsTokensOtherwise(RolloutRule):
     code = "ROL014"
+    fault = Fault.LOSS_WEIGHS_TOKENS_WRONGLY
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.auditing.rollout_run import Completion, RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -54,6 +55,7 @@ SHOWN_TOKENS = 8
 
 class PromptIsNotTheTemplates(RolloutRule):
     code = "ROL002"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "warning"
 
     def __init__(self, subject: RolloutRun) -> None:

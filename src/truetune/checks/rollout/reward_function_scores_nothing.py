@@ -41,6 +41,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -51,6 +52,7 @@ from truetune.probe.rollout_step import RewardCall
 
 class RewardFunctionScoresNothing(RolloutRule):
     code = "ROL015"
+    fault = Fault.REWARD_FUNCTION_FAILS
     severity = "warning"
     symptoms = ("nothing-is-learned",)
 

@@ -41,6 +41,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -53,6 +54,7 @@ NO_COLUMNS = Unmet(
 
 class RewardReadsOtherRows(RolloutRule):
     code = "ROL016"
+    fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -45,6 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.rollout_run import Completion, RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -54,6 +55,7 @@ from truetune.checks.rule import RolloutRule
 
 class RolloutPaddingInLoss(RolloutRule):
     code = "ROL003"
+    fault = Fault.PADDING_IN_LOSS
     severity = "error"
     moot_where = ("stops-unknown-to-trainer",)
 

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_PASS
@@ -54,6 +55,7 @@ MAX_DIFFERENCE_ELSE = 0.05
 
 class RolloutReferenceIsNotTheStart(RolloutRule):
     code = "ROL009"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     severity = "warning"
     moot_where = ("first-ratio-is-not-one",)
 

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import Completion, RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ SHOWN_TOKENS = 4
 
 class SampledIdsAreNotTrained(RolloutRule):
     code = "ROL001"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -46,6 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.rollout_run import Completion, RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -55,6 +56,7 @@ from truetune.checks.rule import RolloutRule
 
 class SampledTokensLeftOutOfLoss(RolloutRule):
     code = "ROL004"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     severity = "warning"
 
     def __init__(self, subject: RolloutRun) -> None:

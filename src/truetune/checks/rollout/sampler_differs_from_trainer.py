@@ -54,6 +54,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import RolloutRule
@@ -67,6 +68,7 @@ MAX_DIFFERENCE = 0.1
 
 class SamplerDiffersFromTrainer(RolloutRule):
     code = "ROL010"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
 
     def __init__(self, subject: RolloutRun) -> None:

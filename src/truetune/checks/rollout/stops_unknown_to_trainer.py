@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -49,6 +50,7 @@ MAX_NAMED_IDS = 8
 
 class StopsUnknownToTrainer(RolloutRule):
     code = "ROL006"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

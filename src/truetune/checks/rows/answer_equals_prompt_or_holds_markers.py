@@ -37,6 +37,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.last_question_and_answer import last_question_and_answer
@@ -55,6 +56,7 @@ ROLE_MARKER = re.compile(
 
 class AnswerEqualsPromptOrHoldsMarkers(DataRule):
     code = "ROW005"
+    fault = Fault.ANOTHER_COLUMN_TRAINED_AS_ANSWER
     moot_where = ("pair-prompt-not-shared", "completion-repeats-its-prompt")
     symptoms = ("nothing-is-learned",)
     severity = "error"

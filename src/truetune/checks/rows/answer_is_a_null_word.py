@@ -42,6 +42,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerTextRule,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -72,6 +73,7 @@ CERTAIN_WORDS = frozenset(
 
 class AnswerIsANullWord(AnswerTextRule):
     code = "ROW020"
+    fault = Fault.MISSING_VALUES_CONFUSED_WITH_TEXT
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     looks_for = "an answer that is a word for nothing"

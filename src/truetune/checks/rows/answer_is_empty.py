@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.last_question_and_answer import last_question_and_answer
@@ -51,6 +52,7 @@ ERROR_SHARE = 0.1
 
 class AnswerIsEmpty(DataRule):
     code = "ROW067"
+    fault = Fault.TRAINING_ROWS_LACK_ANSWERS
     moot_where = ("pair-prompt-not-shared", "completion-repeats-its-prompt")
     symptoms = ("nothing-is-learned",)
     severity = "error"

@@ -57,6 +57,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     learned_answers_of_row,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Setup
 from truetune.checks.shared_by_rules_on_cut_answers import MIN_SHARE_AT_ONE_LENGTH
@@ -93,6 +94,7 @@ behind an article, a preposition, a conjunction or a comma; of signatures, lists
 
 class AnswerIsIncomplete(AnswerTextRule):
     code = "ROW040"
+    fault = Fault.TRAINING_ANSWERS_DAMAGED
     symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     looks_for = "an answer that breaks off"

@@ -51,6 +51,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -99,6 +100,7 @@ class AnswerAtEnd(NamedTuple):
 
 class AnswerIsLittleOfTheLoss(DataRule):
     code = "ROW052"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned", "loss-does-not-fall")
     severity = "warning"
     needs_tokenizer = False

@@ -53,6 +53,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     learned_answers_of_row,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
@@ -76,6 +77,7 @@ STANDARD_ERRORS = 2
 
 class AnswersAreDamagedTexts(DataRule):
     code = "ROW079"
+    fault = Fault.TRAINING_ANSWERS_DAMAGED
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "preview"

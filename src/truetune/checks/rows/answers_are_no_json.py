@@ -47,6 +47,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerTextRule,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
@@ -77,6 +78,7 @@ REMEDY = (
 
 class AnswersAreNoJson(AnswerTextRule):
     code = "ROW051"
+    fault = Fault.TRAINING_ANSWERS_IN_WRONG_FORM
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "error"
     needs_tokenizer = False

@@ -46,6 +46,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     learned_answers_of_row,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -75,6 +76,7 @@ _SPLIT_AT_LAST_LABEL = (
 
 class AnswersContinueTheDialogue(DataRule):
     code = "ROW050"
+    fault = Fault.ANSWERS_CONTAIN_FURTHER_TURNS
     symptoms = ("garbage-output",)
     severity = "error"
     needs_tokenizer = False

@@ -46,6 +46,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     text_besides_answers,
 )
 from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -99,6 +100,7 @@ class FormInPrompts:
 
 class AnswersLackTheFormAskedFor(DataRule):
     code = "ROW075"
+    fault = Fault.TRAINING_ANSWERS_IN_WRONG_FORM
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "warning"
     needs_tokenizer = False

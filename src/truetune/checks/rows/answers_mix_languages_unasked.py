@@ -73,6 +73,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerText,
     learned_answers_of_row,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
@@ -125,6 +126,7 @@ class Exchange(NamedTuple):
 
 class AnswersMixLanguagesUnasked(DataRule):
     code = "ROW053"
+    fault = Fault.PROMPTS_UNDERDETERMINE_ANSWERS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     needs_tokenizer = False

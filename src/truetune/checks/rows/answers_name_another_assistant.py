@@ -38,6 +38,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.data.conversation import Conversation
@@ -82,6 +83,7 @@ wrote, 1 in 100 to 1 in 1,000 answers has it"""
 
 class AnswersNameAnotherAssistant(AnswerTextRule):
     code = "ROW080"
+    fault = Fault.ANSWERS_SPEAK_AS_ANOTHER_ASSISTANT
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "preview"

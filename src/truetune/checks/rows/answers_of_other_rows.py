@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_answers_at_other_rows_by_row_chunks import DisplacedAnswersOfFile
 from truetune.checks.find_answers_standing_at_other_rows import DisplacedAnswers
 from truetune.checks.findings import Case, Finding
@@ -55,6 +56,7 @@ from truetune.settings.row_formats import is_script_named_as_format
 
 class AnswersOfOtherRows(DataRule):
     code = "ROW029"
+    fault = Fault.ANSWERS_PAIRED_WITH_WRONG_QUESTIONS
     symptoms = ("garbage-output", "loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     needs_tokenizer = False

@@ -48,6 +48,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     learned_answers_of_row,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -131,6 +132,7 @@ class _Side:
 
 class AnswersStrippedToWords(DataRule):
     code = "ROW058"
+    fault = Fault.TRAINING_ANSWERS_DAMAGED
     symptoms = ("garbage-output",)
     severity = "error"
     needs_tokenizer = False

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
@@ -49,6 +50,7 @@ from truetune.encoding.batch import Batch
 
 class BoundaryTokenMerge(DataRule):
     code = "ROW011"
+    fault = Fault.PROMPT_ANSWER_BORDER_UNCLEAN
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

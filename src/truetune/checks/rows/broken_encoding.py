@@ -34,6 +34,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -55,6 +56,7 @@ WARNING_ONE_IN = 20
 
 class BrokenEncoding(AnswerTextRule):
     code = "ROW021"
+    fault = Fault.TEXTS_IN_WRONG_ENCODING
     severity = "warning"
     looks_for = "an answer in a broken encoding"
     needs_tokenizer = False

@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -71,6 +72,7 @@ ERROR_ONE_IN = 20
 
 class ChatsDroppedForTurnOrder(DataRule):
     code = "ROW068"
+    fault = Fault.ROLES_NOT_ACCEPTED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     needs_tokenizer = False

@@ -52,6 +52,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -72,6 +73,7 @@ MIN_WARNING_SHARE = 0.05
 
 class ConversationPrefixesRelearnEarlierAnswers(DataRule):
     code = "ROW071"
+    fault = Fault.ROWS_TRAINED_MORE_THAN_ONCE
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     needs_tokenizer = False

@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hash_columns_read_into_prompts import hash_read_columns_unused_by_format
@@ -80,6 +81,7 @@ WARNING_SHARE = 0.02
 
 class DuplicateRows(DataRule):
     code = "ROW007"
+    fault = Fault.ROWS_TRAINED_MORE_THAN_ONCE
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     stability = "stable"

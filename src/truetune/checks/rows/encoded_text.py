@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
 from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
 from truetune.checks.detect_base64_and_similar_texts import detect_text_encoding
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.patterns_telling_code_from_prose import ABOUT_CODE, CODE
 from truetune.data.conversation import Conversation
@@ -58,6 +59,7 @@ ERROR_SHARE = 0.5
 
 class EncodedText(RowTextRule):
     code = "ROW027"
+    fault = Fault.ESCAPES_INSTEAD_OF_CHARACTERS
     symptoms = ("garbage-output",)
     severity = "error"
     looks_for = "encoded text instead of language"

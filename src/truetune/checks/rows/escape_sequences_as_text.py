@@ -53,6 +53,7 @@ from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
 from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
 from truetune.data.conversation import Conversation
@@ -119,6 +120,7 @@ SHOWN_CHARACTERS = 25
 
 class EscapeSequencesAsText(RowTextRule):
     code = "ROW025"
+    fault = Fault.ESCAPES_INSTEAD_OF_CHARACTERS
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_for = "escape sequences instead of characters"

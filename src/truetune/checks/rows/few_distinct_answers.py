@@ -42,6 +42,7 @@ from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 from truetune.checks.answer_diversity import LABEL, AnswerCounter, AnswerDiversity
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import AnswersBesideUnreadColumns, last_answer
 from truetune.checks.judgement import Unmet
@@ -87,6 +88,7 @@ SHOWN_CHARACTERS = 60
 
 class FewDistinctAnswers(DataRule):
     code = "ROW016"
+    fault = Fault.ONE_ANSWER_FOR_ALL_QUESTIONS
     severity = "error"
     needs_tokenizer = False
     judges_without_evaluation = True

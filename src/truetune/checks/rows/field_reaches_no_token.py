@@ -50,6 +50,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -79,6 +80,7 @@ NOTHING_TO_DO = (
 
 class FieldReachesNoToken(DataRule):
     code = "ROW017"
+    fault = Fault.COLUMNS_MISSING_FROM_TRAINING_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "error"
     moot_where = ("turn-roles-unknown-to-template",)

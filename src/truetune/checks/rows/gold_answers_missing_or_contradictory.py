@@ -50,6 +50,7 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -85,6 +86,7 @@ MAX_GOLD_WORDS = 6
 
 class GoldAnswersMissingOrContradictory(DataRule):
     code = "ROW076"
+    fault = Fault.GOLD_ANSWERS_UNUSABLE
     symptoms = ("dpo-without-effect", "nothing-is-learned")
     severity = "error"
     needs_tokenizer = False

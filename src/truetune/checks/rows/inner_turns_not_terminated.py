@@ -39,6 +39,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -91,6 +92,7 @@ MIN_SHARE = 0.05
 
 class InnerTurnsNotTerminated(DataRule):
     code = "ROW059"
+    fault = Fault.TRAINING_ANSWERS_LACK_STOP_TOKEN
     symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     needs_tokenizer = False

@@ -46,6 +46,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -138,6 +139,7 @@ ERROR_SHARE, WARNING_SHARE, MIN_ROWS = 0.2, 0.05, 5
 
 class InstructionsLackTheirText(DataRule):
     code = "ROW074"
+    fault = Fault.PROMPTS_UNDERDETERMINE_ANSWERS
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
     needs_tokenizer = False

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.make_cases_at_tokens_and_turns import case_of_problem
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -41,6 +42,7 @@ from truetune.encoding.batch import Batch
 
 class MalformedRows(DataRule):
     code = "ROW013"
+    fault = Fault.ROW_FORMAT_NOT_RECOGNISED
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"

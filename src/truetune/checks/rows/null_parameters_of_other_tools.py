@@ -50,6 +50,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
@@ -107,6 +108,7 @@ class AlikeCalls:
 
 class NullParametersOfOtherTools(DataRule):
     code = "ROW069"
+    fault = Fault.TOOL_CALLS_MALFORMED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     needs_tokenizer = False

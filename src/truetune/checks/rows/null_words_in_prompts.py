@@ -41,6 +41,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
 from truetune.checks.rows.answer_is_a_null_word import CERTAIN_WORDS, NULL_WORDS
@@ -72,6 +73,7 @@ MAX_WORD_CHARACTERS = 30
 
 class NullWordsInPrompts(RowTextRule):
     code = "ROW070"
+    fault = Fault.MISSING_VALUES_CONFUSED_WITH_TEXT
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_for = "a missing-value word in the prompt"

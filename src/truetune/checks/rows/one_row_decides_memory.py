@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
@@ -60,6 +61,7 @@ MIN_EXAMPLES = 20
 
 class OneRowDecidesMemory(DataRule):
     code = "ROW002"
+    fault = Fault.RUN_EXCEEDS_GPU_MEMORY
     symptoms = ("out-of-memory",)
     severity = "warning"
 

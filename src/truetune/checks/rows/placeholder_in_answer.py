@@ -39,6 +39,7 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     AnswerTextRule,
     text_besides_answers,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.patterns_telling_code_from_prose import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
 from truetune.data.conversation import Conversation
@@ -69,6 +70,7 @@ WARNING_ONE_IN = 20
 
 class PlaceholderInAnswer(AnswerTextRule):
     code = "ROW018"
+    fault = Fault.PLACEHOLDERS_NOT_FILLED
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     looks_for = "an unreplaced placeholder in an answer"

@@ -39,6 +39,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer, texts_before_last_answer
 from truetune.checks.judgement import Unmet
@@ -87,6 +88,7 @@ MAX_PROMPT_CHARACTERS = 6_000
 
 class PromptFieldTellsTheAnswer(DataRule):
     code = "ROW028"
+    fault = Fault.ANSWER_READABLE_FROM_PROMPT
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     needs_tokenizer = False

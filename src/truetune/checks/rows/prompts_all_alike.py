@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.columns_read_by_scripts import PLACEHOLDER
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import (
     NOT_MAPPED,
@@ -124,6 +125,7 @@ def _has_words(text: str) -> bool:
 
 class PromptsAllAlike(DataRule):
     code = "ROW054"
+    fault = Fault.PROMPTS_UNDERDETERMINE_ANSWERS
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output")
     severity = "error"
     needs_tokenizer = False

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
@@ -54,6 +55,7 @@ MIN_ROWS, ONE_IN = 3, 100
 
 class ReasoningIsNeverOpened(AnswerTextRule):
     code = "ROW082"
+    fault = Fault.REASONING_TRAINED_IN_ANOTHER_FORM
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_for = "a reasoning block that is closed but not opened"

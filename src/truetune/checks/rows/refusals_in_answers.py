@@ -34,6 +34,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -97,6 +98,7 @@ WARNING_SHARE = 0.2
 
 class RefusalsInAnswers(AnswerTextRule):
     code = "ROW022"
+    fault = Fault.ANSWERS_SPEAK_AS_ANOTHER_ASSISTANT
     severity = "warning"
     looks_for = "an answer that refuses"
     needs_tokenizer = False

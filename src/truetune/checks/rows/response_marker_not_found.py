@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
@@ -48,6 +49,7 @@ from truetune.encoding.batch import Batch
 
 class ResponseMarkerNotFound(DataRule):
     code = "ROW012"
+    fault = Fault.ANSWER_MARKER_NOT_FOUND
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

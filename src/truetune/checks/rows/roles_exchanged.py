@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -77,6 +78,7 @@ MIN_CHATS = 10
 
 class RolesExchanged(DataRule):
     code = "ROW001"
+    fault = Fault.ROLES_SWAPPED
     severity = "error"
     needs_tokenizer = False
 

@@ -35,6 +35,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -53,6 +54,7 @@ WARNING_ONE_IN = 10
 
 class RowEndsWithoutAnswer(DataRule):
     code = "ROW019"
+    fault = Fault.TRAINING_ROWS_LACK_ANSWERS
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     moot_where = ("roles-exchanged", "no-supervised-token")

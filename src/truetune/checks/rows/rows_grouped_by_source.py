@@ -38,6 +38,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from truetune.checks.do_neighbouring_rows_share_values import ANSWER, KeyColumns
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -91,6 +92,7 @@ class NumberTokens:
 
 class RowsGroupedBySource(DataRule):
     code = "ROW008"
+    fault = Fault.ROWS_IN_FIXED_ORDER
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     stability = "stable"

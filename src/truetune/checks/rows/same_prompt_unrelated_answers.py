@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer, texts_before_last_answer
 from truetune.checks.judgement import Unmet
@@ -83,6 +84,7 @@ class _AnsweredPrompt(NamedTuple):
 
 class SamePromptUnrelatedAnswers(DataRule):
     code = "ROW081"
+    fault = Fault.PROMPTS_UNDERDETERMINE_ANSWERS
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "warning"
     stability = "preview"

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.base_of_rules_on_answer_texts import NO_ANSWERS, learned_answers_of_row
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -66,6 +67,7 @@ QUESTION_MARKS = ("?", "？", "؟")
 
 class SettingsExchangePromptAndAnswer(DataRule):
     code = "ROW063"
+    fault = Fault.ANOTHER_COLUMN_TRAINED_AS_ANSWER
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     needs_tokenizer = False

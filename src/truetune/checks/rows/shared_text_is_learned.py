@@ -52,6 +52,7 @@ from truetune.checks.boilerplate_tokens import (
     ExampleTokens,
     find_boilerplate_tokens,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens_against_ideal_mask import ANSWER_SOURCES
@@ -96,6 +97,7 @@ IS_PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, So
 
 class SharedTextIsLearned(DataRule):
     code = "ROW030"
+    fault = Fault.TEMPLATE_TEXT_IN_LOSS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     needs_tokenizer = False

@@ -56,6 +56,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import NO_ANSWERS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
@@ -71,6 +72,7 @@ MIN_SHARE = 0.5
 
 class SiblingRowsHeldOutAndTrained(DataRule):
     code = "ROW066"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
     needs_tokenizer = False

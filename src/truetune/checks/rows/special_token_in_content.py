@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
@@ -64,6 +65,7 @@ IS_CONTENT[
 
 class SpecialTokenInContent(DataRule):
     code = "ROW009"
+    fault = Fault.CONTROL_TOKENS_IN_ROWS
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

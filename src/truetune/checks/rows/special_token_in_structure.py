@@ -36,6 +36,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import (
@@ -54,6 +55,7 @@ from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 
 class SpecialTokenInStructure(DataRule):
     code = "ROW014"
+    fault = Fault.CONTROL_TOKENS_IN_ROWS
     symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"

@@ -43,6 +43,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_row_texts import RowText, RowTextRule, TextFault
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.patterns_telling_code_from_prose import CODE
@@ -89,6 +90,7 @@ MAX_NAMED_MARKS = 3
 
 class TemplateInsideTemplate(RowTextRule):
     code = "ROW026"
+    fault = Fault.CHAT_TEMPLATE_APPLIED_TWICE
     severity = "error"
     moot_where = (
         "special-token-in-content",

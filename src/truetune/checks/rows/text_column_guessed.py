@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -42,6 +43,7 @@ from truetune.encoding.batch import Batch
 
 class TextColumnGuessed(DataRule):
     code = "ROW024"
+    fault = Fault.ROW_FORMAT_NOT_RECOGNISED
     symptoms = ("nothing-is-learned",)
     severity = "info"
     needs_tokenizer = False

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
@@ -51,6 +52,7 @@ from truetune.render.traced_json import json_body
 
 class ToolArgumentsDoubleEncoded(DataRule):
     code = "ROW010"
+    fault = Fault.TOOL_CALLS_MALFORMED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

@@ -61,6 +61,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -88,6 +89,7 @@ TOOL_COLUMNS = ("tools", "functions")
 
 class ToolCallsBreakTheirSchema(DataRule):
     code = "ROW078"
+    fault = Fault.TOOL_CALLS_MALFORMED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     needs_tokenizer = False

@@ -51,6 +51,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -78,6 +79,7 @@ class ResultFault(NamedTuple):
 
 class ToolResultsDoNotMatchCalls(DataRule):
     code = "ROW073"
+    fault = Fault.TOOL_CALLS_MALFORMED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     needs_tokenizer = False

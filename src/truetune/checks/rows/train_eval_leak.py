@@ -49,6 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.conversations_in_training_and_evaluation import SharedConversations
+from truetune.checks.faults import Fault
 from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hash_columns_read_into_prompts import hash_read_columns_unused_by_format
@@ -98,6 +99,7 @@ KEY_SHARE = 0.95
 
 class TrainEvalLeak(DataRule):
     code = "ROW006"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -70,6 +71,7 @@ REMEDIES = {
 
 class TurnFlagsNotRead(DataRule):
     code = "ROW072"
+    fault = Fault.LOSS_MASK_IGNORED_OR_OVERWRITTEN
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     needs_tokenizer = False

@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_of_problem
@@ -47,6 +48,7 @@ NO_ROLE = "none at all"
 
 class TurnRolesUnknownToTemplate(DataRule):
     code = "ROW003"
+    fault = Fault.ROLES_NOT_ACCEPTED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
@@ -69,6 +70,7 @@ WARNING_SHARE, ERROR_SHARE, MIN_CHATS = 0.05, 0.3, 3
 
 class TurnsRepeatInTheChat(DataRule):
     code = "ROW077"
+    fault = Fault.CHATS_REPEAT_THEMSELVES
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
     needs_tokenizer = False

@@ -43,6 +43,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from truetune.checks.faults import Fault
 from truetune.checks.find_unread_columns_behind_answers import AnswerWords, AnswerWordsInColumns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ from truetune.settings.row_formats import NO_COLUMN, is_script_named_as_format
 
 class UnusedColumns(DataRule):
     code = "ROW004"
+    fault = Fault.COLUMNS_MISSING_FROM_TRAINING_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

@@ -59,6 +59,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character, side_of_pair_name
@@ -75,6 +76,7 @@ ABOUT_NULL = "null is printed by older releases of transformers, which pass it t
 
 class ValuesPrintedAsPython(DataRule):
     code = "ROW015"
+    fault = Fault.ROWS_CHANGED_BY_TEMPLATE
     symptoms = ("garbage-output",)
     severity = "error"
 

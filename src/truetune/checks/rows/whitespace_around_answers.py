@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.base_of_rules_on_answer_texts import AnswerFault, AnswerText, AnswerTextRule
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -44,6 +45,7 @@ NOTE_ONE_IN = 20
 
 class WhitespaceAroundAnswers(AnswerTextRule):
     code = "ROW023"
+    fault = Fault.PROMPT_ANSWER_BORDER_UNCLEAN
     symptoms = ("garbage-output",)
     severity = "info"
     looks_for = "white space around an answer"

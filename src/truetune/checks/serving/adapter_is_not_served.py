@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -50,6 +51,7 @@ from truetune.checks.serving.adapter_strength_verdicts import (
 
 class AdapterIsNotServed(ServingRule):
     code = "SRV008"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     severity = "error"
     stability = "stable"
     since = "0.1.0"

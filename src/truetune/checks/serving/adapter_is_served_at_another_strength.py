@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -50,6 +51,7 @@ from truetune.checks.serving.adapter_strength_verdicts import (
 
 class AdapterIsServedAtAnotherStrength(ServingRule):
     code = "SRV009"
+    fault = Fault.ADAPTER_STRENGTH_DIFFERS
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"
     stability = "stable"

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -40,6 +41,7 @@ from truetune.checks.rule import ServingRule
 
 class ContextIsShorterThanTraining(ServingRule):
     code = "SRV011"
+    fault = Fault.PROMPTS_CUT_BEFORE_ANSWERING
     severity = "warning"
     since = "0.1.0"
     part = "context"

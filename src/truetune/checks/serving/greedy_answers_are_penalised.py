@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -45,6 +46,7 @@ from truetune.checks.shorten_text import quote_shortened
 
 class GreedyAnswersArePenalised(ServingRule):
     code = "SRV006"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     since = "0.1.0"

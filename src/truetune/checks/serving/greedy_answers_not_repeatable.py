@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -48,6 +49,7 @@ SHOWN_ANSWERS = 3
 
 class GreedyAnswersNotRepeatable(ServingRule):
     code = "SRV007"
+    fault = Fault.EVALUATION_NOT_REPEATABLE
     severity = "warning"
     since = "0.1.0"
     part = "repeats"

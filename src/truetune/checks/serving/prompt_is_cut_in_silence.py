@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -41,6 +42,7 @@ from truetune.checks.rule import ServingRule
 
 class PromptIsCutInSilence(ServingRule):
     code = "SRV012"
+    fault = Fault.PROMPTS_CUT_BEFORE_ANSWERING
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     since = "0.1.0"

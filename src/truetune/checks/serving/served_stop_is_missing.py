@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import SEEN_BY
@@ -51,6 +52,7 @@ from truetune.generation.server_observations import AnswerEnd, ServerStops
 
 class ServedStopIsMissing(ServingRule):
     code = "SRV004"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("never-stops", "slow-generation", "good-here-bad-there")
     severity = "error"
     since = "0.1.0"

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -52,6 +53,7 @@ MAX_SHARE_OF_EFFECT = 0.5
 
 class ServedWeightsDiffer(ServingRule):
     code = "SRV010"
+    fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
     symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     since = "0.1.0"

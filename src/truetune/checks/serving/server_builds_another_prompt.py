@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -51,6 +52,7 @@ from truetune.generation.server_observations import PromptComparison
 
 class ServerBuildsAnotherPrompt(ServingRule):
     code = "SRV001"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "error"
     stability = "stable"
     since = "0.1.0"

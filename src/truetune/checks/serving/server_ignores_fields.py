@@ -32,12 +32,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ServingRule
 
 
 class ServerIgnoresFields(ServingRule):
     code = "SRV013"
+    fault = Fault.REQUEST_FIELDS_IGNORED
     symptoms = ("good-here-bad-there",)
     severity = "info"
     since = "0.1.0"

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
@@ -49,6 +50,7 @@ from truetune.generation.server_observations import PromptComparison
 
 class ServerPromptHasAnotherLength(ServingRule):
     code = "SRV002"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     stability = "stable"

@@ -35,12 +35,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ServingRule
 
 
 class ServerRefusesATrainedPrompt(ServingRule):
     code = "SRV003"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     symptoms = ("good-here-bad-there",)
     severity = "warning"
     since = "0.1.0"

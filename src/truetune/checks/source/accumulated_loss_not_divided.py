@@ -54,6 +54,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -67,6 +68,7 @@ from truetune.source.parsed_source_file import Module
 
 class AccumulatedLossNotDivided(SourceRule):
     code = "SRC055"
+    fault = Fault.GRADIENT_ACCUMULATION_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     since = "0.1.0"

@@ -61,6 +61,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import OPTIMIZER_STEPS
@@ -72,6 +73,7 @@ from truetune.checks.source.evidence.gradient_accumulation_beyond_epoch import (
 
 class AccumulationBeyondTheEpoch(SourceRule):
     code = "SRC151"
+    fault = Fault.TOO_FEW_OPTIMIZER_STEPS
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = OPTIMIZER_STEPS

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.find_adapters_merged_into_weights import find_merge_of_adapter
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
@@ -57,6 +58,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 
 class AdapterAppliedTwice(SourceRule):
     code = "SRC189"
+    fault = Fault.ADAPTER_ON_MODEL_THAT_HAS_IT
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("adapters that are loaded onto a model", models_given_loaded_adapter)

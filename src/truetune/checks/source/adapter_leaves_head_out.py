@@ -41,6 +41,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -55,6 +56,7 @@ CAUSAL_TASKS = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 
 class AdapterLeavesHeadOut(SourceRule):
     code = "SRC066"
+    fault = Fault.TRAINED_HEAD_LOST
     symptoms = ("garbage-output", "dpo-without-effect")
     severity = "error"
     since = "0.1.0"

@@ -46,6 +46,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_freeze_adapters
@@ -74,6 +75,7 @@ def _calls_making_or_loading_adapters(module: Module) -> Iterator[Call]:
 
 class AdapterLoadedFrozen(SourceRule):
     code = "SRC016"
+    fault = Fault.NO_WEIGHT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -124,6 +125,7 @@ def _cell_marks_of_nbconvert_script(module: Module) -> list[tuple[int, int | Non
 
 class AdapterMadeAgainAfterTraining(SourceRule):
     code = "SRC291"
+    fault = Fault.ADAPTER_ON_MODEL_THAT_HAS_IT
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces(

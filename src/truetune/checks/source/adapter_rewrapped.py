@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ def _calls_putting_adapter_on_model(module: Module) -> Iterator[Call]:
 
 class AdapterRewrapped(SourceRule):
     code = "SRC020"
+    fault = Fault.ADAPTER_ON_MODEL_THAT_HAS_IT
     symptoms = ("garbage-output", "loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "error"
     since = "0.1.0"

@@ -56,6 +56,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
@@ -167,6 +168,7 @@ def _lora_configs_beside_untrained_tokens(module: Module) -> Iterator[Call]:
 
 class AddedTokensLeftFrozen(SourceRule):
     code = "SRC052"
+    fault = Fault.NEW_TOKENS_NOT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -54,6 +54,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -77,6 +78,7 @@ LIST_MAKERS = frozenset(("list", "tolist", "to_list"))
 
 class AllPromptsInOneGeneration(SourceRule):
     code = "SRC331"
+    fault = Fault.REQUESTS_NOT_BATCHED
     symptoms = ("out-of-memory",)
     severity = "warning"
     stability = "preview"

@@ -58,6 +58,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_caches_and_their_keys import (
@@ -101,6 +102,7 @@ def _file_existence_tests(module: Module) -> Iterator[ast.AST]:
 
 class AnswerCacheSharedByModels(SourceRule):
     code = "SRC301"
+    fault = Fault.ANSWERS_REUSED_FOR_ANOTHER_MODEL
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
     looks_at = CodePlaces("tests for a file, and caches of answers", _file_existence_tests)

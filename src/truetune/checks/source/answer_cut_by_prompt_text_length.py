@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answers_cut_by_characters import (
@@ -67,6 +68,7 @@ MESSAGES = {
 
 class AnswerCutByPromptTextLength(SourceRule):
     code = "SRC463"
+    fault = Fault.ANSWERS_CONTAIN_THEIR_PROMPT
     symptoms = ("odd-metrics", "garbage-output")
     severity = "error"
     looks_at = CodePlaces("texts that are decoded from generate", decodings_of_generation)

@@ -47,6 +47,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -71,6 +72,7 @@ def _first_ids_and_encodings(module: Module) -> Iterator[tuple[ast.Subscript, Ca
 
 class AnswerOptionIdsAreAllBos(SourceRule):
     code = "SRC109"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     severity = "error"
     looks_at = CodePlaces("first ids of texts, in files that read logits", _first_ids_and_encodings)
 

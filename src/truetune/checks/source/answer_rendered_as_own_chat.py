@@ -60,6 +60,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answers_rendered_alone import (
@@ -72,6 +73,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 
 class AnswerRenderedAsOwnChat(SourceRule):
     code = "SRC424"
+    fault = Fault.CHAT_TEMPLATE_APPLIED_TWICE
     symptoms = ("good-here-bad-there",)
     severity = "error"
     looks_at = CodePlaces("answers that are rendered alone", lone_answer_renderings)

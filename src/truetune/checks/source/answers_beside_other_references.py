@@ -51,6 +51,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -72,6 +73,7 @@ GROUPS = re.compile(
 
 class AnswersBesideOtherReferences(SourceRule):
     code = "SRC029"
+    fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
     severity = "error"
     looks_at = CodePlaces(
         "lists that are compared in files that generate", lists_compared_row_by_row

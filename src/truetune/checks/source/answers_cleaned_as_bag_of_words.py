@@ -52,6 +52,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -123,6 +124,7 @@ def _names_loops_bind_to_texts(module: Module) -> set[str]:
 
 class AnswersCleanedAsBagOfWords(SourceRule):
     code = "SRC307"
+    fault = Fault.TRAINING_ANSWERS_DAMAGED
     symptoms = ("garbage-output",)
     severity = "error"
     looks_at = CodePlaces("answers of rows that a script builds", _answers_built)

@@ -54,6 +54,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_training_chats_nearby import find_nearby_chats
 from truetune.checks.rule import SourceRule
@@ -124,6 +125,7 @@ def _is_text_none_or_truth_value(module: Module, node: ast.AST) -> bool:
 
 class AnswersPrintedAsPython(SourceRule):
     code = "SRC382"
+    fault = Fault.TRAINING_ANSWERS_IN_WRONG_FORM
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces("answers of rows that a script makes", _answers_of_rows_made)

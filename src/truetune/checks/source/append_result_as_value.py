@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ def _calls_of_configs_and_trainers(module: Module) -> Iterator[Call]:
 
 class AppendResultAsValue(SourceRule):
     code = "SRC018"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     since = "0.1.0"

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import places_of_method_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -58,6 +59,7 @@ OLDER = Unmet("it is about transformers 5 and later, and an older one is asked f
 
 class ApplyChatTemplateReturnsDict(SourceRule):
     code = "SRC010"
+    fault = Fault.NAMES_GONE_IN_NEWER_RELEASE
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -50,6 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING, OUT_OF_RANGE
 from truetune.checks.rule import SourceRule
@@ -68,6 +69,7 @@ def _calls_with_limited_arguments(module: Module) -> Iterator[object]:
 
 class ArgumentOutOfRange(SourceRule):
     code = "SRC078"
+    fault = Fault.HYPERPARAMETER_OUT_OF_RANGE
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "warning"
     looks_at = CodePlaces(

@@ -59,6 +59,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_training_chats_nearby import find_common_system_prompt, find_nearby_chats
 from truetune.checks.rule import SourceRule
@@ -302,6 +303,7 @@ def _runs_only_after_training(module: Module, node: ast.AST, places: list[ast.AS
 
 class AskedInAnotherForm(SourceRule):
     code = "SRC071"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "error"
     looks_at = CodePlaces("prompts of scripts that train or ask a model", _places_that_ask_models)
 

@@ -42,6 +42,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -64,6 +65,7 @@ def _attention_mask_places(module: Module) -> Iterator[ast.AST]:
 
 class AttentionMaskUsedAsLossMask(SourceRule):
     code = "SRC057"
+    fault = Fault.ATTENTION_MASK_WRONG
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

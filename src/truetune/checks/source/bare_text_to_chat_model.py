@@ -43,6 +43,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -66,6 +67,7 @@ TURN_WRITERS = ("apply_chat_template", "chat_template", "build_prompt", "get_pro
 
 class BareTextToChatModel(SourceRule):
     code = "SRC075"
+    fault = Fault.CHAT_MODEL_ASKED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "warning"
     looks_at = GENERATE_CALLS

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -143,6 +144,7 @@ def _generating_calls(module: Module) -> Iterator[Call]:
 
 class BaseAskedInstead(SourceRule):
     code = "SRC036"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     severity = "error"
     looks_at = CodePlaces("models that a script asks", _generating_calls)
 

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.find_servers_with_base_and_adapter import command_files_of_project
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -90,6 +91,7 @@ def _models_asked_without_training(module: Module) -> Iterator[AskedModels]:
 
 class BaseLoadedForEvaluation(SourceRule):
     code = "SRC172"
+    fault = Fault.WRONG_MODEL_EVALUATED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces("scripts that load a model to ask it", _models_asked_without_training)

@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ from truetune.checks.source.evidence.whole_columns_printed_as_one_row import (
 
 class BatchPrintedAsOneRow(SourceRule):
     code = "SRC260"
+    fault = Fault.ROWS_MIXED_UP_BY_CODE
     symptoms = ("garbage-output", "nothing-is-learned", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("functions that get whole batches of rows", batched_functions)

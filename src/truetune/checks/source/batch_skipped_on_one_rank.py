@@ -58,6 +58,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.batches_skipped_by_one_process import (
@@ -84,6 +85,7 @@ def _backward_passes_of_several_processes(module: Module) -> Iterator[Call]:
 
 class BatchSkippedOnOneRank(SourceRule):
     code = "SRC225"
+    fault = Fault.PROCESSES_WAIT_FOR_EACH_OTHER
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces(

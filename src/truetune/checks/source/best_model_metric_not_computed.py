@@ -62,6 +62,7 @@ import difflib
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.best_metrics_not_computed import (
@@ -74,6 +75,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 
 class BestModelMetricNotComputed(SourceRule):
     code = "SRC170"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = places_of_calls("trainers of transformers", *TRAINERS)

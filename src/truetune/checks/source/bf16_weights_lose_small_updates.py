@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ ADAM_OPTIMIZERS = (
 
 class Bf16WeightsLoseSmallUpdates(SourceRule):
     code = "SRC060"
+    fault = Fault.UPDATES_ROUNDED_AWAY
     severity = "warning"
     since = "0.1.0"
     looks_at = places_of_calls("Adam optimizers that are made", *ADAM_OPTIMIZERS)

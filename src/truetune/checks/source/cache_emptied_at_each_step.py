@@ -53,6 +53,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -70,6 +71,7 @@ EMPTIES = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
 
 class CacheEmptiedAtEachStep(SourceRule):
     code = "SRC266"
+    fault = Fault.TRAINING_SLOWER_THAN_NEEDED
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"

@@ -53,6 +53,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -80,6 +81,7 @@ def _casts_and_comparisons(module: Module) -> Iterator[ast.AST]:
 
 class CastOrComparisonNeverVaries(SourceRule):
     code = "SRC180"
+    fault = Fault.LABEL_NAMES_MIXED_UP
     symptoms = ("dpo-without-effect", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)

@@ -58,6 +58,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     mark_before_question_of_model,
 )
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -92,6 +93,7 @@ class _GivenTemplate(NamedTuple):
 
 class ChatTemplateOfAnotherFamily(SourceRule):
     code = "SRC147"
+    fault = Fault.CHAT_TEMPLATE_OF_ANOTHER_MODEL
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces(

@@ -41,6 +41,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -60,6 +61,7 @@ def _tensor_file_loads_by_several_processes(module: Module) -> Iterator[Call]:
 
 class CheckpointLoadedOntoOneGpu(SourceRule):
     code = "SRC095"
+    fault = Fault.PROCESSES_USE_WRONG_GPUS
     severity = "warning"
     looks_at = CodePlaces(
         "files that scripts of several processes load", _tensor_file_loads_by_several_processes

@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_method_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -61,6 +62,7 @@ TRAINER_SIGNS = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training"
 
 class CheckpointingWithoutTrainingMode(SourceRule):
     code = "SRC037"
+    fault = Fault.MEMORY_SAVING_METHODS_OFF
     severity = "warning"
     looks_at = places_of_method_calls(
         "calls of gradient_checkpointing_enable", "gradient_checkpointing_enable"

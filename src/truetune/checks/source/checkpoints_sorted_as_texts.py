@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -181,6 +182,7 @@ def _is_last_index(index: ast.expr) -> bool:
 
 class CheckpointsSortedAsTexts(SourceRule):
     code = "SRC473"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces("names that are sorted without a key", calls_ordering_without_key)

@@ -49,6 +49,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -80,6 +81,7 @@ def _classifier_loads(module: Module) -> Iterator[Call]:
 
 class ClassesLearnedAsNumbers(SourceRule):
     code = "SRC289"
+    fault = Fault.LOSS_COMPUTED_FROM_WRONG_VALUES
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("loads of classifiers", _classifier_loads)

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -84,6 +85,7 @@ class PadValue(NamedTuple):
 
 class ClassifierPadsWithAnotherToken(SourceRule):
     code = "SRC294"
+    fault = Fault.PAD_TOKEN_MISSING_OR_DIFFERENT
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = places_of_calls("classifiers that are loaded", *CLASSIFIERS)

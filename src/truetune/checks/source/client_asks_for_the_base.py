@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.find_servers_with_base_and_adapter import (
     AdapterServer,
     find_adapter_servers_of_project,
@@ -72,6 +73,7 @@ def _requests_of_file(module: Module) -> Iterator[ModelRequest]:
 
 class ClientAsksForTheBase(SourceRule):
     code = "SRC035"
+    fault = Fault.BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("models that requests name", _requests_of_file)

@@ -57,6 +57,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -151,6 +152,7 @@ def _collective_calls_and_wrapped_models(module: Module) -> Iterator[object]:
 
 class CollectiveCallOnOneRank(SourceRule):
     code = "SRC050"
+    fault = Fault.PROCESSES_WAIT_FOR_EACH_OTHER
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces("calls that wait for all processes", _collective_calls_and_wrapped_models)

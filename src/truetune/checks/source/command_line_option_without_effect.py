@@ -53,6 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -68,6 +69,7 @@ MAX_NAMES = 4
 
 class CommandLineOptionWithoutEffect(SourceRule):
     code = "SRC465"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces("options of the command line", options_of_command_line)

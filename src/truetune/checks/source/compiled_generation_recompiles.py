@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -57,6 +58,7 @@ from truetune.checks.source.evidence.recompiled_generations import recompiled_ge
 
 class CompiledGenerationRecompiles(SourceRule):
     code = "SRC184"
+    fault = Fault.COMPILED_MODEL_RECOMPILES
     symptoms = ("slow-generation",)
     severity = "warning"
     looks_at = GENERATE_CALLS

@@ -47,6 +47,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -86,6 +87,7 @@ def _compile_calls_making_wrappers(module: Module) -> Iterator[Call]:
 
 class CompiledModelSaved(SourceRule):
     code = "SRC026"
+    fault = Fault.WEIGHT_NAMES_DO_NOT_MATCH
     severity = "error"
     looks_at = CodePlaces("models that are compiled", _compile_calls)
 

@@ -46,6 +46,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -82,6 +83,7 @@ def _curve_calls(module: Module) -> Iterator[ast.AST]:
 
 class CurveOfHardLabels(SourceRule):
     code = "SRC407"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     severity = "error"
     looks_at = CodePlaces("curves over thresholds, and their areas", _curve_calls)
 

@@ -54,6 +54,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -94,6 +95,7 @@ def _custom_losses(module: Module) -> Iterator[ast.AST]:
 
 class CustomLossBreaksGradientAccumulation(SourceRule):
     code = "SRC013"
+    fault = Fault.GRADIENT_ACCUMULATION_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

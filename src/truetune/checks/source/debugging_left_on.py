@@ -50,6 +50,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -95,6 +96,7 @@ class _DebuggingSwitch(NamedTuple):
 
 class DebuggingLeftOn(SourceRule):
     code = "SRC270"
+    fault = Fault.SWITCH_FOR_TESTING_LEFT_ON
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"

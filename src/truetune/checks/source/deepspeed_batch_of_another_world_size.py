@@ -49,6 +49,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -96,6 +97,7 @@ def _dictionary_entries(node: ast.AST) -> dict[str, ast.expr]:
 
 class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     code = "SRC380"
+    fault = Fault.LAUNCH_SETTINGS_CONTRADICT
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces("batch settings of DeepSpeed in a script", _deepspeed_dictionaries)

@@ -50,6 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ MIN_FACTOR = 10.0
 
 class DeepspeedIgnoresTheScriptsRate(SourceRule):
     code = "SRC420"
+    fault = Fault.ANOTHER_LEARNING_RATE_APPLIES
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output")
     severity = "warning"
     looks_at = CodePlaces(

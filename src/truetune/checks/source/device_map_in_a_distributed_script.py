@@ -47,6 +47,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -114,6 +115,7 @@ def _device_map_spreading_over_all_gpus(module: Module, value: ast.expr) -> str 
 
 class DeviceMapInADistributedScript(SourceRule):
     code = "SRC062"
+    fault = Fault.DEVICE_MAP_IN_DISTRIBUTED_TRAINING
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces(

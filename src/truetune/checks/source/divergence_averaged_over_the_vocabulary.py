@@ -51,6 +51,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -83,6 +84,7 @@ def _divergences_beside_language_model(module: Module) -> Iterator[Call]:
 
 class DivergenceAveragedOverTheVocabulary(SourceRule):
     code = "SRC288"
+    fault = Fault.LOSS_COMPUTED_FROM_WRONG_VALUES
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     looks_at = CodePlaces("divergences of language models", _divergences_beside_language_model)

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ def _calls_loading_or_making_adapters(module: Module) -> Iterator[Call]:
 
 class DoraAdapterServedUnmerged(SourceRule):
     code = "SRC032"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     symptoms = ("garbage-output", "slow-generation", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("adapters that are loaded or made", _calls_loading_or_making_adapters)

@@ -60,6 +60,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -92,6 +93,7 @@ def _dropout_calls(module: Module) -> Iterator[ast.AST]:
 
 class DropoutLeftOnInEvaluation(SourceRule):
     code = "SRC520"
+    fault = Fault.DROPOUT_IN_WRONG_MODE
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("dropouts in modules of the script", _dropout_calls)

@@ -63,6 +63,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -82,6 +83,7 @@ def _patience_counts_and_replaced_bests(module: Module) -> Iterator[object]:
 
 class EarlyStoppingMiscounts(SourceRule):
     code = "SRC461"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("counts that a comparison raises", _patience_counts_and_replaced_bests)

@@ -41,6 +41,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_method_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ TOKEN_ADDING_NAMES = (
 
 class EmbeddingShrunkByResize(SourceRule):
     code = "SRC046"
+    fault = Fault.TOKEN_IDS_EXCEED_EMBEDDING
     symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"

@@ -45,6 +45,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -63,6 +64,7 @@ def _answer_mask_places(module: Module) -> Iterator[ast.AST]:
 
 class EmptyAnswerMaskBecomesAllOnes(SourceRule):
     code = "SRC064"
+    fault = Fault.GENERATION_TAGS_MISSING_OR_WRONG
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     since = "0.1.0"

@@ -50,6 +50,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -70,6 +71,7 @@ MOVES = frozenset(("to", "copy"))
 
 class EncodingCountedByItsKeys(SourceRule):
     code = "SRC534"
+    fault = Fault.TOKENS_COUNTED_WRONGLY
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = places_of_calls("lengths that are taken", "len", "list")

@@ -42,6 +42,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding, Fix
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -62,6 +63,7 @@ MODEL_OBJECTS = ("lm_eval.models.*", "lm_eval.api.*")
 
 class EvalWithoutChatTemplate(SourceRule):
     code = "SRC065"
+    fault = Fault.CHAT_MODEL_ASKED_WITHOUT_TEMPLATE
     severity = "warning"
     since = "0.1.0"
     looks_at = places_of_calls("calls of simple_evaluate", *HARNESS_CALLS)

@@ -63,6 +63,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
@@ -116,6 +117,7 @@ def _copy_nodes(module: Module) -> Iterator[ast.AST]:
 
 class EvaluatedCopyIsNotTrained(SourceRule):
     code = "SRC411"
+    fault = Fault.WRONG_MODEL_EVALUATED
     severity = "error"
     looks_at = CodePlaces("copies of models", _copy_nodes)
 

@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces, places_of_calls_with_keywords
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -88,6 +89,7 @@ def _trainers_loaders_and_file_options(module: Module) -> Iterator[object]:
 
 class EvaluatedOnTrainingRows(SourceRule):
     code = "SRC054"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     symptoms = ("odd-metrics",)
     severity = "warning"
     since = "0.1.0"

@@ -59,6 +59,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
@@ -124,6 +125,7 @@ def _saves_and_trainer_evaluations(module: Module) -> Iterator[_SlowPlace]:
 
 class EvaluationAtEachTrainingStep(SourceRule):
     code = "SRC399"
+    fault = Fault.EVALUATION_TAKES_TRAINING_TIME
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"

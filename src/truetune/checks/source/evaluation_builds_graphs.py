@@ -71,6 +71,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -180,6 +181,7 @@ def _is_gradient_recording_off_in_function(module: Module, node: ast.AST) -> boo
 
 class EvaluationBuildsGraphs(SourceRule):
     code = "SRC091"
+    fault = Fault.EVALUATION_FILLS_GPU_MEMORY
     severity = "warning"
     looks_at = CodePlaces("calls of models in loops", _forward_calls_in_loops)
 

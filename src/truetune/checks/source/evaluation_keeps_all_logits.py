@@ -49,6 +49,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -128,6 +129,7 @@ def _remedy(module: Module, trainer: Call) -> str:
 
 class EvaluationKeepsAllLogits(SourceRule):
     code = "SRC061"
+    fault = Fault.EVALUATION_FILLS_GPU_MEMORY
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces(

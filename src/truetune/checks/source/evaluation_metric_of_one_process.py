@@ -71,6 +71,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -93,6 +94,7 @@ def _logged_figures_of_several_processes(module: Module) -> Iterator[ast.AST]:
 
 class EvaluationMetricOfOneProcess(SourceRule):
     code = "SRC409"
+    fault = Fault.ROWS_OF_PROCESSES_MISCOUNTED
     severity = "warning"
     looks_at = CodePlaces(
         "figures of evaluations by several processes", _logged_figures_of_several_processes

@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -63,6 +64,7 @@ OVERFLOWS_AS_LOADED = "gemma"
 
 class EvaluationOverflowsFloat16(SourceRule):
     code = "SRC340"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "preview"

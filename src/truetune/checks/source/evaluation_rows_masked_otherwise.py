@@ -56,6 +56,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces, places_of_calls_with_keywords
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -105,6 +106,7 @@ def _trainers_and_held_out_loaders(module: Module) -> Iterator[object]:
 
 class EvaluationRowsMaskedOtherwise(SourceRule):
     code = "SRC370"
+    fault = Fault.EVALUATION_LOSS_NOT_COMPARABLE
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces(

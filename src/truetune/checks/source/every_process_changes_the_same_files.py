@@ -52,6 +52,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -112,6 +113,7 @@ def _unsafe_file_changes(module: Module) -> Iterator[Call]:
 
 class EveryProcessChangesTheSameFiles(SourceRule):
     code = "SRC226"
+    fault = Fault.PROCESSES_WRITE_SAME_FILES
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces("files that are deleted, renamed or made", _unsafe_file_changes)

@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -69,6 +70,7 @@ def _weight_writes_by_several_processes(module: Module) -> Iterator[Call]:
 
 class EveryProcessWritesTheCheckpoint(SourceRule):
     code = "SRC099"
+    fault = Fault.PROCESSES_WRITE_SAME_FILES
     severity = "warning"
     looks_at = CodePlaces(
         "weights that scripts of several processes write", _weight_writes_by_several_processes

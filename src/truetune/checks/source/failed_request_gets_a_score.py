@@ -56,6 +56,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -103,6 +104,7 @@ def _request_calls(module: Module) -> Iterator[ast.AST]:
 
 class FailedRequestGetsAScore(SourceRule):
     code = "SRC302"
+    fault = Fault.WRONG_ANSWERS_COUNTED_RIGHT
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("requests to a model", _request_calls)

@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -58,6 +59,7 @@ from truetune.checks.source.evidence.small_row_limits_of_trainings import (
 
 class FewRowsReachTheTrainer(SourceRule):
     code = "SRC149"
+    fault = Fault.SWITCH_FOR_TESTING_LEFT_ON
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = places_of_calls("trainers that are made", *TRAINERS, *LIGHTNING)

@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -95,6 +96,7 @@ def _single_byte_reads(module: Module) -> Iterator[CallEvent]:
 
 class FileReadInAnotherEncoding(SourceRule):
     code = "SRC190"
+    fault = Fault.TEXTS_IN_WRONG_ENCODING
     symptoms = ("garbage-output",)
     severity = "error"
     looks_at = CodePlaces("files that are read in an encoding of single bytes", _single_byte_reads)

@@ -48,6 +48,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
@@ -68,6 +69,7 @@ def _loaders_of_own_training_loop(module: Module) -> Iterator[object]:
 
 class FirstBatchAtEveryStep(SourceRule):
     code = "SRC286"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("nothing-is-learned", "loss-does-not-fall")
     severity = "error"
     looks_at = CodePlaces("loaders of loops that compute gradients", _loaders_of_own_training_loop)

@@ -54,6 +54,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -139,6 +140,7 @@ def _with_contexts_computing_loss(module: Module, loss: ast.expr) -> Iterator[as
 
 class Float16GradientsNotScaled(SourceRule):
     code = "SRC474"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     looks_at = CodePlaces("autocasts to float16", float16_autocasts)

@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -66,6 +67,7 @@ IN_FLOAT32 = (
 
 class Float16WeightsUnderAdam(SourceRule):
     code = "SRC038"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     looks_at = places_of_calls(

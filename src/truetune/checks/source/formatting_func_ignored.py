@@ -48,6 +48,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls_with_keywords
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -57,6 +58,7 @@ from truetune.source.parsed_source_file import Module
 
 class FormattingFuncIgnored(SourceRule):
     code = "SRC011"
+    fault = Fault.COLUMNS_MISSING_FROM_TRAINING_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

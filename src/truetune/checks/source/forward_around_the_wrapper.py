@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -129,6 +130,7 @@ def _wrapped_models(module: Module) -> Iterator[ast.AST]:
 
 class ForwardAroundTheWrapper(SourceRule):
     code = "SRC022"
+    fault = Fault.VALUES_NOT_AVERAGED_OVER_PROCESSES
     severity = "error"
     looks_at = CodePlaces("models that are wrapped for several processes", _wrapped_models)
 

@@ -38,6 +38,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -71,6 +72,7 @@ def _is_dtype_set_as_attribute(module: Module) -> bool:
 
 class FourBitComputedInFloat32(SourceRule):
     code = "SRC072"
+    fault = Fault.PRECISION_SLOWER_THAN_NEEDED
     severity = "warning"
     looks_at = CodePlaces("models that are loaded in 4 bits", _loads_in_4bit)
 

@@ -55,6 +55,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -80,6 +81,7 @@ def _four_bit_configs(module: Module) -> Iterator[Call]:
 
 class FourBitStorageUnderFsdp(SourceRule):
     code = "SRC081"
+    fault = Fault.WEIGHTS_REFUSED_BY_DDP_OR_FSDP
     symptoms = ("out-of-memory", "several-gpus")
     severity = "error"
     looks_at = CodePlaces("weights that are quantized to 4 bits", _four_bit_configs)

@@ -43,6 +43,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces, places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -60,6 +61,7 @@ WRAPS: CodePlaces = places_of_calls("models that FSDP wraps", WRAPPER)
 
 class FrozenWeightsFlattenedWithTrained(SourceRule):
     code = "SRC378"
+    fault = Fault.WEIGHTS_REFUSED_BY_DDP_OR_FSDP
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = WRAPS

@@ -48,6 +48,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -74,6 +75,7 @@ def _wrapping_calls(module: Module) -> Iterator[Call]:
 
 class FsdpWrapsTheModelWhole(SourceRule):
     code = "SRC332"
+    fault = Fault.FSDP_DOES_NOT_SHARD_LAYERS
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     stability = "preview"

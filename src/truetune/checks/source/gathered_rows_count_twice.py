@@ -47,6 +47,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -70,6 +71,7 @@ def _accelerator_gather_calls(module: Module) -> Iterator[Call]:
 
 class GatheredRowsCountTwice(SourceRule):
     code = "SRC096"
+    fault = Fault.ROWS_OF_PROCESSES_MISCOUNTED
     severity = "warning"
     looks_at = CodePlaces("calls that gather from all processes", _accelerator_gather_calls)
 

@@ -51,6 +51,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -88,6 +89,7 @@ def _object_gathers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 class GatheredRowsInOrderOfProcesses(SourceRule):
     code = "SRC381"
+    fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
     symptoms = ("several-gpus", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("objects that are gathered from all processes", _object_gathers)

@@ -45,6 +45,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -82,6 +83,7 @@ def _tokenizer_of(call: Call) -> ast.expr | None:
 
 class GemmaBosLeftOut(SourceRule):
     code = "SRC281"
+    fault = Fault.BOS_MISSING
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     looks_at = CodePlaces(

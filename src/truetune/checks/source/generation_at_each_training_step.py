@@ -49,6 +49,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ KEEPING_METHODS = frozenset(("append", "extend", "add", "put", "push", "update",
 
 class GenerationAtEachTrainingStep(SourceRule):
     code = "SRC398"
+    fault = Fault.EVALUATION_TAKES_TRAINING_TIME
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.find_gpus_in_files_beside import GB, GIB, GpuBeside, find_gpus_beside
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -91,6 +92,7 @@ def _generating_calls_and_pipelines(module: Module) -> Iterator[ast.AST]:
 
 class GenerationInASlowDtype(SourceRule):
     code = "SRC089"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     symptoms = ("slow-generation",)
     severity = "info"
     looks_at = CodePlaces("calls that ask a model for text", _generating_calls_and_pipelines)

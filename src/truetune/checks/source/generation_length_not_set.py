@@ -49,6 +49,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,6 +95,7 @@ LENGTH_ARGUMENTS = (
 
 class GenerationLengthNotSet(SourceRule):
     code = "SRC041"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces(

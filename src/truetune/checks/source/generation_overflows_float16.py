@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import SourceRule
@@ -76,6 +77,7 @@ def _generating_calls_and_pipelines(module: Module) -> Iterator[Call]:
 
 class GenerationOverflowsFloat16(SourceRule):
     code = "SRC094"
+    fault = Fault.FLOAT16_RANGE_EXCEEDED
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces("models that generate, and pipelines", _generating_calls_and_pipelines)

@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -84,6 +85,7 @@ def _generations_by_template(module: Module) -> Iterator[Call]:
 
 class GenerationPassesTheTurnEnd(SourceRule):
     code = "SRC283"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("garbage-output", "never-stops")
     severity = "error"
     looks_at = CodePlaces("models that are asked by their chat template", _generations_by_template)

@@ -59,6 +59,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -123,6 +124,7 @@ Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 class GenerationRowByRow(SourceRule):
     code = "SRC043"
+    fault = Fault.REQUESTS_NOT_BATCHED
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

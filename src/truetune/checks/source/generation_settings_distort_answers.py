@@ -50,6 +50,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.find_server_replies_cut_at_limit import files_with_all_replies_cut
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION
@@ -114,6 +115,7 @@ MIN_SHARE_CUT = 0.1
 
 class GenerationSettingsDistortAnswers(SourceRule):
     code = "SRC079"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     severity = "warning"
     moot_where = ("repetition-forbidden-in-structured-answers",)
     looks_at = CodePlaces("calls that set how answers are generated", _generations_and_options)

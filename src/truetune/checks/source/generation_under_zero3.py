@@ -51,6 +51,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -74,6 +75,7 @@ def _generations_and_trainer_settings(module: Module) -> Iterator[Call]:
 
 class GenerationUnderZero3(SourceRule):
     code = "SRC188"
+    fault = Fault.ZERO3_SLOWS_GENERATION
     symptoms = ("slow-generation", "several-gpus")
     severity = "warning"
     looks_at = CodePlaces(

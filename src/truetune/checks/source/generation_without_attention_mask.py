@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -53,6 +54,7 @@ from truetune.source.make_source_edits import set_keyword
 
 class GenerationWithoutAttentionMask(SourceRule):
     code = "SRC040"
+    fault = Fault.PADDING_CHANGES_RESULTS
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulation_by_hand_and_by_engine import (
@@ -64,6 +65,7 @@ from truetune.source.parsed_source_file import Module
 
 class GradientsAccumulatedTwice(SourceRule):
     code = "SRC268"
+    fault = Fault.GRADIENT_ACCUMULATION_WRONG
     symptoms = ("loss-does-not-fall", "several-gpus", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces(

@@ -60,6 +60,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -124,6 +125,7 @@ def _condition_counts_batches(test: ast.expr) -> bool:
 
 class GradientsAveragedAtEachMicroBatch(SourceRule):
     code = "SRC379"
+    fault = Fault.GPUS_COMMUNICATE_SLOWLY
     symptoms = ("several-gpus", "slow-training")
     severity = "info"
     looks_at = CodePlaces("optimizer steps at some batches of a loop", _conditional_optimizer_steps)

@@ -52,6 +52,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -138,6 +139,7 @@ def _gradient_clipping_calls(module: Module) -> Iterator[ast.Call]:
 
 class GradientsClippedAtEachMicroBatch(SourceRule):
     code = "SRC475"
+    fault = Fault.GRADIENT_ACCUMULATION_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     looks_at = CodePlaces("calls that clip gradients", _gradient_clipping_calls)

@@ -47,6 +47,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -62,6 +63,7 @@ CLEARING_CODE = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 
 class GradientsNeverCleared(SourceRule):
     code = "SRC056"
+    fault = Fault.TRAINING_CALLS_IN_WRONG_ORDER
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"

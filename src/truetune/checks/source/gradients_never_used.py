@@ -62,6 +62,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -210,6 +211,7 @@ def _things_that_must_step(module: Module) -> Iterator[object]:
 
 class GradientsNeverUsed(SourceRule):
     code = "SRC087"
+    fault = Fault.GRADIENTS_NEVER_REACH_OPTIMIZER
     severity = "error"
     looks_at = CodePlaces("optimizers that are made", _things_that_must_step)
 

@@ -54,6 +54,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -100,6 +101,7 @@ def _views_of_groups(module: Module) -> Iterator[ast.AST]:
 
 class GroupsMixPrompts(SourceRule):
     code = "SRC527"
+    fault = Fault.COMPLETIONS_GROUPED_ACROSS_PROMPTS
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("views of groups", _views_of_groups)

@@ -107,6 +107,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rows_made_from_one_source import (
     GROUP_COLUMN,
@@ -184,6 +185,7 @@ def _random_splits_and_splitters(module: Module) -> Iterator[ast.AST]:
 
 class GroupsOnBothSidesOfASplit(SourceRule):
     code = "SRC305"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("splits of rows", _random_splits_and_splitters)

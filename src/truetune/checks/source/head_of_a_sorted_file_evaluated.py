@@ -74,6 +74,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -113,6 +114,7 @@ def _training_names_evaluation_rows(module: Module) -> bool:
 
 class HeadOfASortedFileEvaluated(SourceRule):
     code = "SRC264"
+    fault = Fault.EVALUATION_ROWS_NOT_REPRESENTATIVE
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("heads of rows in an evaluation", _possible_head_slices)

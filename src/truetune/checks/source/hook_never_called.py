@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -193,6 +194,7 @@ def _is_called(module: Module, name: str) -> bool:
 
 class HookNeverCalled(SourceRule):
     code = "SRC471"
+    fault = Fault.CODE_WITHOUT_EFFECT
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("classes whose methods a library calls", classes_with_hooks)

@@ -54,6 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -62,6 +63,7 @@ from truetune.checks.source.evidence.iterators_used_up import iterators_used_up,
 
 class IteratorEmptyAfterFirstEpoch(SourceRule):
     code = "SRC469"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("loops in loops", loops_in_loops)

@@ -59,6 +59,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -147,6 +148,7 @@ def _asks_for_better_in_words(module: Module, text: str, rubric: str) -> bool:
 
 class JudgeSeesOneOrder(SourceRule):
     code = "SRC228"
+    fault = Fault.JUDGE_BIASED
     symptoms = ("odd-metrics", "dpo-without-effect")
     severity = "warning"
     looks_at = CodePlaces("prompts that compare two answers", _pairwise_comparison_prompts)

@@ -46,6 +46,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -66,6 +67,7 @@ FLOAT32_NAMES = ("float32", "float", "fp32")
 
 class KbitPreparationOfPlainWeights(SourceRule):
     code = "SRC088"
+    fault = Fault.PRECISION_SLOWER_THAN_NEEDED
     severity = "error"
     looks_at = places_of_calls("models that are prepared for k-bit training", *KBIT_PREPARATIONS)
 

@@ -51,6 +51,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -119,6 +120,7 @@ def _generations_and_decoding_loops(module: Module) -> Iterator[object]:
 
 class KvCacheLeftOff(SourceRule):
     code = "SRC044"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

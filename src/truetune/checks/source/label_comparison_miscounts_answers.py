@@ -54,6 +54,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -77,6 +78,7 @@ def _comparisons_and_shares(module: Module) -> Iterator[ast.AST]:
 
 class LabelComparisonMiscountsAnswers(SourceRule):
     code = "SRC185"
+    fault = Fault.WRONG_ANSWERS_COUNTED_RIGHT
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces("comparisons and shares", _comparisons_and_shares)

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -102,6 +103,7 @@ def _possible_label_numberings(module: Module) -> Iterator[ast.AST]:
 
 class LabelIdsInNoFixedOrder(SourceRule):
     code = "SRC350"
+    fault = Fault.LABEL_NAMES_MIXED_UP
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("places that number labels", _possible_label_numberings)

@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -72,6 +73,7 @@ def _numbered_label_names_of_generation(module: Module) -> Iterator[LabelOrder]:
 
 class LabelNamesInAnotherOrder(SourceRule):
     code = "SRC098"
+    fault = Fault.LABEL_NAMES_MIXED_UP
     severity = "warning"
     looks_at = CodePlaces(
         "lists of labels in files that generate or classify", _numbered_label_names_of_generation

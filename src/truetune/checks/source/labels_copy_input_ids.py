@@ -59,6 +59,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -103,6 +104,7 @@ LABEL_MAKERS = (
 
 class LabelsCopyInputIds(SourceRule):
     code = "SRC015"
+    fault = Fault.PADDING_IN_LOSS
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     stability = "stable"

@@ -67,6 +67,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -97,6 +98,7 @@ def _slices_of_labels(module: Module) -> Iterator[ast.AST]:
 
 class LabelsCountedFromPaddedSide(SourceRule):
     code = "SRC263"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("garbage-output", "nothing-is-learned", "odd-metrics", "loss-does-not-fall")
     severity = "error"
     looks_at = CodePlaces("slices of labels or ids", _slices_of_labels)

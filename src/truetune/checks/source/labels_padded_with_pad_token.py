@@ -47,6 +47,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -85,6 +86,7 @@ def _fillers_of_labels(module: Module) -> Iterator[ast.AST]:
 
 class LabelsPaddedWithPadToken(SourceRule):
     code = "SRC058"
+    fault = Fault.PADDING_IN_LOSS
     symptoms = ("never-stops", "odd-metrics")
     severity = "error"
     stability = "stable"

@@ -55,6 +55,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -94,6 +95,7 @@ class GivenLabels(NamedTuple):
 
 class LabelsShiftedByHand(SourceRule):
     code = "SRC051"
+    fault = Fault.LABELS_MISALIGNED_WITH_TOKENS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

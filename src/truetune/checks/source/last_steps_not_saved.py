@@ -55,6 +55,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
@@ -215,6 +216,7 @@ def _added_to_counter(module: Module, counted: ast.expr, counter: str) -> int | 
 
 class LastStepsNotSaved(SourceRule):
     code = "SRC477"
+    fault = Fault.TRAINING_RESULT_LOST
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("saves in training loops", saves_in_training_loops)

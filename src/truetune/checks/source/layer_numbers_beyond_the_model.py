@@ -47,6 +47,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
@@ -134,6 +135,7 @@ def _layer_choices(module: Module) -> Iterator[_LayerChoice]:
 
 class LayerNumbersBeyondTheModel(SourceRule):
     code = "SRC306"
+    fault = Fault.LORA_TARGETS_DO_NOT_EXIST
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("places that choose layers of a model by number", _layer_choices)

@@ -70,6 +70,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -135,6 +136,7 @@ def _lightning_modules_of_other_files_trained_here(module: Module) -> Iterator[a
 
 class LayerWithoutGradientUnderDdp(SourceRule):
     code = "SRC377"
+    fault = Fault.WEIGHTS_REFUSED_BY_DDP_OR_FSDP
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces(

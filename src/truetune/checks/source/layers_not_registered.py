@@ -55,6 +55,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -101,6 +102,7 @@ def _module_classes(module: Module) -> Iterator[ast.ClassDef]:
 
 class LayersNotRegistered(SourceRule):
     code = "SRC528"
+    fault = Fault.NO_WEIGHT_TRAINED
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("modules of the script", _module_classes)

@@ -44,6 +44,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
@@ -104,6 +105,7 @@ def _model_optimizers_and_soft_prompts(module: Module) -> Iterator[object]:
 
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
+    fault = Fault.LEARNING_RATE_TOO_HIGH_OR_LOW
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "error"
     looks_at = CodePlaces(

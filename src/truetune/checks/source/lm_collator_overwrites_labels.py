@@ -54,6 +54,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -81,6 +82,7 @@ KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_te
 
 class LmCollatorOverwritesLabels(SourceRule):
     code = "SRC008"
+    fault = Fault.LOSS_MASK_IGNORED_OR_OVERWRITTEN
     symptoms = ("never-stops", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -87,6 +87,7 @@ from truetune.checks.estimate_padding_share_of_batches import (
     estimate_tokens,
 )
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -128,6 +129,7 @@ class _PaddingLoader(NamedTuple):
 
 class LoaderPadsUnevenRows(SourceRule):
     code = "SRC276"
+    fault = Fault.BATCHES_MOSTLY_PADDING
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
     looks_at = places_of_calls("data loaders that are made", *LOADERS)

@@ -52,6 +52,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -70,6 +71,7 @@ def _divided_losses(module: Module) -> Iterator[ast.AST]:
 
 class LoggedLossDivided(SourceRule):
     code = "SRC406"
+    fault = Fault.LOGGED_LOSS_SCALED_WRONGLY
     severity = "warning"
     looks_at = CodePlaces("losses that are divided by the batches of a step", _divided_losses)
 

@@ -36,6 +36,7 @@ import tokenize
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -53,6 +54,7 @@ def _lora_configs(module: Module) -> Iterator[Call]:
 
 class LoraTargetNamesJoined(SourceRule):
     code = "SRC017"
+    fault = Fault.LORA_TARGETS_DO_NOT_EXIST
     severity = "error"
     stability = "stable"
     since = "0.1.0"

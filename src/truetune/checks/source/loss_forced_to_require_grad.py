@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
@@ -81,6 +82,7 @@ def _losses_for_backward_or_trainer(module: Module) -> Iterator[ast.expr]:
 
 class LossForcedToRequireGrad(SourceRule):
     code = "SRC083"
+    fault = Fault.GRADIENTS_NEVER_REACH_OPTIMIZER
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     looks_at = CodePlaces(

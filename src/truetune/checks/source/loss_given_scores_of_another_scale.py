@@ -51,6 +51,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -91,6 +92,7 @@ def _entropy_and_divergence_calls(module: Module) -> Iterator[ast.Call]:
 
 class LossGivenScoresOfAnotherScale(SourceRule):
     code = "SRC120"
+    fault = Fault.LOSS_COMPUTED_FROM_WRONG_VALUES
     symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("losses that are computed or made", _entropy_and_divergence_calls)

@@ -58,6 +58,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -75,6 +76,7 @@ from truetune.source.parsed_source_file import Module
 
 class LossesKeptWithGraph(SourceRule):
     code = "SRC085"
+    fault = Fault.MEMORY_GROWS_IN_LOOP
     severity = "error"
     looks_at = CodePlaces("losses that a loop collects or adds up", kept_losses)
 

@@ -40,6 +40,7 @@ import sys
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -78,6 +79,7 @@ def _map_and_filter_calls_with_functions(module: Module) -> Iterator[tuple[Call,
 
 class MapCacheIgnoresImportedFunction(SourceRule):
     code = "SRC059"
+    fault = Fault.PREPARED_ROWS_OUT_OF_DATE
     symptoms = ("loss-does-not-fall",)
     severity = "info"
     since = "0.1.0"

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -87,6 +88,7 @@ def _hand_written_preference_losses(module: Module) -> Iterator[object]:
 
 class MarginPrefersTheRejected(SourceRule):
     code = "SRC293"
+    fault = Fault.PREFERENCES_REVERSED
     symptoms = ("dpo-without-effect",)
     severity = "error"
     looks_at = CodePlaces(

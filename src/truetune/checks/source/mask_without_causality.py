@@ -58,6 +58,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -93,6 +94,7 @@ LEAKS = {
 
 class MaskWithoutCausality(SourceRule):
     code = "SRC318"
+    fault = Fault.ATTENTION_MASK_WRONG
     symptoms = ("garbage-output", "nothing-is-learned", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("attention masks that are given", _attention_mask_places)

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import MERGES
@@ -51,6 +52,7 @@ from truetune.checks.source.evidence.quantized_loads import quantized_load_of_mo
 
 class MergeIntoQuantizedBase(SourceRule):
     code = "SRC049"
+    fault = Fault.MERGE_LOSES_ADAPTER
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

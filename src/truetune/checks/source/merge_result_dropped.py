@@ -38,6 +38,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import MERGES
@@ -48,6 +49,7 @@ from truetune.source.parsed_source_file import Module
 
 class MergeResultDropped(SourceRule):
     code = "SRC048"
+    fault = Fault.MERGE_LOSES_ADAPTER
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -55,6 +55,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -107,6 +108,7 @@ def _does_factor_name_matrix(module: Module, factor: ast.expr, name: str) -> boo
 
 class MergedWithoutItsScale(SourceRule):
     code = "SRC535"
+    fault = Fault.ADAPTER_STRENGTH_DIFFERS
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces("products of an adapter's matrices", _products_of_lora_matrices)

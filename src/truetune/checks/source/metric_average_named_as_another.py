@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -83,6 +84,7 @@ def averaged_figures(module: Module) -> Iterator[AveragedFigure]:
 
 class MetricAverageNamedAsAnother(SourceRule):
     code = "SRC131"
+    fault = Fault.METRIC_AVERAGED_WRONGLY
     severity = "warning"
     looks_at = CodePlaces("figures that are averaged over classes", averaged_figures)
 

@@ -52,6 +52,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -105,6 +106,7 @@ def _gives_single_rows(module: Module, loader: Call) -> bool:
 
 class MetricAveragedOverBatches(SourceRule):
     code = "SRC526"
+    fault = Fault.METRIC_AVERAGED_WRONGLY
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = places_of_calls("metrics that are no mean over rows", *METRICS)

@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -102,6 +103,7 @@ def _divided_sums_and_counts(module: Module) -> Iterator[ast.AST]:
 
 class MetricDividedByAnotherCount(SourceRule):
     code = "SRC107"
+    fault = Fault.METRIC_AVERAGED_WRONGLY
     severity = "error"
     looks_at = CodePlaces("counts that a figure is divided by", _divided_sums_and_counts)
 

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -115,6 +116,7 @@ def _asymmetric_score_calls(module: Module) -> Iterator[ast.AST]:
 
 class MetricSidesExchanged(SourceRule):
     code = "SRC410"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     severity = "warning"
     looks_at = CodePlaces("scores of true labels and predictions", _asymmetric_score_calls)
 

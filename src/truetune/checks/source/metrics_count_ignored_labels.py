@@ -61,6 +61,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -162,6 +163,7 @@ PLACES = CodePlaces(
 
 class MetricsCountIgnoredLabels(SourceRule):
     code = "SRC005"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     severity = "error"
     looks_at = PLACES
 

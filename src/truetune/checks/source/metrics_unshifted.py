@@ -58,6 +58,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -84,6 +85,7 @@ from truetune.source.parsed_source_file import Module
 
 class MetricsUnshifted(SourceRule):
     code = "SRC047"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces(

@@ -53,6 +53,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -110,6 +111,7 @@ def _options_and_model_parameters(module: Module) -> Iterator[ast.AST]:
 
 class ModelArgumentNeverLoaded(SourceRule):
     code = "SRC300"
+    fault = Fault.WRONG_MODEL_EVALUATED
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces(

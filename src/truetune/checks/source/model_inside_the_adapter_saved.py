@@ -48,6 +48,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -102,6 +103,7 @@ def _is_adapter_removed_before_save(module: Module, save: Call) -> bool:
 
 class ModelInsideTheAdapterSaved(SourceRule):
     code = "SRC476"
+    fault = Fault.WEIGHT_NAMES_DO_NOT_MATCH
     symptoms = ("garbage-output",)
     severity = "error"
     looks_at = CodePlaces("saves of a model inside of an adapter's wrapper", saves_of_inner_models)

@@ -46,6 +46,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -101,6 +102,7 @@ def _is_model_given_to_callback(module: Module, hook: ast.FunctionDef, model: as
 
 class ModelLeftInTrainingMode(SourceRule):
     code = "SRC053"
+    fault = Fault.DROPOUT_IN_WRONG_MODE
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces(

@@ -53,6 +53,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import backward_calls
@@ -81,6 +82,7 @@ LAYERS = "n_gpu_layers"
 
 class ModelLeftOnTheCpu(SourceRule):
     code = "SRC034"
+    fault = Fault.PROGRAM_RUNS_ON_CPU
     severity = "warning"
     looks_at = CodePlaces(
         "models that generate or are trained",

@@ -64,6 +64,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -98,6 +99,7 @@ SMALL_NAMES = re.compile(r"gpt2|tiny|distil|t5-small|t5-base|opt-350m|smollm", r
 
 class ModelLoadedBesideAnother(SourceRule):
     code = "SRC272"
+    fault = Fault.GPU_MEMORY_TAKEN_BY_ANOTHER_MODEL
     symptoms = ("out-of-memory",)
     severity = "warning"
     looks_at = CodePlaces("loads of language models", whole_language_model_loads)

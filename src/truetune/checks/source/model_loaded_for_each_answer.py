@@ -56,6 +56,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -151,6 +152,7 @@ def _computed_ollama_context_lengths(module: Module) -> Iterator[ast.AST]:
 
 class ModelLoadedForEachAnswer(SourceRule):
     code = "SRC003"
+    fault = Fault.MODEL_LOADED_AGAIN_AND_AGAIN
     severity = "warning"
     looks_at = CodePlaces(
         "calls that load a model, or let it be unloaded", _model_loads_and_unload_or_reload_options

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ def _trainer_arguments_naming_deepspeed(module: Module) -> Iterator[Call]:
 
 class ModelMadeBeforeZero3(SourceRule):
     code = "SRC103"
+    fault = Fault.HOST_MEMORY_TOO_SMALL
     severity = "warning"
     looks_at = CodePlaces(
         "trainer's arguments with a DeepSpeed configuration", _trainer_arguments_naming_deepspeed

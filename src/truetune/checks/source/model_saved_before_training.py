@@ -51,6 +51,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -93,6 +94,7 @@ def _possible_weight_saves(module: Module) -> Iterator[ast.Call]:
 
 class ModelSavedBeforeTraining(SourceRule):
     code = "SRC025"
+    fault = Fault.SAVED_MODEL_IS_THE_BASE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("models that are saved in files that train", _possible_weight_saves)

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -122,6 +123,7 @@ def _weight_name_tests(module: Module) -> Iterator[object]:
 
 class NameFilterMatchesNoWeight(SourceRule):
     code = "SRC285"
+    fault = Fault.NO_WEIGHT_TRAINED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("tests of names of weights", _weight_name_tests)

@@ -46,6 +46,7 @@ from truetune.checks.describe_cost_of_nccl_variables import (
     cost_of_switched_off_transport,
 )
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -140,6 +141,7 @@ def _number_of_nodes(module: Module) -> int | None:
 
 class NcclTransportSwitchedOffInCode(SourceRule):
     code = "SRC161"
+    fault = Fault.GPUS_COMMUNICATE_SLOWLY
     symptoms = ("several-gpus",)
     severity = "warning"
     looks_at = CodePlaces("variables of NCCL that code sets", _unconditional_nccl_settings)

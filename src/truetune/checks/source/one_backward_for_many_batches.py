@@ -59,6 +59,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -80,6 +81,7 @@ CARRIED_STATES = frozenset(
 
 class OneBackwardForManyBatches(SourceRule):
     code = "SRC330"
+    fault = Fault.MEMORY_GROWS_IN_LOOP
     symptoms = ("out-of-memory", "slow-training")
     severity = "warning"
     stability = "preview"

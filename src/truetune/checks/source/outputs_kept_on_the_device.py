@@ -51,6 +51,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -70,6 +71,7 @@ def _appends_in_loops(module: Module) -> Iterator[object]:
 
 class OutputsKeptOnTheDevice(SourceRule):
     code = "SRC027"
+    fault = Fault.MEMORY_GROWS_IN_LOOP
     symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
     looks_at = CodePlaces("values that are appended to lists", _appends_in_loops)

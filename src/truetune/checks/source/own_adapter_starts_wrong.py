@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -104,6 +105,7 @@ def _adapter_classes(module: Module) -> Iterator[ast.ClassDef]:
 
 class OwnAdapterStartsWrong(SourceRule):
     code = "SRC529"
+    fault = Fault.ADAPTER_EMPTY_OR_INEFFECTIVE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("adapters that are written by hand", _adapter_classes)

@@ -52,6 +52,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -74,6 +75,7 @@ def _hand_written_losses_over_labels(module: Module) -> Iterator[ast.AST]:
 
 class OwnLossWithoutShift(SourceRule):
     code = "SRC148"
+    fault = Fault.LABELS_MISALIGNED_WITH_TOKENS
     symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("own losses of causal models", _hand_written_losses_over_labels)

@@ -42,6 +42,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -86,6 +87,7 @@ def _token_draws(module: Module) -> Iterator[ast.AST]:
 
 class OwnSamplingDistortsAnswers(SourceRule):
     code = "SRC533"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     symptoms = ("garbage-output",)
     severity = "error"
     looks_at = CodePlaces("draws of tokens", _token_draws)

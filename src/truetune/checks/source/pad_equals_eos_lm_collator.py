@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -74,6 +75,7 @@ def _pad_settings_and_eos_label_masks(module: Module) -> Iterator[PadSetting | a
 
 class PadEqualsEosLmCollator(SourceRule):
     code = "SRC007"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

@@ -44,6 +44,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -61,6 +62,7 @@ def _sums_along_an_axis(module: Module) -> Iterator[ast.AST]:
 
 class PadsPooledWithTokens(SourceRule):
     code = "SRC523"
+    fault = Fault.PADDING_CHANGES_RESULTS
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("sums and means along an axis", _sums_along_an_axis)

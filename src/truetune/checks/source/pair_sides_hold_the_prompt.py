@@ -60,6 +60,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -79,6 +80,7 @@ def _mappings_with_prompt_and_two_sides(module: Module) -> Iterator[ast.AST]:
 
 class PairSidesHoldThePrompt(SourceRule):
     code = "SRC186"
+    fault = Fault.PAIR_PROMPTS_WRONG
     symptoms = ("dpo-without-effect",)
     severity = "error"
     looks_at = CodePlaces(

@@ -39,6 +39,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -58,6 +59,7 @@ def _pairs_with_known_selection_of_sides(module: Module) -> Iterator[ast.AST]:
 
 class PairsBuiltTheWrongWayRound(SourceRule):
     code = "SRC181"
+    fault = Fault.PREFERENCES_REVERSED
     symptoms = ("dpo-without-effect",)
     severity = "error"
     looks_at = CodePlaces(

@@ -77,6 +77,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_reading_patterns import (
@@ -127,6 +128,7 @@ def _answer_readers(module: Module) -> Iterator[object]:
 
 class PatternMissesTheAnswers(SourceRule):
     code = "SRC105"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     severity = "error"
     looks_at = CodePlaces("reads of answers by a pattern, or as code", _answer_readers)
 

@@ -61,6 +61,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -73,6 +74,7 @@ from truetune.checks.source.evidence.reward_functions_rejecting_all_references i
 
 class PatternStopsAtLineEnd(SourceRule):
     code = "SRC261"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces("searches by a pattern", regex_search_calls)

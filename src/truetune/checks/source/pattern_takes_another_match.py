@@ -65,6 +65,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.better_readings_of_predictions import (
@@ -94,6 +95,7 @@ def _searches_and_splits(module: Module) -> Iterator[ast.AST]:
 
 class PatternTakesAnotherMatch(SourceRule):
     code = "SRC349"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("searches of a text by a pattern", _searches_and_splits)

@@ -66,6 +66,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_reading_patterns import (
@@ -116,6 +117,7 @@ def _pattern_searches(module: Module) -> Iterator[ast.AST]:
 
 class PatternTakesPartOfAWord(SourceRule):
     code = "SRC273"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces("searches of a text by a pattern", _pattern_searches)

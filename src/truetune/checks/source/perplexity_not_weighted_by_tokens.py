@@ -56,6 +56,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -136,6 +137,7 @@ def _evaluation_values_lightning_averages(module: Module) -> Iterator[ast.expr]:
 
 class PerplexityNotWeightedByTokens(SourceRule):
     code = "SRC028"
+    fault = Fault.METRIC_AVERAGED_WRONGLY
     severity = "warning"
     looks_at = CodePlaces(
         "exponentials",

@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -63,6 +64,7 @@ from truetune.logs.console.picture_tokens_by_printed_shapes import (
 
 class PicturesAtFullSize(SourceRule):
     code = "SRC356"
+    fault = Fault.PICTURES_TOO_LARGE
     symptoms = ("out-of-memory", "slow-training")
     severity = "warning"
     looks_at = places_of_calls("processors of pictures", *PROCESSORS)

@@ -66,6 +66,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -85,6 +86,7 @@ def _texts_with_placeholders(module: Module) -> Iterator[ast.AST]:
 
 class PlaceholderNeverFilled(SourceRule):
     code = "SRC262"
+    fault = Fault.PLACEHOLDERS_NOT_FILLED
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("texts with a placeholder", _texts_with_placeholders)

@@ -56,6 +56,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -86,6 +87,7 @@ MAX_ROWS = 200
 
 class PlainPairsForChatModel(SourceRule):
     code = "SRC187"
+    fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "dpo-without-effect", "good-here-bad-there")
     severity = "warning"
     looks_at = places_of_calls("trainers of TRL", *TRAINERS)

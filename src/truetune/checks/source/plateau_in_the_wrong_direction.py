@@ -47,6 +47,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.metric_direction_words import LOWER_IS_BETTER, words_with_known_direction
 from truetune.checks.rule import SourceRule
@@ -110,6 +111,7 @@ def _last_name(metric: ast.expr | None) -> str:
 
 class PlateauInTheWrongDirection(SourceRule):
     code = "SRC479"
+    fault = Fault.SCHEDULE_LENGTH_OR_DIRECTION_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     looks_at = CodePlaces("schedules that wait for a plateau", plateau_scheduler_steps)

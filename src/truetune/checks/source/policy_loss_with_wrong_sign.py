@@ -49,6 +49,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -82,6 +83,7 @@ def _policy_losses(module: Module) -> Iterator[ast.AST]:
 
 class PolicyLossWithWrongSign(SourceRule):
     code = "SRC524"
+    fault = Fault.POLICY_LOSS_WRONG
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("losses of own policy training", _policy_losses)

@@ -62,6 +62,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,6 +95,7 @@ LOADS_METRIC = ("evaluate.load", "evaluate.combine", "datasets.load_metric")
 
 class PredictionsAreNotGenerated(SourceRule):
     code = "SRC110"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     severity = "error"
     looks_at = CodePlaces(
         "trainers of Seq2Seq and causal models with compute_metrics",

@@ -44,6 +44,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -61,6 +62,7 @@ from truetune.source.parsed_source_file import Module
 
 class PreparedScheduleLengthDividedByProcesses(SourceRule):
     code = "SRC014"
+    fault = Fault.SCHEDULE_LENGTH_OR_DIRECTION_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

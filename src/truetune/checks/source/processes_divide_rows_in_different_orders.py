@@ -54,6 +54,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,6 +95,7 @@ def _random_draws_of_processes(module: Module) -> Iterator[RandomDraw]:
 
 class ProcessesDivideRowsInDifferentOrders(SourceRule):
     code = "SRC092"
+    fault = Fault.ROWS_DIVIDED_WRONGLY_OVER_PROCESSES
     symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces(

@@ -49,6 +49,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -83,6 +84,7 @@ def _wrapped_models_and_set_devices(module: Module) -> Iterator[object]:
 
 class ProcessesShareAGpu(SourceRule):
     code = "SRC093"
+    fault = Fault.PROCESSES_USE_WRONG_GPUS
     severity = "error"
     looks_at = CodePlaces(
         "models and devices of own loops for several processes", _wrapped_models_and_set_devices

@@ -55,6 +55,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -72,6 +73,7 @@ def _in_place_changes(module: Module) -> Iterator[ast.AST]:
 
 class PromptGrowsWithEachRow(SourceRule):
     code = "SRC521"
+    fault = Fault.ROWS_MIXED_UP_BY_CODE
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("lists and rows that are changed in place", _in_place_changes)

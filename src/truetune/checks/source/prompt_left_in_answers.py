@@ -62,6 +62,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answers_used_with_prompt_in_front import (
@@ -95,6 +96,7 @@ def _generated_texts(module: Module) -> Iterator[object]:
 
 class PromptLeftInAnswers(SourceRule):
     code = "SRC076"
+    fault = Fault.ANSWERS_CONTAIN_THEIR_PROMPT
     severity = "warning"
     looks_at = CodePlaces("generated texts", _generated_texts)
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -52,6 +53,7 @@ from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
 
 class PromptsEndInEos(SourceRule):
     code = "SRC152"
+    fault = Fault.EOS_ENDS_PROMPTS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = GENERATE_CALLS

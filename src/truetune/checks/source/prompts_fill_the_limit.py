@@ -83,6 +83,7 @@ from truetune.checks.effect_of_batches_without_label import (
     may_skip_unlabelled_batches,
 )
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -120,6 +121,7 @@ def _may_handle_empty_batches(module: Module) -> bool:
 
 class PromptsFillTheLimit(SourceRule):
     code = "SRC421"
+    fault = Fault.ROWS_WITHOUT_ANY_LABEL
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output")
     severity = "error"
     looks_at = CodePlaces("loaders of loops that mask labels themselves", _loaders_of_training)

@@ -58,6 +58,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -91,6 +92,7 @@ def _label_sums_and_slice_assignments(module: Module) -> Iterator[ast.expr]:
 
 class PromptsLabelledInPlaceOfAnswers(SourceRule):
     code = "SRC287"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
     looks_at = CodePlaces("labels made of parts", _label_sums_and_slice_assignments)

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -62,6 +63,7 @@ LONG = 2_048
 
 class PromptsLoseTheirEnd(SourceRule):
     code = "SRC102"
+    fault = Fault.PROMPTS_CUT_BEFORE_ANSWERING
     severity = "warning"
     looks_at = GENERATE_CALLS
 

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -75,6 +76,7 @@ FIXED_SHAPES = (
 
 class PromptsPaddedToAFixedLength(SourceRule):
     code = "SRC030"
+    fault = Fault.BATCHES_MOSTLY_PADDING
     symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
     looks_at = GENERATE_CALLS

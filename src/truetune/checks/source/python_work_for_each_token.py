@@ -56,6 +56,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -71,6 +72,7 @@ Iterated = ast.For | ast.comprehension
 
 class PythonWorkForEachToken(SourceRule):
     code = "SRC271"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     symptoms = ("slow-generation",)
     severity = "warning"
     stability = "preview"

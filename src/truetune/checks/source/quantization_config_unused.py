@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -52,6 +53,7 @@ from truetune.source.find_quantization_configs_and_readers import (
 
 class QuantizationConfigUnused(SourceRule):
     code = "SRC039"
+    fault = Fault.MODEL_NOT_QUANTIZED_AS_INTENDED
     symptoms = ("nothing-is-learned", "out-of-memory")
     severity = "error"
     looks_at = places_of_calls("settings of a quantization that are built", *QUANTIZATION_SETTINGS)

@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -60,6 +61,7 @@ from truetune.checks.source.evidence.random_weights_fine_tuned import (
 
 class RandomWeightsTrained(SourceRule):
     code = "SRC150"
+    fault = Fault.WEIGHTS_ARE_RANDOM
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     looks_at = places_of_calls("models that are made of a config", *RANDOM_MODELS)

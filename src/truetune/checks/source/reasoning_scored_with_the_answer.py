@@ -48,6 +48,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -85,6 +86,7 @@ def _unhandled_reasoning_models(module: Module) -> Iterator[ast.Constant]:
 
 class ReasoningScoredWithTheAnswer(SourceRule):
     code = "SRC108"
+    fault = Fault.RIGHT_ANSWERS_COUNTED_WRONG
     severity = "warning"
     looks_at = CodePlaces(
         "names of models that think, in files that say nothing of their thinking",

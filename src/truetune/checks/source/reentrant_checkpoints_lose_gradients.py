@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -61,6 +62,7 @@ from truetune.checks.source.evidence.faulty_reentrant_gradient_checkpointing imp
 
 class ReentrantCheckpointsLoseGradients(SourceRule):
     code = "SRC153"
+    fault = Fault.CHECKPOINTING_HARMS_GRADIENTS
     severity = "error"
     looks_at = CodePlaces(
         "places that switch gradient checkpointing on", places_enabling_gradient_checkpointing

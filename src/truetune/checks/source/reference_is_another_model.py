@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -58,6 +59,7 @@ from truetune.checks.source.evidence.compare_reference_model_with_policy import 
 
 class ReferenceIsAnotherModel(SourceRule):
     code = "SRC362"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     looks_at = places_of_calls(

@@ -68,6 +68,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -149,6 +150,7 @@ def _preference_trainings(module: Module) -> Iterator[Call]:
 
 class ReferenceIsThePolicy(SourceRule):
     code = "SRC082"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     symptoms = ("dpo-without-effect",)
     severity = "error"
     looks_at = CodePlaces("preference trainings", _preference_trainings)

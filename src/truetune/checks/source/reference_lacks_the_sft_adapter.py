@@ -68,6 +68,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -98,6 +99,7 @@ def _loads_of_trained_adapters(module: Module) -> Iterator[Call]:
 
 class ReferenceLacksTheSftAdapter(SourceRule):
     code = "SRC215"
+    fault = Fault.REFERENCE_IS_NOT_THE_START
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     looks_at = CodePlaces("adapters that are loaded to be trained on", _loads_of_trained_adapters)

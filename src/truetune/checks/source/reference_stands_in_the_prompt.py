@@ -50,6 +50,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -95,6 +96,7 @@ def _prompt_renderings_and_messages(module: Module) -> Iterator[tuple[Call, ast.
 
 class ReferenceStandsInThePrompt(SourceRule):
     code = "SRC304"
+    fault = Fault.ANSWER_READABLE_FROM_PROMPT
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces(

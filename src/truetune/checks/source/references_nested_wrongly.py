@@ -42,6 +42,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -74,6 +75,7 @@ def _corpus_score_calls(module: Module) -> Iterator[Call]:
 
 class ReferencesNestedWrongly(SourceRule):
     code = "SRC269"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces("corpus scores of sacrebleu and NLTK", _corpus_score_calls)

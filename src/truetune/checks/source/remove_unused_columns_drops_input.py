@@ -55,6 +55,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -85,6 +86,7 @@ READS_ARGUMENTS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 class RemoveUnusedColumnsDropsInput(SourceRule):
     code = "SRC012"
+    fault = Fault.COLUMNS_MISSING_FROM_TRAINING_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

@@ -53,6 +53,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -226,6 +227,7 @@ def _is_known_to_write_bos_twice(module: Module, rendering: Call) -> bool:
 
 class RenderedTextGetsSecondBos(SourceRule):
     code = "SRC427"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("SFTTrainers of TRL", _sft_trainers)

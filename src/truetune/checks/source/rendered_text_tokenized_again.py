@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -97,6 +98,7 @@ def _tokenized_texts_and_sent_messages(module: Module) -> Iterator[object]:
 
 class RenderedTextTokenizedAgain(SourceRule):
     code = "SRC009"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output", "odd-metrics")
     severity = "warning"
     stability = "stable"

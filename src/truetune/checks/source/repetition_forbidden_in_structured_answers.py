@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answers_parsed_or_requested_in_a_format import (
@@ -142,6 +143,7 @@ def _generations_and_sampling_settings(module: Module) -> Iterator[Call]:
 
 class RepetitionForbiddenInStructuredAnswers(SourceRule):
     code = "SRC033"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     severity = "warning"
     looks_at = CodePlaces("calls and settings of generation", _generations_and_sampling_settings)
 

@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -113,6 +114,7 @@ def _is_marker_used_for_labels(module: Module, place: ast.AST) -> bool:
 
 class ResponseMarkerNotWritten(SourceRule):
     code = "SRC391"
+    fault = Fault.ANSWER_MARKER_NOT_FOUND
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces(

@@ -62,6 +62,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -138,6 +139,7 @@ def _response_markers(module: Module) -> Iterator[ResponseMarker]:
 
 class ResponseMarkerOfAnotherFamily(SourceRule):
     code = "SRC090"
+    fault = Fault.ANSWER_MARKER_NOT_FOUND
     severity = "error"
     looks_at = CodePlaces(
         "markers by which a script finds the answers",

@@ -59,6 +59,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ from truetune.checks.source.evidence.resume_skips_never_reset import epoch_loops
 
 class ResumeSkipNeverReset(SourceRule):
     code = "SRC443"
+    fault = Fault.RESUME_LOSES_STATE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("loops over epochs", epoch_loops)

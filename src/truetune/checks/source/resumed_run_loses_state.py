@@ -67,6 +67,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -91,6 +92,7 @@ REMEDIES = {
 
 class ResumedRunLosesState(SourceRule):
     code = "SRC466"
+    fault = Fault.RESUME_LOSES_STATE
     symptoms = ("odd-metrics", "loss-does-not-fall")
     severity = "warning"
     looks_at = CodePlaces("optimizers that are restored", restores_of_optimizers)

@@ -69,6 +69,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -80,6 +81,7 @@ from truetune.checks.source.evidence.loops_resumed_at_first_batch import (
 
 class ResumedRunRepeatsItsRows(SourceRule):
     code = "SRC425"
+    fault = Fault.RESUME_LOSES_STATE
     severity = "warning"
     looks_at = CodePlaces("training loops that save on their way", training_loops_with_saves)
 

@@ -46,6 +46,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -63,6 +64,7 @@ def _reward_functions(module: Module) -> Iterator[ast.AST]:
 
 class RewardGrowsWithTheDistance(SourceRule):
     code = "SRC525"
+    fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("functions that give rewards", _reward_functions)

@@ -61,6 +61,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -72,6 +73,7 @@ from truetune.checks.source.evidence.reward_functions_rejecting_all_references i
 
 class RewardIsNeverGiven(SourceRule):
     code = "SRC160"
+    fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = places_of_calls("trainers that are given reward functions", *TRAINERS)

@@ -62,6 +62,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,6 +95,7 @@ KNOWS_MESSAGES = re.compile(r"isinstance\(|\[[\"']content[\"']\]|\.get\([\"']con
 
 class RewardReadsMessagesAsText(SourceRule):
     code = "SRC275"
+    fault = Fault.REWARD_FUNCTION_FAILS
     symptoms = ("dpo-without-effect", "loss-does-not-fall")
     severity = "error"
     looks_at = CodePlaces("functions of completions", reward_functions_with_kwargs)

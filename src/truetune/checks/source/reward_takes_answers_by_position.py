@@ -44,6 +44,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -61,6 +62,7 @@ from truetune.source.parsed_source_file import Module
 
 class RewardTakesAnswersByPosition(SourceRule):
     code = "SRC274"
+    fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
     symptoms = ("dpo-without-effect", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("functions of completions", reward_functions_with_kwargs)

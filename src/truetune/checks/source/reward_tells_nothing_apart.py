@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -58,6 +59,7 @@ from truetune.checks.source.evidence.rewards_without_difference import (
 
 class RewardTellsNothingApart(SourceRule):
     code = "SRC462"
+    fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("functions that score completions", reward_functions_of_file)

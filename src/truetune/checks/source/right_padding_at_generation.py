@@ -46,6 +46,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -86,6 +87,7 @@ def _generate_calls_and_last_position_reads(module: Module) -> Iterator[object]:
 
 class RightPaddingAtGeneration(SourceRule):
     code = "SRC042"
+    fault = Fault.PADDING_CHANGES_RESULTS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

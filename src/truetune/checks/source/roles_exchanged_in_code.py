@@ -47,6 +47,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answers_given_back_as_user_turns import (
@@ -119,6 +120,7 @@ def _writes_chats_without_generating(module: Module) -> bool:
 
 class RolesExchangedInCode(SourceRule):
     code = "SRC106"
+    fault = Fault.ROLES_SWAPPED
     severity = "error"
     looks_at = CodePlaces("roles of messages that a training script makes", _role_assignments)
 

@@ -58,6 +58,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -87,6 +88,7 @@ def _rouge_calls(module: Module) -> Iterator[Call]:
 
 class RougeDropsNonLatinText(SourceRule):
     code = "SRC303"
+    fault = Fault.METRIC_GETS_WRONG_INPUTS
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces(

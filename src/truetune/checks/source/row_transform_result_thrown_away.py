@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -78,6 +79,7 @@ def _map_calls(module: Module) -> Iterator[Call]:
 
 class RowTransformResultThrownAway(SourceRule):
     code = "SRC250"
+    fault = Fault.CODE_WITHOUT_EFFECT
     symptoms = ("nothing-is-learned", "garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("calls that transform rows", _row_transformations)

@@ -62,6 +62,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -113,6 +114,7 @@ def _encoded_rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
 
 class RowsBuiltWithoutEos(SourceRule):
     code = "SRC138"
+    fault = Fault.TRAINING_ANSWERS_LACK_STOP_TOKEN
     symptoms = ("never-stops",)
     severity = "warning"
     looks_at = CodePlaces("texts that are encoded as rows of training", _texts_encoded_for_training)

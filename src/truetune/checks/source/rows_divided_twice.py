@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -60,6 +61,7 @@ from truetune.checks.source.evidence.rows_sharded_twice_over_processes import (
 
 class RowsDividedTwice(SourceRule):
     code = "SRC267"
+    fault = Fault.ROWS_DIVIDED_WRONGLY_OVER_PROCESSES
     symptoms = ("several-gpus", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("calls that divide rows among processes", calls_dividing_rows)

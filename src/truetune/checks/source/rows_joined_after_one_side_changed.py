@@ -53,6 +53,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,6 +95,7 @@ def _joins_by_position(module: Module) -> Iterator[ast.AST]:
 
 class RowsJoinedAfterOneSideChanged(SourceRule):
     code = "SRC183"
+    fault = Fault.ANSWERS_PAIRED_WITH_WRONG_QUESTIONS
     symptoms = ("nothing-is-learned", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("joins by position", _joins_by_position)

@@ -54,6 +54,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -87,6 +88,7 @@ def _possible_padding_calls(module: Module) -> Iterator[ast.AST]:
 
 class RowsPaddedToAFixedLength(SourceRule):
     code = "SRC101"
+    fault = Fault.BATCHES_MOSTLY_PADDING
     severity = "warning"
     looks_at = CodePlaces("calls that pad, or have a max_length", _possible_padding_calls)
 

@@ -53,6 +53,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -84,6 +85,7 @@ def _places_that_divide_rows(module: Module) -> Iterator[ast.AST]:
 
 class RowsRepeatedBeforeTheSplit(SourceRule):
     code = "SRC348"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("divisions of rows", _places_that_divide_rows)

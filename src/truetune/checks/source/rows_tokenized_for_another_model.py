@@ -45,6 +45,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -63,6 +64,7 @@ def _row_loads_with_path(module: Module) -> Iterator[ast.AST]:
 
 class RowsTokenizedForAnotherModel(SourceRule):
     code = "SRC265"
+    fault = Fault.TOKENIZER_OF_ANOTHER_MODEL
     symptoms = ("loss-does-not-fall", "garbage-output", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("loads of saved rows in a training", _row_loads_with_path)

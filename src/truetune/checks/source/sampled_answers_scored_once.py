@@ -47,6 +47,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -111,6 +112,7 @@ def _leaves_temperature_to_server(module: Module, call: Call) -> bool:
 
 class SampledAnswersScoredOnce(SourceRule):
     code = "SRC100"
+    fault = Fault.EVALUATION_NOT_REPEATABLE
     severity = "info"
     looks_at = CodePlaces("calls that may draw answers at random", _possible_sampling_calls)
 

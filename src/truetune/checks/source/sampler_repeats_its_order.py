@@ -51,6 +51,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces, places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ SAMPLERS: CodePlaces = places_of_calls(
 
 class SamplerRepeatsItsOrder(SourceRule):
     code = "SRC097"
+    fault = Fault.ROWS_IN_FIXED_ORDER
     severity = "warning"
     looks_at = SAMPLERS
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -64,6 +65,7 @@ def _calls_for_several_answers(module: Module) -> Iterator[Call]:
 
 class SamplesAllGreedy(SourceRule):
     code = "SRC077"
+    fault = Fault.SAMPLES_OF_PROMPT_ARE_COPIES
     symptoms = ("dpo-without-effect",)
     severity = "warning"
     looks_at = CodePlaces("calls that ask for several answers", _calls_for_several_answers)

@@ -46,6 +46,7 @@ There is no automatic fix: you decide which of the two calls to move.
 
 from __future__ import annotations
 
+from truetune.checks.faults import Fault
 from truetune.checks.source.evidence.training_protocol.base_of_protocol_rules import (
     ProtocolRule,
     calls_of_protocols,
@@ -55,6 +56,7 @@ from truetune.checks.source.evidence.training_protocol.protocols_of_saves import
 
 class SaveCallsInWrongOrder(ProtocolRule):
     code = "SRC442"
+    fault = Fault.TRAINING_RESULT_LOST
     symptoms = ("nothing-is-learned",)
     severity = "error"
     protocols = PROTOCOLS_OF_SAVES

@@ -57,6 +57,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -98,6 +99,7 @@ def _loads_of_saved_rows(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 class SavedRowsOlderThanData(SourceRule):
     code = "SRC292"
+    fault = Fault.PREPARED_ROWS_OUT_OF_DATE
     symptoms = ("nothing-is-learned", "cached-data")
     severity = "warning"
     looks_at = CodePlaces("folders of rows that a script saves and loads", _loads_of_saved_rows)

@@ -54,6 +54,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import backward_calls
@@ -87,6 +88,7 @@ def _schedules_with_low_start(module: Module) -> Iterator[Call]:
 
 class ScheduleNeverStepped(SourceRule):
     code = "SRC390"
+    fault = Fault.WARMUP_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "error"
     looks_at = CodePlaces("learning rate schedules with a warm-up", _schedules_with_low_start)

@@ -58,6 +58,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -105,6 +106,7 @@ def _schedules_with_length_or_decay(module: Module) -> Iterator[object]:
 
 class SchedulerLengthMiscounted(SourceRule):
     code = "SRC021"
+    fault = Fault.SCHEDULE_LENGTH_OR_DIRECTION_WRONG
     severity = "error"
     stability = "stable"
     since = "0.1.0"

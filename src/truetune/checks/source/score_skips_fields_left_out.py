@@ -52,6 +52,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -72,6 +73,7 @@ def _loops_over_fields(module: Module) -> Iterator[ast.AST]:
 
 class ScoreSkipsFieldsLeftOut(SourceRule):
     code = "SRC313"
+    fault = Fault.WRONG_ANSWERS_COUNTED_RIGHT
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("loops over fields", _loops_over_fields)

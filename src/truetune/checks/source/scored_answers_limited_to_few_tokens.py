@@ -58,6 +58,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_training_chats_nearby import find_nearby_chats
 from truetune.checks.rule import SourceRule
@@ -109,6 +110,7 @@ SHORT_ANSWER = re.compile(
 
 class ScoredAnswersLimitedToFewTokens(SourceRule):
     code = "SRC070"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces(

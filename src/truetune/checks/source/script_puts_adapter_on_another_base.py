@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
@@ -70,6 +71,7 @@ from truetune.source.call_with_resolved_names_and_arguments import Call
 
 class ScriptPutsAdapterOnAnotherBase(SourceRule):
     code = "SRC080"
+    fault = Fault.ADAPTER_PUT_ON_WRONG_BASE
     severity = "error"
     looks_at = CodePlaces("models that are given an adapter", models_given_loaded_adapter)
 

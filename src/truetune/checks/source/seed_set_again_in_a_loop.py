@@ -53,6 +53,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -84,6 +85,7 @@ def _seeding_places(module: Module) -> Iterator[ast.AST]:
 
 class SeedSetAgainInALoop(SourceRule):
     code = "SRC467"
+    fault = Fault.SAMPLES_OF_PROMPT_ARE_COPIES
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("seeds with a fixed number", _seeding_places)

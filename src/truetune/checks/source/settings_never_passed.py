@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -60,6 +61,7 @@ PATTERNS = tuple(pattern for kind in KINDS for pattern in kind.made_by)
 
 class SettingsNeverPassed(SourceRule):
     code = "SRC317"
+    fault = Fault.SETTINGS_NOT_USED
     symptoms = ("nothing-is-learned", "out-of-memory", "odd-metrics", "garbage-output")
     severity = "warning"
     looks_at = places_of_calls("configs, collators and callbacks that are built", *PATTERNS)

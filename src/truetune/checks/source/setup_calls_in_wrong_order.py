@@ -45,6 +45,7 @@ There is no automatic fix: you decide which of the two calls to move.
 
 from __future__ import annotations
 
+from truetune.checks.faults import Fault
 from truetune.checks.source.evidence.training_protocol.base_of_protocol_rules import (
     ProtocolRule,
     calls_of_protocols,
@@ -56,6 +57,7 @@ from truetune.checks.source.evidence.training_protocol.protocols_of_setups impor
 
 class SetupCallsInWrongOrder(ProtocolRule):
     code = "SRC440"
+    fault = Fault.TRAINING_CALLS_IN_WRONG_ORDER
     symptoms = ("nothing-is-learned", "several-gpus", "garbage-output")
     severity = "error"
     protocols = PROTOCOLS_OF_SETUPS

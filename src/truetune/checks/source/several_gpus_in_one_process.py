@@ -59,6 +59,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.read_settings_in_launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
@@ -100,6 +101,7 @@ def _trainers_and_spread_models(module: Module) -> Iterator[Call]:
 
 class SeveralGpusInOneProcess(SourceRule):
     code = "SRC031"
+    fault = Fault.GPUS_LEFT_UNUSED
     severity = "warning"
     looks_at = CodePlaces("trainers and spread models", _trainers_and_spread_models)
 

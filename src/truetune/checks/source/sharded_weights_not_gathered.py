@@ -54,6 +54,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -94,6 +95,7 @@ def _saves_or_reads_inside_wrapper(module: Module) -> Iterator[Call]:
 
 class ShardedWeightsNotGathered(SourceRule):
     code = "SRC023"
+    fault = Fault.SHARDED_WEIGHTS_SAVED_EMPTY
     severity = "error"
     looks_at = CodePlaces(
         "weights that are saved from inside a wrapper", _saves_or_reads_inside_wrapper

@@ -66,6 +66,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -87,6 +88,7 @@ def _loops_and_row_shares(module: Module) -> Iterator[ast.AST]:
 
 class ShardsFilteredApart(SourceRule):
     code = "SRC314"
+    fault = Fault.PROCESSES_WAIT_FOR_EACH_OTHER
     symptoms = ("several-gpus",)
     severity = "warning"
     looks_at = CodePlaces("loops over rows in scripts of several processes", _loops_and_row_shares)

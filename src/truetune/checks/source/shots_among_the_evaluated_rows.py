@@ -48,6 +48,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -173,6 +174,7 @@ def _compares_row(test: ast.Compare, names: set[str]) -> bool:
 
 class ShotsAmongTheEvaluatedRows(SourceRule):
     code = "SRC478"
+    fault = Fault.ANSWER_READABLE_FROM_PROMPT
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("few-shot examples that are taken from rows", shots_of_file)

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -139,6 +140,7 @@ def _axis_count_of_model_logits(module: Module, made: ast.Call) -> int | None:
 
 class SoftmaxOverTheWrongAxis(SourceRule):
     code = "SRC472"
+    fault = Fault.LOSS_COMPUTED_FROM_WRONG_VALUES
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces("softmax and argmax of a model's logits", reductions_of_logits)

@@ -65,6 +65,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -88,6 +89,7 @@ def _possible_splits(module: Module) -> Iterator[ast.AST]:
 
 class SortedRowsSplitInOrder(SourceRule):
     code = "SRC182"
+    fault = Fault.EVALUATION_ROWS_NOT_REPRESENTATIVE
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("splits of rows", _possible_splits)

@@ -31,6 +31,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.source import notebook_code_cells
@@ -44,6 +45,7 @@ def _parsed_lines(module: Module) -> Iterable[str]:
 
 class SourceNotParsed(SourceRule):
     code = "SRC006"
+    fault = Fault.FILE_IS_NO_VALID_PYTHON
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces("lines that were parsed", _parsed_lines)

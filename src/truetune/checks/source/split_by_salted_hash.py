@@ -51,6 +51,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -101,6 +102,7 @@ def _hash_remainder_nodes(module: Module) -> Iterator[ast.AST]:
 
 class SplitBySaltedHash(SourceRule):
     code = "SRC408"
+    fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
     severity = "warning"
     looks_at = CodePlaces("remainders of hashes", _hash_remainder_nodes)
 

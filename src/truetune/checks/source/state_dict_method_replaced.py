@@ -43,6 +43,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -60,6 +61,7 @@ def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:
 
 class StateDictMethodReplaced(SourceRule):
     code = "SRC019"
+    fault = Fault.WEIGHT_NAMES_DO_NOT_MATCH
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     stability = "stable"

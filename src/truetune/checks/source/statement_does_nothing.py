@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -68,6 +69,7 @@ def _statements_that_may_do_nothing(module: Module) -> Iterator[object]:
 
 class StatementDoesNothing(SourceRule):
     code = "SRC464"
+    fault = Fault.CODE_WITHOUT_EFFECT
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("attributes of objects that are set", _statements_that_may_do_nothing)

@@ -56,6 +56,7 @@ There is no automatic fix: you decide which of the two calls to move.
 
 from __future__ import annotations
 
+from truetune.checks.faults import Fault
 from truetune.checks.source.evidence.training_protocol.base_of_protocol_rules import (
     ProtocolRule,
     calls_of_protocols,
@@ -65,6 +66,7 @@ from truetune.checks.source.evidence.training_protocol.protocols_of_steps import
 
 class StepCallsInWrongOrder(ProtocolRule):
     code = "SRC441"
+    fault = Fault.TRAINING_CALLS_IN_WRONG_ORDER
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     protocols = PROTOCOLS_OF_STEPS

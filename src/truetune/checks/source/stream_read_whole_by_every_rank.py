@@ -49,6 +49,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -122,6 +123,7 @@ def _is_iterable_data_set_without_rank(module: Module, rows: ast.expr) -> bool:
 
 class StreamReadWholeByEveryRank(SourceRule):
     code = "SRC063"
+    fault = Fault.ROWS_DIVIDED_WRONGLY_OVER_PROCESSES
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces(

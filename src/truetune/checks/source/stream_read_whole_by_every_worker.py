@@ -56,6 +56,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -102,6 +103,7 @@ def _divides_rows_among_workers(module: Module, stream: OwnStream) -> bool:
 
 class StreamReadWholeByEveryWorker(SourceRule):
     code = "SRC426"
+    fault = Fault.ROWS_DIVIDED_WRONGLY_OVER_PROCESSES
     severity = "error"
     symptoms = ("nothing-is-learned", "slow-training")
     looks_at = CodePlaces("loaders with several workers", _multi_worker_loaders_without_init_fn)

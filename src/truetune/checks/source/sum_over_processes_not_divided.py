@@ -51,6 +51,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -96,6 +97,7 @@ def _reductions(module: Module) -> Iterator[ast.AST]:
 
 class SumOverProcessesNotDivided(SourceRule):
     code = "SRC531"
+    fault = Fault.VALUES_NOT_AVERAGED_OVER_PROCESSES
     symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("reductions over processes", _reductions)

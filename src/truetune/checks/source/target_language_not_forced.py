@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -92,6 +93,7 @@ def _multilingual_generations(module: Module) -> Iterator[Call]:
 
 class TargetLanguageNotForced(SourceRule):
     code = "SRC280"
+    fault = Fault.ANSWERS_IN_ANOTHER_LANGUAGE
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces(

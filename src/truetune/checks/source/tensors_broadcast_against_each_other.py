@@ -59,6 +59,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -97,6 +98,7 @@ def _losses_of_differences(module: Module) -> Iterator[ast.AST]:
 
 class TensorsBroadcastAgainstEachOther(SourceRule):
     code = "SRC522"
+    fault = Fault.LOSS_COMPUTED_FROM_WRONG_VALUES
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("losses of differences, and means along an axis", _losses_of_differences)

@@ -50,6 +50,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -78,6 +79,7 @@ def _questions_that_may_reason(module: Module) -> Iterator[ReasoningSwitch]:
 
 class ThinkingSwitchedOtherwise(SourceRule):
     code = "SRC173"
+    fault = Fault.REASONING_TRAINED_IN_ANOTHER_FORM
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("questions to a model by a chat template", _questions_that_may_reason)

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -105,6 +106,7 @@ class SmallVocabularyType(NamedTuple):
 
 class TokenIdsOverflowTheirType(SourceRule):
     code = "SRC480"
+    fault = Fault.TOKEN_IDS_EXCEED_EMBEDDING
     symptoms = ("garbage-output", "nothing-is-learned", "never-stops")
     severity = "error"
     looks_at = CodePlaces(

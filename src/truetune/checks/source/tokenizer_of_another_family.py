@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models_and_loaded_names import only_name_loaded_under
@@ -101,6 +102,7 @@ def _inputs_of_model(call: Call) -> list[ast.expr]:
 
 class TokenizerOfAnotherFamily(SourceRule):
     code = "SRC073"
+    fault = Fault.TOKENIZER_OF_ANOTHER_MODEL
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("models that are used with a tokenizer", _models_and_tokenizers)

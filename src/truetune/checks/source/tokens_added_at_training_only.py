@@ -53,6 +53,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens_new_to_model import added_tokens_unknown_to_model
@@ -125,6 +126,7 @@ def _texts_with_token(module: Module, token: str) -> Iterator[ast.AST]:
 
 class TokensAddedAtTrainingOnly(SourceRule):
     code = "SRC104"
+    fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "error"
     looks_at = CodePlaces(
         "tokenizers of scripts that ask a model", _tokenizer_loads_of_inference_files

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding, Severity
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens_new_to_model import (
@@ -67,6 +68,7 @@ RESIZE = (
 
 class TokensAddedWithoutResize(SourceRule):
     code = "SRC045"
+    fault = Fault.TOKEN_IDS_EXCEED_EMBEDDING
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

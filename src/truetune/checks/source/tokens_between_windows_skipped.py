@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -75,6 +76,7 @@ def _ranges_with_stride(module: Module) -> Iterator[ast.AST]:
 
 class TokensBetweenWindowsSkipped(SourceRule):
     code = "SRC532"
+    fault = Fault.ROWS_MISSING_FROM_TRAINING
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces("ranges with a stride", _ranges_with_stride)

@@ -56,6 +56,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -78,6 +79,7 @@ def _decodes_in_loop(module: Module) -> Iterator[Call]:
 
 class TokensDecodedOneByOne(SourceRule):
     code = "SRC132"
+    fault = Fault.TOKENIZER_DISTORTS_TEXTS
     severity = "warning"
     looks_at = CodePlaces("calls of decode in loops that pick tokens", _decodes_in_loop)
 

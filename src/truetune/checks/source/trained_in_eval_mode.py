@@ -61,6 +61,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -87,6 +88,7 @@ def _backward_passes_and_hooks(module: Module) -> Iterator[ast.AST]:
 
 class TrainedInEvalMode(SourceRule):
     code = "SRC074"
+    fault = Fault.DROPOUT_IN_WRONG_MODE
     severity = "warning"
     looks_at = CodePlaces(
         "training steps and switches of a model's mode", _backward_passes_and_hooks

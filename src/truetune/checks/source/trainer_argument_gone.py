@@ -58,6 +58,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -84,6 +85,7 @@ REWRITTEN = Unmet("it is about trainers as they are released, and unsloth rewrit
 
 class TrainerArgumentGone(SourceRule):
     code = "SRC067"
+    fault = Fault.NAMES_GONE_IN_NEWER_RELEASE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = places_of_calls("trainers that are made", *TRAINERS)

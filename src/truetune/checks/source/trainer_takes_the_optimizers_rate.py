@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -136,6 +137,7 @@ def _may_have_groups_with_own_rates(optimizer: Call) -> bool:
 
 class TrainerTakesTheOptimizersRate(SourceRule):
     code = "SRC470"
+    fault = Fault.ANOTHER_LEARNING_RATE_APPLIES
     symptoms = ("loss-does-not-fall", "garbage-output")
     severity = "warning"
     looks_at = CodePlaces("trainers that are given an optimizer", trainers_with_optimizers)

@@ -60,6 +60,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.find_servers_with_base_and_adapter import shell_commands_of_project
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -124,6 +125,7 @@ class _Float32Training(NamedTuple):
 
 class TrainingComputedInFloat32(SourceRule):
     code = "SRC277"
+    fault = Fault.PRECISION_SLOWER_THAN_NEEDED
     symptoms = ("slow-training", "out-of-memory")
     severity = "warning"
     looks_at = places_of_calls("models that are loaded", *LOADS)

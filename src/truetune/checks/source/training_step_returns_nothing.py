@@ -46,6 +46,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -68,6 +69,7 @@ def _training_steps(module: Module) -> Iterator[ast.FunctionDef]:
 
 class TrainingStepReturnsNothing(SourceRule):
     code = "SRC284"
+    fault = Fault.GRADIENTS_NEVER_REACH_OPTIMIZER
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("training steps of Lightning modules", _training_steps)

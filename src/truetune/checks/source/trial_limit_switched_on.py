@@ -57,6 +57,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import places_of_calls
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -66,6 +67,7 @@ from truetune.checks.source.evidence.trial_row_limits_switched_on import row_lim
 
 class TrialLimitSwitchedOn(SourceRule):
     code = "SRC319"
+    fault = Fault.SWITCH_FOR_TESTING_LEFT_ON
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = places_of_calls("trainers that are made", *TRAINERS)

@@ -45,6 +45,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
@@ -89,6 +90,7 @@ def _names_of_trl(module: Module) -> Iterator[TrlName]:
 
 class TrlNameGone(SourceRule):
     code = "SRC068"
+    fault = Fault.NAMES_GONE_IN_NEWER_RELEASE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("names used from trl", _names_of_trl)

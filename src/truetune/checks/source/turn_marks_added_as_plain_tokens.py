@@ -43,6 +43,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ def _calls_that_add_tokens(module: Module) -> Iterator[Call]:
 
 class TurnMarksAddedAsPlainTokens(SourceRule):
     code = "SRC282"
+    fault = Fault.SPECIAL_FLAG_OF_TOKENS_WRONG
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces("tokens that are added to a tokenizer", _calls_that_add_tokens)

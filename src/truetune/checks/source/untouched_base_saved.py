@@ -44,6 +44,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -85,6 +86,7 @@ def _saves_of_tuned_model(module: Module) -> Iterator[Call]:
 
 class UntouchedBaseSaved(SourceRule):
     code = "SRC002"
+    fault = Fault.SAVED_MODEL_IS_THE_BASE
     symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("what is saved where a model is tuned", _saves_of_tuned_model)

@@ -52,6 +52,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -101,6 +102,7 @@ def _generations_beside_training(module: Module) -> Iterator[AskedModel]:
 
 class UntrainedModelEvaluated(SourceRule):
     code = "SRC024"
+    fault = Fault.WRONG_MODEL_EVALUATED
     severity = "error"
     looks_at = CodePlaces("generations in files that train", _generations_beside_training)
 

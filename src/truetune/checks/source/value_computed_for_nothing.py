@@ -54,6 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -65,6 +66,7 @@ from truetune.checks.source.evidence.values_computed_for_nothing import (
 
 class ValueComputedForNothing(SourceRule):
     code = "SRC468"
+    fault = Fault.CODE_WITHOUT_EFFECT
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces(

@@ -44,6 +44,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -70,6 +71,7 @@ def _visible_device_settings(module: Module) -> Iterator[ast.stmt]:
 
 class VisibleDevicesSetTooLate(SourceRule):
     code = "SRC111"
+    fault = Fault.PROCESSES_USE_WRONG_GPUS
     severity = "warning"
     looks_at = CodePlaces(f"settings of {VARIABLE} in code", _visible_device_settings)
 

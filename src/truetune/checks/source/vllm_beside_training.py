@@ -58,6 +58,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import SourceRule
@@ -95,6 +96,7 @@ def _is_train_of_trainer(module: Module, call: Call) -> bool:
 
 class VllmBesideTraining(SourceRule):
     code = "SRC086"
+    fault = Fault.GPU_MEMORY_TAKEN_BY_ANOTHER_MODEL
     severity = "warning"
     looks_at = CodePlaces("engines of vLLM in code that trains", _engines_beside_training)
 

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -83,6 +84,7 @@ def _generating_engines(module: Module) -> Iterator[Call]:
 
 class VllmEngineArgumentsSlowGeneration(SourceRule):
     code = "SRC001"
+    fault = Fault.GENERATION_OPTIONS_SLOW
     symptoms = ("slow-generation",)
     severity = "warning"
     looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _generating_engines)

@@ -67,6 +67,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -78,6 +79,7 @@ from truetune.checks.source.evidence.weights_kept_without_copy import (
 
 class WeightsKeptWithoutCopy(SourceRule):
     code = "SRC460"
+    fault = Fault.TRAINING_RESULT_LOST
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("weights that are kept under another name", bindings_of_live_weights)

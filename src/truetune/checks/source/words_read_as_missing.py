@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -80,6 +81,7 @@ def _pandas_reads_with_default_na_values(module: Module) -> Iterator[Call]:
 
 class WordsReadAsMissing(SourceRule):
     code = "SRC530"
+    fault = Fault.MISSING_VALUES_CONFUSED_WITH_TEXT
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces("tables that pandas reads", _pandas_reads_with_default_na_values)

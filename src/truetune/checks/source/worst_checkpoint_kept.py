@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.best_checkpoint_metric_choices import (
@@ -53,6 +54,7 @@ def _checkpoint_choices(module: Module) -> Iterator[KeptCheckpoint]:
 
 class WorstCheckpointKept(SourceRule):
     code = "SRC171"
+    fault = Fault.WRONG_CHECKPOINT_CHOSEN
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("places that keep the best checkpoint by a metric", _checkpoint_choices)

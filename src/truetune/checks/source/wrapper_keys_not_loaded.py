@@ -53,6 +53,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -157,6 +158,7 @@ def _items_call_of_filter(node: ast.AST) -> ast.Attribute | None:
 
 class WrapperKeysNotLoaded(SourceRule):
     code = "SRC004"
+    fault = Fault.WEIGHT_NAMES_DO_NOT_MATCH
     symptoms = ("garbage-output", "several-gpus")
     severity = "error"
     looks_at = CodePlaces(

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS
@@ -41,6 +42,7 @@ from truetune.encoding.batch import Batch
 
 class ChatDataWithoutTemplate(DataRule):
     code = "TPL009"
+    fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"

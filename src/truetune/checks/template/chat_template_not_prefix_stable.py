@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
@@ -51,6 +52,7 @@ from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
 class ChatTemplateNotPrefixStable(DataRule):
     code = "TPL003"
+    fault = Fault.EARLIER_TURNS_REWRITTEN_BY_TEMPLATE
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
@@ -42,6 +43,7 @@ from truetune.render.find_tokenizer_folder import read_default_templates_by_file
 
 class ChatTemplatesDisagree(DataRule):
     code = "TPL014"
+    fault = Fault.TOKENIZER_FILES_CONTRADICT
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     moot_where = ("chat-template-missing-or-old-in-checkpoint",)

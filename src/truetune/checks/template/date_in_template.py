@@ -41,6 +41,7 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character, first_answer
@@ -55,6 +56,7 @@ PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11
 
 class DateInTemplate(DataRule):
     code = "TPL007"
+    fault = Fault.ROWS_CHANGED_BY_TEMPLATE
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     stability = "stable"

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
@@ -59,6 +60,7 @@ MIN_PROMPT_WORDS = 3
 
 class DefaultSystemPromptInjected(DataRule):
     code = "TPL006"
+    fault = Fault.ROWS_CHANGED_BY_TEMPLATE
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "info"
     stability = "stable"

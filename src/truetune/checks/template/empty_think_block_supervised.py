@@ -41,6 +41,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
@@ -57,6 +58,7 @@ EMPTY_THINK_BLOCK = re.compile(
 
 class EmptyThinkBlockSupervised(DataRule):
     code = "TPL005"
+    fault = Fault.REASONING_TRAINED_IN_ANOTHER_FORM
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

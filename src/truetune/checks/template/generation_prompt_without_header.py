@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
@@ -57,6 +58,7 @@ class ServedAndTrained(NamedTuple):
 
 class GenerationPromptWithoutHeader(DataRule):
     code = "TPL016"
+    fault = Fault.ANSWER_HEADER_MISSING_FROM_PROMPT
     symptoms = ("garbage-output", "never-stops")
     severity = "error"
     judges_without_rows = True

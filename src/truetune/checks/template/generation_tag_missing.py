@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE, NOT_BY_TAGS
@@ -41,6 +42,7 @@ from truetune.checks.rule import DataRule
 
 class GenerationTagMissing(DataRule):
     code = "TPL002"
+    fault = Fault.GENERATION_TAGS_MISSING_OR_WRONG
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"

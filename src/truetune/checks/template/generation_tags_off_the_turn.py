@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_stop, case_at_turn, first_answer
@@ -69,6 +70,7 @@ class TaggedAnswer(NamedTuple):
 
 class GenerationTagsOffTheTurn(DataRule):
     code = "TPL013"
+    fault = Fault.GENERATION_TAGS_MISSING_OR_WRONG
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

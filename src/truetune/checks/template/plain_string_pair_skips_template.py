@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
@@ -46,6 +47,7 @@ from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 class PlainStringPairSkipsTemplate(DataRule):
     code = "TPL010"
+    fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("garbage-output", "dpo-without-effect")
     severity = "warning"
     stability = "stable"

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -62,6 +63,7 @@ UNKNOWN_BOS = (
 
 class RenderThenRetokenizeDoubleBos(DataRule):
     code = "TPL008"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     stability = "stable"

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
@@ -59,6 +60,7 @@ from truetune.render.inference_contract import REWRITTEN
 
 class RewrittenTurnsUntrained(DataRule):
     code = "TPL012"
+    fault = Fault.EARLIER_TURNS_REWRITTEN_BY_TEMPLATE
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -65,6 +66,7 @@ ROLES = ("system", "user", "assistant")
 
 class TemplateChangesContents(DataRule):
     code = "TPL015"
+    fault = Fault.ROWS_CHANGED_BY_TEMPLATE
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
     judges_without_rows = True

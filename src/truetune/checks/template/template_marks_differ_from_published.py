@@ -54,6 +54,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import is_named_as_base_model
 from truetune.checks.judgement import Unmet
@@ -85,6 +86,7 @@ class Difference(NamedTuple):
 
 class TemplateMarksDifferFromPublished(DataRule):
     code = "TPL017"
+    fault = Fault.CHAT_TEMPLATE_OF_ANOTHER_MODEL
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     judges_without_rows = True

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -52,6 +53,7 @@ SHOWN_ROLES = 8
 
 class TemplateRejectsRows(DataRule):
     code = "TPL011"
+    fault = Fault.ROLES_NOT_ACCEPTED
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"

@@ -50,6 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
@@ -65,6 +66,7 @@ from truetune.render.unfilled_example_plan import THINK_END
 
 class ThinkingStrippedFromHistory(DataRule):
     code = "TPL004"
+    fault = Fault.EARLIER_TURNS_REWRITTEN_BY_TEMPLATE
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"

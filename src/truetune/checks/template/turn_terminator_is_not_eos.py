@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_stop, first_answer
@@ -51,6 +52,7 @@ from truetune.settings.run_spec import Severity
 
 class TurnTerminatorIsNotEos(DataRule):
     code = "TPL001"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"

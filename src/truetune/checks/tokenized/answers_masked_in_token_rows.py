@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -48,6 +49,7 @@ MIN_GAPS, MIN_GAP_SHARE = 3, 0.1
 
 class AnswersMaskedInTokenRows(TokenizedRule):
     code = "IDS009"
+    fault = Fault.ANSWERS_MISSING_FROM_LOSS
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "cached-data")
     severity = "error"
 

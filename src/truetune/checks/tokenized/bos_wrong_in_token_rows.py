@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -52,6 +53,7 @@ WRAPPED_SHARE = 0.9
 
 class BosWrongInTokenRows(TokenizedRule):
     code = "IDS013"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("good-here-bad-there", "cached-data")
     severity = "error"
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -38,6 +39,7 @@ from truetune.checks.rule import TokenizedRule
 
 class CacheMadeWithOtherSettings(TokenizedRule):
     code = "IDS005"
+    fault = Fault.PREPARED_ROWS_OUT_OF_DATE
     severity = "error"
     needs_right_tokenizer = False
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -47,6 +48,7 @@ MIN_SHARE = 0.02
 
 class HeadersSupervisedInTokenRows(TokenizedRule):
     code = "IDS011"
+    fault = Fault.TEMPLATE_TEXT_IN_LOSS
     symptoms = ("garbage-output", "nothing-is-learned", "cached-data")
     severity = "warning"
 

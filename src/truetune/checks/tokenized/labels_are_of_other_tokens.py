@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -37,6 +38,7 @@ from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import
 
 class LabelsAreOfOtherTokens(TokenizedRule):
     code = "IDS012"
+    fault = Fault.LABELS_MISALIGNED_WITH_TOKENS
     symptoms = ("garbage-output", "loss-does-not-fall", "cached-data")
     severity = "error"
 

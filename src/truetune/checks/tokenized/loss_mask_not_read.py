@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import TokenizedRule
@@ -38,6 +39,7 @@ from truetune.trainers.label_columns import label_columns_of_trainer
 
 class LossMaskNotRead(TokenizedRule):
     code = "IDS007"
+    fault = Fault.LOSS_MASK_IGNORED_OR_OVERWRITTEN
     symptoms = ("nothing-is-learned", "cached-data")
     severity = "error"
     needs_right_tokenizer = False

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -46,6 +47,7 @@ MIN_ROWS = 2
 
 class PacksStoredWithoutBorders(TokenizedRule):
     code = "IDS001"
+    fault = Fault.PACKED_ROWS_NOT_SEPARATED
     symptoms = ("nothing-is-learned", "cached-data")
     severity = "warning"
 

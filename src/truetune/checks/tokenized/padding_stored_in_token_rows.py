@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
@@ -43,6 +44,7 @@ MIN_SHARE = 0.02
 
 class PaddingStoredInTokenRows(TokenizedRule):
     code = "IDS015"
+    fault = Fault.PADDING_IN_LOSS
     symptoms = ("out-of-memory", "cached-data")
     severity = "error"
 

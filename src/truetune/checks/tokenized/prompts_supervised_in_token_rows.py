@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -45,6 +46,7 @@ from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
 class PromptsSupervisedInTokenRows(TokenizedRule):
     code = "IDS008"
+    fault = Fault.PROMPTS_IN_LOSS
     symptoms = ("nothing-is-learned", "cached-data")
     severity = "error"
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -50,6 +51,7 @@ MIN_OPEN_ANSWERS, MIN_OPEN_SHARE = 3, 0.05
 
 class StopMaskedInTokenRows(TokenizedRule):
     code = "IDS010"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     symptoms = ("never-stops", "cached-data")
     severity = "error"
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import TokenizedRule
@@ -36,6 +37,7 @@ from truetune.checks.tokenized.evidence.shared_evidence_on_tokenized_rows import
 
 class TokenIdsBeyondTheVocabulary(TokenizedRule):
     code = "IDS002"
+    fault = Fault.TOKENIZER_OF_ANOTHER_MODEL
     symptoms = ("garbage-output",)
     severity = "error"
     needs_right_tokenizer = False

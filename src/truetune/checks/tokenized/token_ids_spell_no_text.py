@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -40,6 +41,7 @@ from truetune.tokenized.tokenized_data import MIN_STRANGE_ROWS, MIN_STRANGE_SHAR
 
 class TokenIdsSpellNoText(TokenizedRule):
     code = "IDS003"
+    fault = Fault.TOKENIZER_OF_ANOTHER_MODEL
     symptoms = ("garbage-output",)
     severity = "error"
     needs_right_tokenizer = False

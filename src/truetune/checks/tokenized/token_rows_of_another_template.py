@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -46,6 +47,7 @@ MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE = 2, 0.1
 
 class TokenRowsOfAnotherTemplate(TokenizedRule):
     code = "IDS004"
+    fault = Fault.PREPARED_ROWS_OUT_OF_DATE
     severity = "error"
     needs_right_tokenizer = False
 

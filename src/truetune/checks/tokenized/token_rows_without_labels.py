@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -44,6 +45,7 @@ LEARNS_EVERYTHING = "a trainer computes the loss on all tokens, prompts included
 
 class TokenRowsWithoutLabels(TokenizedRule):
     code = "IDS006"
+    fault = Fault.PROMPTS_IN_LOSS
     severity = "error"
     needs_right_tokenizer = False
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
@@ -43,6 +44,7 @@ CONFIG_FILE = "tokenizer_config.json"
 
 class AddedBosOrEosContradictsSetting(DataRule):
     code = "TOK014"
+    fault = Fault.TOKENIZER_FILES_CONTRADICT
     symptoms = ("good-here-bad-there",)
     severity = "warning"
     judges_saved_file = True

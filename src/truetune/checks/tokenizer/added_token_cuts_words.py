@@ -57,6 +57,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
@@ -76,6 +77,7 @@ SHOWN_WORDS = 4
 
 class AddedTokenCutsWords(DataRule):
     code = "TOK017"
+    fault = Fault.TOKENIZER_DISTORTS_TEXTS
     symptoms = ("garbage-output",)
     severity = "warning"
     stability = "preview"

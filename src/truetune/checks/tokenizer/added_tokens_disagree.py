@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -64,6 +65,7 @@ class Disagreement(NamedTuple):
 
 class AddedTokensDisagree(DataRule):
     code = "TOK010"
+    fault = Fault.TOKENIZER_FILES_CONTRADICT
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     judges_saved_file = True

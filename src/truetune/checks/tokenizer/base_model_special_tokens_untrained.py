@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -59,6 +60,7 @@ TINY_NORM_SHARE = 1e-3
 
 class BaseModelSpecialTokensUntrained(DataRule):
     code = "TOK006"
+    fault = Fault.NEW_TOKENS_NOT_TRAINED
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import (
     GENERATION,
@@ -50,6 +51,7 @@ from truetune.checks.tokenizer.evidence.token_ids_named_by_model_configs import 
 
 class GenerationConfigBesideTokenizerDistortsAnswers(DataRule):
     code = "TOK012"
+    fault = Fault.SAMPLING_SETTINGS_DISTORT_ANSWERS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     moot_where = ("generation-config-distorts-answers",)

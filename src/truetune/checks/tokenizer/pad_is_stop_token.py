@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_STOPS
@@ -52,6 +53,7 @@ from truetune.settings.run_spec import Severity
 
 class PadIsStopToken(DataRule):
     code = "TOK001"
+    fault = Fault.STOP_TOKEN_LEFT_OUT_OF_LOSS
     severity = "error"
     stability = "stable"
     since = "0.1.0"

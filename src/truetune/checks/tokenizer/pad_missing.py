@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
@@ -39,6 +40,7 @@ from truetune.render.choose_pad_token import choose_pad_token
 
 class PadMissing(DataRule):
     code = "TOK002"
+    fault = Fault.PAD_TOKEN_MISSING_OR_DIFFERENT
     symptoms = ("never-stops",)
     severity = "warning"
     stability = "stable"

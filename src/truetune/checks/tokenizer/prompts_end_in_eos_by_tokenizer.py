@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
@@ -44,6 +45,7 @@ from truetune.checks.rule import DataRule
 
 class PromptsEndInEosByTokenizer(DataRule):
     code = "TOK015"
+    fault = Fault.EOS_ENDS_PROMPTS
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     judges_saved_file = True

@@ -56,6 +56,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
@@ -86,6 +87,7 @@ PUBLISHED_AS_TEXT = {
 
 class ReadableMarksAreSpecial(DataRule):
     code = "TOK016"
+    fault = Fault.SPECIAL_FLAG_OF_TOKENS_WRONG
     symptoms = ("garbage-output", "odd-metrics")
     severity = "warning"
     judges_without_rows = True

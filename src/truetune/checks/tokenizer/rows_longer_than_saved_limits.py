@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -104,6 +105,7 @@ class SavedLimit:
 
 class RowsLongerThanSavedLimits(DataRule):
     code = "TOK013"
+    fault = Fault.ROWS_EXCEED_MODEL_POSITIONS
     symptoms = ("garbage-output", "good-here-bad-there")
     moot_where = (
         "rows-longer-than-default-max-length",

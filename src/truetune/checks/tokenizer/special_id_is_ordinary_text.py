@@ -46,6 +46,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.base_of_rules_on_answer_texts import AnswerText, learned_answers_of_row
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
@@ -67,6 +68,7 @@ END_OF_REASONING = "</think>"
 
 class SpecialIdIsOrdinaryText(DataRule):
     code = "TOK008"
+    fault = Fault.TOKENIZER_FILES_CONTRADICT
     symptoms = ("garbage-output", "never-stops")
     severity = "error"
     judges_saved_file = True

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, explain_unknown_turn_end
@@ -48,6 +49,7 @@ from truetune.render.tokenizer import StopToken
 
 class StopIdsIncomplete(DataRule):
     code = "TOK005"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
@@ -47,6 +48,7 @@ from truetune.render.tokenizer import StopToken
 
 class StopTokenIsSuppressed(DataRule):
     code = "TOK009"
+    fault = Fault.GENERATION_PASSES_TRAINED_STOP
     symptoms = ("never-stops",)
     severity = "error"
     judges_saved_file = True

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -47,6 +48,7 @@ NAMED_TOKENS = ("pad", "eos", "bos")
 
 class TokenIdOutsideEmbedding(DataRule):
     code = "TOK004"
+    fault = Fault.TOKEN_IDS_EXCEED_EMBEDDING
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

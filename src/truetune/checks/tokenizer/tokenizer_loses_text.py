@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -58,6 +59,7 @@ PROBE_TEXTS = {
 
 class TokenizerLosesText(DataRule):
     code = "TOK011"
+    fault = Fault.TOKENIZER_DISTORTS_TEXTS
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     judges_saved_file = True

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
@@ -45,6 +46,7 @@ ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", 
 
 class TokenizerPadsOnTheLeft(DataRule):
     code = "TOK003"
+    fault = Fault.PADDING_CHANGES_RESULTS
     symptoms = ("good-here-bad-there",)
     severity = "warning"
     stability = "stable"

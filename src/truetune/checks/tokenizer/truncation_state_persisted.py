@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
@@ -42,6 +43,7 @@ from truetune.settings.run_spec import Severity
 
 class TruncationStatePersisted(DataRule):
     code = "TOK007"
+    fault = Fault.TRAINING_ROWS_CUT
     symptoms = ("good-here-bad-there",)
     severity = "error"
     stability = "stable"

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
@@ -50,6 +51,7 @@ WHOLE_EXAMPLE = -1
 
 class AnswerNotTerminated(DataRule):
     code = "LEN008"
+    fault = Fault.TRAINING_ANSWERS_LACK_STOP_TOKEN
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
@@ -45,6 +46,7 @@ from truetune.encoding.batch import Batch
 
 class DuplicateEos(DataRule):
     code = "LEN002"
+    fault = Fault.SPECIAL_TOKENS_DOUBLED_OR_MISPLACED
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
@@ -45,6 +46,7 @@ from truetune.encoding.batch import Batch
 
 class EosNotAppendedByTokenizer(DataRule):
     code = "LEN001"
+    fault = Fault.TRAINING_ANSWERS_LACK_STOP_TOKEN
     symptoms = ("never-stops",)
     severity = "warning"
     stability = "stable"

@@ -36,6 +36,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
@@ -48,6 +49,7 @@ from truetune.encoding.batch import Batch
 
 class IdsBeyondEmbedding(DataRule):
     code = "LEN007"
+    fault = Fault.TOKEN_IDS_EXCEED_EMBEDDING
     symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"

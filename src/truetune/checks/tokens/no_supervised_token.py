@@ -32,6 +32,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -43,6 +44,7 @@ from truetune.encoding.batch import Batch
 
 class NoSupervisedToken(DataRule):
     code = "LEN006"
+    fault = Fault.ROWS_WITHOUT_ANY_LABEL
     stability = "stable"
     since = "0.1.0"
     moot_where = (

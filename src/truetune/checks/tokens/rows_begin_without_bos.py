@@ -64,6 +64,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
@@ -99,6 +100,7 @@ MIN_SHARE = 0.1
 
 class RowsBeginWithoutBos(DataRule):
     code = "LEN009"
+    fault = Fault.BOS_MISSING
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
 

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens_against_ideal_mask import ideal_loss_mask
@@ -65,6 +66,7 @@ LIMIT_IS_OPEN = Unmet(
 
 class RowsLongerThanDefaultMaxLength(DataRule):
     code = "LEN005"
+    fault = Fault.TRAINING_ROWS_CUT
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "never-stops")
     severity = "warning"
     stability = "stable"

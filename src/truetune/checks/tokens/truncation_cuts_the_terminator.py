@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens_against_ideal_mask import ideal_loss_mask
@@ -59,6 +60,7 @@ from truetune.render.rendering import Source
 
 class TruncationCutsTheTerminator(DataRule):
     code = "LEN003"
+    fault = Fault.TRAINING_ROWS_CUT
     symptoms = ("never-stops", "nothing-is-learned")
     severity = "warning"
     stability = "stable"

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
@@ -61,6 +62,7 @@ KEPT_PAIRS = (
 
 class TruncationLeavesNoLabel(DataRule):
     code = "LEN004"
+    fault = Fault.ROWS_WITHOUT_ANY_LABEL
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -26,7 +26,7 @@ MAX_DEPTH = 5
 """Names, lists and loops that a prompt is followed through. Chosen; scripts need three"""
 REMOVALS = ("replace", "removeprefix", "split", "partition", "index", "find")
 """Methods of a text that look for another one"""
-Fault = Literal["ids", "text", "search"]
+CutFault = Literal["ids", "text", "search"]
 
 
 class WrongCut(NamedTuple):
@@ -35,7 +35,7 @@ class WrongCut(NamedTuple):
     cut: ast.expr
     prompt: ast.expr
     decoding: ast.Call
-    fault: Fault
+    fault: CutFault
     """What is cut: ids by characters, a text without marks, or a text in which the prompt is looked for"""
 
 
