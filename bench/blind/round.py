@@ -32,7 +32,9 @@ LEFT_OUT = "left_out.json"
 PLACE_OF_PARTS = "{parts}"
 """Stands in texts for the folder in which the real parts lie: it differs between machines."""
 
-Station = Literal["rows", "template", "config", "script", "log", "weights", "run"]
+Station = Literal[
+    "rows", "template", "config", "script", "log", "weights", "run", "reward", "rollout"
+]
 
 
 class BlindCase(BaseModel):
@@ -54,6 +56,10 @@ class BlindCase(BaseModel):
     """The public thread that it was taken from."""
     why: str = ""
     """What looks odd in a healthy set-up, and is right."""
+    expected: str = ""
+    """What a right finding says; in rounds whose writers said it before the first run."""
+    expected_rules: tuple[str, ...] = ()
+    """Rules that were right by their titles, chosen with `expected`; empty where none was known."""
     named_by: tuple[str, ...] = ()
     """Rules whose finding names the fault; set by the judge of the first result, and extended by later fixes."""
     disputed: str = ""
