@@ -56,10 +56,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
+from truetune.settings.stacks.config_draft import is_switched_on
 
 USUAL_PROCESSES = (1, 2, 4, 8, 16)
 """Numbers of GPUs on which people train: with none of them whole groups are generated"""
 GENERATION_BATCH, STEPS_PER_GENERATION = "generation_batch_size", "steps_per_generation"
+DYNAMIC_BATCH = "actor_rollout_ref.actor.use_dynamic_bsz"
 TRAIN_BATCH, UPDATE_BATCH = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
@@ -135,6 +137,9 @@ class GeneratedBatchSplitsGroups(ConfigRule):
             setting_or_default(config, key) for key in (TRAIN_BATCH, UPDATE_BATCH)
         )
         if not sampled.number or not updated.number or updated.number <= sampled.number:
+            return
+        # With batches by tokens verl takes all that a step has for one update, and says nothing.
+        if is_switched_on(setting_or_default(config, DYNAMIC_BATCH).value):
             return
         yield self.finding(
             f"an update takes {updated.value_as_text} prompts ({UPDATE_BATCH}), but a step samples"
