@@ -93,12 +93,13 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
             return
         # At least one token of a prompt comes before each answer.
         never_fits = answer.number >= engine.number
-        parts = [answer] if never_fits or not prompt.number else [prompt, answer]
+        parts = [prompt, answer] if prompt.number else [answer]
+        room = "" if prompt.number else " and the longest prompt"
         names = " and ".join(f"{one.key} {one.value_as_text}" for one in parts)
         yield self.finding(
             f"the engine that samples ends at {engine.key} {engine.value_as_text}, but {names}"
             f" {'needs' if len(parts) == 1 else 'need'} {needed:,} tokens: it cuts answers before the trainer's limit",
-            f"set {engine.key} to {needed}, or lower {answer.key}",
+            f"set {engine.key} to {needed}{room}, or lower {answer.key}",
             severity="error" if never_fits else "warning",
             cases=[case_of_setting(config, one) for one in (engine, *parts)],
         )

@@ -2,9 +2,10 @@
 
 ## What it does
 For GRPO and RLOO of TRL and ms-swift, divides the answers that are generated at once (batch per device, times
-processes, times `steps_per_generation`, which is the accumulation by default) by `num_generations`. If the number of
-processes is not known, it fires only if 1, 2, 4, 8 and 16 all leave a rest. For verl, it fires if `ppo_mini_batch_size`
-is above `train_batch_size`. It also fires if `generation_batch_size` and `steps_per_generation` are both set.
+processes, times `steps_per_generation`, which is the accumulation by default) by `num_generations`. The number of
+processes is known from `num_processes`, or from `NPROC_PER_NODE` before a command of ms-swift. For verl, it fires if
+`ppo_mini_batch_size` is above `train_batch_size`. It also fires if `generation_batch_size` and `steps_per_generation`
+are both set.
 
 ## Why it is bad
 An answer is compared with the others to its prompt, so a group has to be in one batch. The trainer stops with
@@ -16,6 +17,7 @@ counts answers, not prompts, which most reports of this error did not expect.
 config:
   model_name_or_path: some/model
   dataset_name: some/rows
+  num_processes: 2
   num_generations: 6
   per_device_train_batch_size: 4
   gradient_accumulation_steps: 4
@@ -27,6 +29,7 @@ config:
 config:
   model_name_or_path: some/model
   dataset_name: some/rows
+  num_processes: 2
   num_generations: 8
   per_device_train_batch_size: 4
   gradient_accumulation_steps: 4
@@ -58,8 +61,6 @@ from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 from truetune.settings.stacks.config_draft import is_switched_on
 
-USUAL_PROCESSES = (1, 2, 4, 8, 16)
-"""Numbers of GPUs on which people train: with none of them whole groups are generated"""
 GENERATION_BATCH, STEPS_PER_GENERATION = "generation_batch_size", "steps_per_generation"
 DYNAMIC_BATCH = "actor_rollout_ref.actor.use_dynamic_bsz"
 TRAIN_BATCH, UPDATE_BATCH = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -79,8 +80,12 @@ class GeneratedBatchSplitsGroups(ConfigRule):
         if config.stack == "verl":
             both = [setting_or_default(config, key).number for key in (TRAIN_BATCH, UPDATE_BATCH)]
             return None if all(both) else Unmet("it is about batches, and they are not set")
-        if _answers_per_process(config) is None or not _group_size(config):
-            return Unmet("the batch of generated answers is not known")
+        if _are_both_batch_settings_set(config):
+            return None
+        if _generated_answers(config) is None or not _group_size(config):
+            return Unmet(
+                "the batch of generated answers is not known: it depends on the number of processes"
+            )
         return None
 
     def measurement_if_clean(self) -> str:
@@ -88,7 +93,7 @@ class GeneratedBatchSplitsGroups(ConfigRule):
         config = self.subject
         if config.stack == "verl":
             return f"{TRAIN_BATCH}: {setting_or_default(config, TRAIN_BATCH).value_as_text}"
-        return f"{_answers_per_process(config)} answers per process, groups of {_group_size(config)}"
+        return f"{_generated_answers(config)} answers at once, groups of {_group_size(config)}"
 
     def findings(self) -> Iterator[Finding]:
         """Findings on groups that do not fit into a batch."""
@@ -98,9 +103,9 @@ class GeneratedBatchSplitsGroups(ConfigRule):
         if config.stack == "verl":
             yield from self._findings_on_batches_of_verl()
             return
-        steps = setting_or_default(config, STEPS_PER_GENERATION)
-        batch = setting_or_default(config, GENERATION_BATCH)
-        if steps.number and batch.number:
+        if _are_both_batch_settings_set(config):
+            steps = setting_or_default(config, STEPS_PER_GENERATION)
+            batch = setting_or_default(config, GENERATION_BATCH)
             yield self.finding(
                 f"{GENERATION_BATCH} and {STEPS_PER_GENERATION} are both set: the trainer stops, since one follows from"
                 " the other",
@@ -113,20 +118,14 @@ class GeneratedBatchSplitsGroups(ConfigRule):
     def _findings_on_torn_groups(self) -> Iterator[Finding]:
         """The finding on a batch that is no multiple of the group."""
         config = self.subject
-        per_process, size = _answers_per_process(config), _group_size(config)
-        assert per_process is not None and size, "unmet() asked"
-        devices = config.spec.training.devices
-        counts = (devices,) if devices else USUAL_PROCESSES
-        batch = setting_or_default(config, GENERATION_BATCH)
-        totals = [int(batch.number)] if batch.number else [per_process * count for count in counts]
-        if not all(total % size for total in totals):
+        total, size = _generated_answers(config), _group_size(config)
+        assert total is not None and size, "unmet() asked"
+        if total % size == 0:
             return
         group = reward_training_setting(config, "answers per prompt")
-        where = "" if devices or batch.number else " on 1, 2, 4, 8 or 16 GPUs"
         yield self.finding(
-            f"{' or '.join(f'{total:,}' for total in totals)} answers are generated at once{where}, which is no"
-            f" multiple of {group.key} {size}: the trainer stops",
-            f"set {group.key} to {_largest_fitting_group(totals[0], size)}, or the batch to a multiple of {size}",
+            f"{total:,} answers are generated at once, which is no multiple of {group.key} {size}: the trainer stops",
+            f"set {group.key} to {_nearest_fitting_group(total, size)}, or the batch to a multiple of {size}",
             cases=[case_of_setting(config, group), case_of_setting(config, _batch_setting(config))],
         )
 
@@ -154,6 +153,24 @@ def _group_size(config: Config) -> int:
     return int(reward_training_setting(config, "answers per prompt").number or 0)
 
 
+def _are_both_batch_settings_set(config: Config) -> bool:
+    """Are the generated batch and the steps that it lasts both set?"""
+    both = [setting_or_default(config, key) for key in (GENERATION_BATCH, STEPS_PER_GENERATION)]
+    return all(one.number for one in both)
+
+
+def _generated_answers(config: Config) -> int | None:
+    """The answers that all processes generate at once; None where that is not known."""
+    batch = setting_or_default(config, GENERATION_BATCH)
+    if batch.is_written:
+        return int(batch.number) if batch.number else None
+    per_process = _answers_per_process(config)
+    # Without a place it is the default of 1, which a launch on several GPUs changes.
+    if per_process is None or "training.devices" not in config.places:
+        return None
+    return per_process * config.spec.training.devices
+
+
 def _answers_per_process(config: Config) -> int | None:
     """The answers that one process generates at once; None where that is not known."""
     training = config.spec.training
@@ -172,7 +189,7 @@ def _batch_setting(config: Config) -> RewardTrainingSetting:
     return batch if batch.number else setting_or_default(config, "per_device_train_batch_size", size)
 
 
-def _largest_fitting_group(total: int, size: int) -> int:
+def _nearest_fitting_group(total: int, size: int) -> int:
     """The size of a group nearest to the wanted one that divides the batch; at least 2."""
     fitting = [one for one in range(2, total + 1) if total % one == 0] or [2]
     return min(fitting, key=lambda one: (abs(one - size), -one))

@@ -79,8 +79,8 @@ class RewardWeightsDoNotMatchFunctions(ConfigRule):
         models = _as_list(config.raw.get("reward_model"))
         if numbers and len(numbers) != len(names) + len(models):
             yield self.finding(
-                f"there are {len(numbers)} reward weights for {len(names) + len(models)} reward functions: the trainer"
-                " stops",
+                f"the number of reward weights is {len(numbers)}, and that of the reward functions"
+                f" {len(names) + len(models)}: the trainer stops",
                 f"set reward_weights to {len(names) + len(models)} numbers, in the order of reward_funcs",
                 cases=[case_of_setting(config, weights), case_of_setting(config, functions)],
             )

@@ -5,7 +5,7 @@ TRL, ms-swift, verl, OpenRLHF, NeMo RL and prime-rl spell the same settings in s
 holds for all of them. A setting that a program does not have is absent from its table: then the rule has nothing to
 say. The trade-off: what one program alone has is read by its key in the rule itself.
 
-Sources: TRL 1.16, ms-swift 4.6, verl 0.8, OpenRLHF 0.11, NeMo RL 0.5, prime-rl (configs of 2026).
+Sources: TRL 1.16, ms-swift 4.6, verl 0.8, OpenRLHF 0.11, NeMo RL 0.5, prime-rl (August 2026).
 """
 
 from __future__ import annotations
@@ -114,6 +114,13 @@ KEYS: Mapping[str, Mapping[SettingName, StackKey]] = {
         "KL coefficient": StackKey("loss_fn.reference_policy_kl_penalty"),
         "lower clip": StackKey("loss_fn.ratio_clip_min"),
         "upper clip": StackKey("loss_fn.ratio_clip_max"),
+    },
+    "prime-rl": {
+        "answers per prompt": StackKey("orchestrator.group_size"),
+        "temperature": StackKey("orchestrator.train.sampling.temperature", 1.0),
+        "answer limit": StackKey("orchestrator.train.sampling.max_completion_tokens"),
+        "engine limit": StackKey("inference.vllm.max_model_len"),
+        "KL coefficient": StackKey("trainer.loss.kl_tau"),
     },
 }
 """Stack -> its settings"""
