@@ -14,6 +14,8 @@ from typing import Any
 from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, location_of_keys
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.suggest_spelling import find_misspelt_key
 
 VERL_RELEASE = "0.8"
 NEMO_RL_RELEASE = "0.5"
@@ -107,10 +109,42 @@ def read_verl_config(document: LocatedDocument) -> Config:
     # Programs on verl (Search-R1, verl-agent) have tables of their own, and other defaults too: their groups of
     # answers are made by a setting of theirs.
     draft.own_keys = not VERL_KEYS.issuperset(map(str, value))
+    draft.odd += _misspelt_settings(draft, "verl")
     limit = draft.get("data.max_length") if is_sft else None
     return draft.make_config(
         {*draft.values, *map(str, value)}, limit if isinstance(limit, int) else None, ()
     )
+
+
+def _misspelt_settings(draft: ConfigDraft, package: str) -> list[SettingLocation]:
+    """The settings whose name is a misspelling of one that stands in the same table of the program.
+
+    What has no likeness there is left alone: a table may be filled freely (`override_config`), and a program that
+    builds on this one has settings of its own.
+    """
+    known = load_known_keys(package).classes["names"]
+    siblings: dict[str, set[str]] = {}
+    for name in known:
+        table, _, last = name.rpartition(".")
+        siblings.setdefault(table, set()).add(last)
+    return [
+        draft.where[name]
+        for name in draft.values
+        if name not in known and _is_misspelt_among(name, siblings) and name in draft.where
+    ]
+
+
+def _is_misspelt_among(name: str, siblings: Mapping[str, set[str]]) -> bool:
+    """Is the last part of a dotted name a misspelling of another one in its table?"""
+    table, _, last = name.rpartition(".")
+    return bool(table) and find_misspelt_key(last, siblings.get(table, set())) is not None
+
+
+def last_parts_of_verl_names() -> frozenset[str]:
+    """What verl's settings are called within their tables."""
+    return VERL_KEYS | {
+        name.rpartition(".")[2] for name in load_known_keys("verl").classes["names"]
+    }
 
 
 def _read_verl_rl(draft: ConfigDraft) -> None:
