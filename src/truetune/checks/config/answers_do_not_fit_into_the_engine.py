@@ -89,10 +89,10 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
         prompt = reward_training_setting(config, "prompt limit")
         assert engine.number is not None and answer.number is not None, "unmet() asked"
         needed = int(answer.number + (prompt.number or 0))
-        if needed <= engine.number:
-            return
         # At least one token of a prompt comes before each answer.
         never_fits = answer.number >= engine.number
+        if needed <= engine.number and not never_fits:
+            return
         parts = [prompt, answer] if prompt.number else [answer]
         room = "" if prompt.number else " and the longest prompt"
         names = " and ".join(f"{one.key} {one.value_as_text}" for one in parts)
