@@ -3,8 +3,8 @@
 ## What it does
 Reads the mean of each reward function (`rewards/NAME/mean`). Functions with format, tag, xml, structure or pattern in
 their name are about form; those with accuracy, correct, answer, math, exact, verify are about content. It warns if one
-about form rises to 0.8 of its best possible value (1, or its largest) and all about content end no higher than they
-began.
+about form rises to 0.8 of its best possible value (0.5, 1, or its largest) and all about content end no higher than
+they began. Functions that give 0 in every record are left to `no-reward-signal`.
 
 ## Why it is bad
 The sum of the rewards rises, and only the form is behind it. Once the form is always right, groups differ by chance
@@ -57,6 +57,8 @@ MIN_RECORDS = 20
 """As many as a reward that is rare at first needs to come up"""
 MIN_FORM, MIN_FORM_RISE = 0.8, 0.2
 """Share of the largest value of the function, and how far it rose: a form that was right at first is not learned"""
+HALF_REWARD = 0.5
+"""What many functions pay for the form at most, where the answer gets 1 or 2"""
 MIN_CONTENT_GAIN = 0.05
 """Of a reward between 0 and 1. Chosen, not measured: less is hardly seen in a run of 100 steps"""
 
@@ -111,15 +113,18 @@ class OnlyTheFormatIsLearned(LogRule):
             if match is None or SPREAD.fullmatch(logged) or words.search(match["name"]) is None:
                 continue
             # `answer_format_reward` is about form, whatever it is a form of.
-            if (words is FORM_WORDS) == is_about_form and curve.finite().step.size >= MIN_RECORDS:
-                found[match["name"]] = curve.finite()
+            finite = curve.finite()
+            is_known = finite.step.size >= MIN_RECORDS and finite.value.any()
+            if (words is FORM_WORDS) == is_about_form and is_known:
+                found[match["name"]] = finite
         return found
 
 
 def _is_learned(form: Curve) -> bool:
     """Has a reward for form risen to near its maximum?"""
     ends = ends_of_curve(form)
-    largest = max(1.0, float(form.value.max())) if ends.last > 0.5 else float(form.value.max())
+    highest = float(form.value.max())
+    largest = HALF_REWARD if highest <= HALF_REWARD else max(1.0, highest)
     return ends.last >= MIN_FORM * largest and ends.last - ends.first >= MIN_FORM_RISE * largest
 
 

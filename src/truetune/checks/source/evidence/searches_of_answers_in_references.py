@@ -152,6 +152,8 @@ def _is_truth_of(tested: ast.expr, names: set[str]) -> bool:
         tested = tested.operand
     if isinstance(tested, ast.Call) and isinstance(tested.func, ast.Attribute):
         tested = tested.func.value if tested.func.attr == "strip" else tested
+    if isinstance(tested, ast.Call) and ast.unparse(tested.func) == "bool" and tested.args:
+        tested = tested.args[0]
     return isinstance(tested, ast.Name) and tested.id in names
 
 
