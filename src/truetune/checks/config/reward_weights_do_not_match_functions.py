@@ -81,7 +81,7 @@ class RewardWeightsDoNotMatchFunctions(ConfigRule):
             yield self.finding(
                 f"the number of reward weights is {len(numbers)}, and that of the reward functions"
                 f" {len(names) + len(models)}: the trainer stops",
-                f"set reward_weights to {len(names) + len(models)} numbers, in the order of reward_funcs",
+                "give reward_weights one number for each function, in the order of reward_funcs",
                 cases=[case_of_setting(config, weights), case_of_setting(config, functions)],
             )
 

@@ -8,12 +8,12 @@ the start.
 ## Why it is bad
 An answer that is cut has no end to grade. With a loss that divides by each answer's length, long wrong answers are
 punished less per token than short ones, so wrong answers get longer and longer; or the policy has lost its stop token
-and goes on with anything. Each step also takes longer.
+and continues with anything. Each step also takes longer.
 
 ## Example
 ```yaml
 curve:
-  reward: {from: 0.5, to: 0.3, steps: 60, noise: 0.01}
+  reward: {from: 0.5, to: 0.48, steps: 60, noise: 0.01}
   completions/mean_length: {from: 300, to: 1000, steps: 60, noise: 10}
   completions/clipped_ratio: {from: 0.02, to: 0.6, steps: 60, noise: 0.01}
 ```

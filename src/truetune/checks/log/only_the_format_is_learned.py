@@ -7,7 +7,7 @@ about form rises to 0.8 of its best possible value (0.5, 1, or its largest) and 
 they began. Functions that give 0 in every record are left to `no-reward-signal`.
 
 ## Why it is bad
-The sum of the rewards rises, and only the form is behind it. Once the form is always right, groups differ by chance
+The sum of the rewards rises by the form alone. Once the form is always right, groups differ by chance
 alone, and nothing more is learned. Often the content is never judged: a parser that misses the answer in the new form,
 or a reference in another form, gives 0 whatever the model writes.
 

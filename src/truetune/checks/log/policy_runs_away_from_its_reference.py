@@ -25,7 +25,7 @@ curve:
 ```
 
 ## Fix safety
-Go on from a checkpoint before the jump. A lower learning rate is safe and slower. A larger `beta` also keeps the policy
+Continue from a checkpoint before the jump. A lower learning rate is safe and slower. A larger `beta` also keeps the policy
 from what it should learn.
 
 ## References

@@ -6,8 +6,8 @@ Compares the reward of trainings by rewards with the scores of their evaluations
 chance, and one of the scores falls by a tenth from its best, at the end of three evaluations or more.
 
 ## Why it is bad
-The policy has found what the reward pays and the task does not ask for: a format, a length, a hole in the parser, or the
-training prompts by heart. The training curve looks like success; the model gets worse with each step.
+The policy has found what the reward pays and the task does not ask for: a format, a length, a hole in the parser, or
+memorised training prompts. The training curve looks like success; the model gets worse with each step.
 
 ## Example
 ```yaml
@@ -62,7 +62,6 @@ MIN_TREND_Z = 3.3
 
 class RewardRisesWhileEvaluationFalls(LogRule):
     code = "LOG181"
-    symptoms = ("worse-than-base",)
     severity = "warning"
     kinds = ("reinforcement",)
 

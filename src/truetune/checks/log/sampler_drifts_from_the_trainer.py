@@ -1,4 +1,4 @@
-"""The sampler's log-probabilities drift away from the trainer's as the training goes on.
+"""The sampler's log-probabilities drift away from the trainer's over the training.
 
 ## What it does
 Reads the difference of the log-probabilities of sampler and trainer on the same tokens
@@ -28,7 +28,7 @@ curve:
 ```
 
 ## Fix safety
-Comparing one weight on both sides after a sync changes nothing in the run. Starting the sampler anew from a saved
+Comparing one weight on both sides after a sync changes nothing in the run. Starting a new sampler from a saved
 checkpoint is safe, and tells whether the sync is at fault: the difference is then small again.
 
 ## References

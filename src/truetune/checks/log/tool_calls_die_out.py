@@ -7,7 +7,7 @@ warns if calls fall to a tenth of what they were, or if TRL logs none in 10 reco
 ## Why it is bad
 If an answer from memory is graded like one after a search, it is the shorter way to the reward, and the policy unlearns
 the tool. A report has 94 % of the answers without a call after 8 steps. If no call was ever logged, the model's calls
-are not recognised: it was not told of the tools, or writes them in another form than the parser reads.
+are not recognised: its prompt does not list the tools, or it writes them in another form than the parser reads.
 
 ## Example
 ```yaml
@@ -79,7 +79,7 @@ class ToolCallsDieOut(LogRule):
         if not calls.value.any() and self.subject.curve(CALLS):
             message = f"no tool was called in any of {calls.step.size:,} records"
             remedy = (
-                "print an answer with its special tokens: is it told of the tools, and does it write calls in the form"
+                "print an answer with its special tokens: does its prompt list the tools, and does it write calls in the form"
                 " of its own template?"
             )
         elif ends.first >= MIN_FIRST_CALLS and ends.last <= MAX_LEFT * ends.first:

@@ -67,7 +67,6 @@ def _divisions_by_spreads(module: Module) -> Iterator[ast.BinOp]:
 
 class AdvantagesDividedByNoSpread(SourceRule):
     code = "SRC542"
-    symptoms = ("loss-is-nan",)
     severity = "warning"
     looks_at = CodePlaces("divisions of rewards by their spread", _divisions_by_spreads)
 

@@ -6,7 +6,7 @@ the text of a tokenizer's `decode` or `batch_decode` is given to the same tokeni
 those whose names speak of a judge or a reward model, are left out: those read texts.
 
 ## Why it is bad
-Decoding and tokenizing is no way back: "hel" + "lo" comes back as "hello", and special tokens are lost. The
+Decoding and tokenizing is no way back: "un" + "load" may come back as "unload", and special tokens are lost. The
 log-probabilities are then those of tokens that were not sampled, so the policy gradient is of another answer; KL and
 ratio jump. An answer that was cut in the middle of a word also ends in other tokens, and the stop token may be missing.
 
@@ -40,7 +40,7 @@ for batch in batches:
 ```
 
 ## Fix safety
-Safe: the ids are at hand. With several turns, append the ids of the tool's result to those that were sampled, and
+Safe: the ids are available. With several turns, append the ids of the tool's result to those that were sampled, and
 tokenize only that result.
 
 ## References

@@ -115,7 +115,7 @@ def _read_options(document: LocatedDocument, method: str) -> Config:
 
 
 def _misspelt_options(draft: ConfigDraft) -> list[SettingLocation]:
-    """The options of groups (`rollout.temprature`) that are misspelt; those of one word differ between releases."""
+    """The options of groups that are misspelt; those of one word differ between releases."""
     known = load_known_keys("openrlhf").classes["names"]
     return [
         draft.where[name]
