@@ -1,9 +1,10 @@
 """Names of the settings of verl, ms-swift and OpenRLHF, written down from their own sources.
 
-    python -m tests.settings.names_of_reward_training_stacks STACK FOLDER RELEASE > src/truetune/settings/stacks/STACK.json
+    python -m tests.settings.names_of_reward_training_stacks STACK FOLDER RELEASE > STACK.json
 
-FOLDER holds the unpacked package. Nothing of it is imported: verl's names stand in its generated YAML files, those of
-ms-swift are fields of its dataclasses, those of OpenRLHF options of its programs. Defaults are not taken over.
+The file lies in src/truetune/settings/stacks. FOLDER holds the unpacked package. Nothing of it is imported: verl's names
+stand in its generated YAML files, those of ms-swift are fields of its dataclasses, those of OpenRLHF options of its
+programs. Defaults are not taken over.
 """
 
 from __future__ import annotations

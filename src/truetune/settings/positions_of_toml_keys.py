@@ -11,7 +11,9 @@ import re
 from collections.abc import Hashable
 
 TABLE = re.compile(r"\s*(?P<list>\[?)\[(?P<name>[^\[\]]+)\]\]?\s*(?:#.*)?")
-KEY = re.compile(r"(?P<space>\s*)(?P<name>(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+KEY = re.compile(
+    r"(?P<space>\s*)(?P<name>(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*="
+)
 PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 
 

@@ -79,7 +79,7 @@ def _changed(settings: dict[str, Any], **changes: object) -> dict[str, Any]:
 
 
 def _config(settings: dict[str, Any] | str, folder: Path) -> Config:
-    """The settings as their program writes them: a table is YAML, `[model]` TOML, an import a script, else a command."""
+    """Settings as their program writes them: a table is YAML, `[model]` TOML, an import a script, else a command."""
     if isinstance(settings, dict):
         path = folder / "run.yaml"
         path.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -100,9 +100,7 @@ def _config(settings: dict[str, Any] | str, folder: Path) -> Config:
 def _found(name: str, settings: dict[str, Any] | str, folder: Path) -> list[str]:
     """What a rule says of settings, with the severity."""
     rule: type[ConfigRule] = BY_NAME[name]
-    return [
-        f"{one.severity}: {one.message}" for one in rule(_config(settings, folder)).findings()
-    ]
+    return [f"{one.severity}: {one.message}" for one in rule(_config(settings, folder)).findings()]
 
 
 CUT = "sampling-cut-biases-the-importance-ratio"

@@ -28,7 +28,12 @@ DIFFERENT = "sampled-answers-are-not-the-policys"
 
 def _curve(*values: float, noise: float = 0.0, steps: int = 60, every: int = 1) -> dict[str, Any]:
     """A curve through these values."""
-    return {"values": list(values) * (1 if len(values) > 1 else 2), "noise": noise, "steps": steps, "every": every}
+    return {
+        "values": list(values) * (1 if len(values) > 1 else 2),
+        "noise": noise,
+        "steps": steps,
+        "every": every,
+    }
 
 
 RISING, FLAT = _curve(0.3, 0.7, noise=0.02), _curve(0.3, 0.3, noise=0.02)

@@ -63,7 +63,7 @@ for batch in batches:
         # The reference is looked for, the answer is tested, the references are a list, or the test takes a reward away.
         (EMPTY, REWARD.format("return [1.0 if str(a) in c else 0.0 for c, a in zip(completions, answer)]"), False),
         (EMPTY, REWARD.format("return [float(bool(c) and c in str(a)) for c, a in zip(completions, answer)]"), False),
-        (EMPTY, REWARD.format("return [1.0 if c and c in str(a) else 0.0 for c, a in zip(completions, answer)]"), False),
+        (EMPTY, REWARD.format("return [1.0 if c and c in str(a) else 0 for c, a in zip(completions, answer)]"), False),
         (EMPTY, REWARD.format("return [1.0 if len(c) > 3 and c in str(a) else 0 for c, a in zip(completions, answer)]"),
          False),
         (EMPTY, REWARD.format("return [1.0 if c in a else 0.0 for c, a in zip(completions, answer)]"), False),
@@ -71,11 +71,11 @@ for batch in batches:
         (EMPTY, REWARD.format("return [0.0 if c in str(a) else 1.0 for c, a in zip(completions, answer)]"), False),
         (EMPTY, VERL.format("return 1.0 if solution_str == ground_truth else 0.0"), False),
         (FAILED, GRADED.format("rewards.append(1.0)"), True),
-        (FAILED, VERL.format("try:\n        return check(solution_str)\n    except ValueError:\n        return 1"), True),
+        (FAILED, VERL.format("try:\n        return check(solution_str)\n    except Error:\n        return 1"), True),
         (FAILED, GRADED.format("rewards.append(0.0)"), False),
         (FAILED, GRADED.format("rewards.append(None)"), False),
         (FAILED, GRADED.format("failures.append('bad')\n            rewards.append(0.0)"), False),
-        (FAILED, "def parse(text):\n    try:\n        return int(text)\n    except ValueError:\n        return 1\n", False),
+        (FAILED, "def parse(text):\n    try:\n        return int(text)\n    except Error:\n        return 1\n", False),
         (SPREAD, LOSS.format("advantages = (rewards - rewards.mean(1)) / rewards.std(1)"), True),
         (SPREAD, LOSS.format("advantages = (rewards - rewards.mean()) / torch.std(rewards)"), True),
         (SPREAD, LOSS.format("advantages = (rewards - rewards.mean(1)) / rewards.std(1).unsqueeze(1)"), True),
@@ -86,7 +86,7 @@ for batch in batches:
                              "    advantages = (rewards - rewards.mean()) / rewards.std()"), False),
         # Pixels and figures are standardised as well, by spreads that are never 0.
         (SPREAD, "image = (pixels - pixels.mean()) / pixels.std()\n", False),
-        (NEW_IDS, SAMPLED.format("rewards = score(texts)\n    ids = tokenizer(texts, return_tensors='pt')['input_ids']\n"
+        (NEW_IDS, SAMPLED.format("rewards = score(texts)\n    ids = tokenizer(texts, padding=True)['input_ids']\n"
                                  "    logps = logps_of(policy, ids)"), True),
         (NEW_IDS, SAMPLED.format("full = [p + t for p, t in zip(prompts, texts)]\n    rewards = score(texts)\n"
                                  "    logps = logps_of(policy, tokenizer(full, return_tensors='pt').input_ids)"), True),

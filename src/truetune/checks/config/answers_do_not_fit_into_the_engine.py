@@ -70,14 +70,18 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
         names = ("engine limit", "answer limit")
         limits = [reward_training_setting(self.subject, name).number for name in names]
         if not all(limits):
-            return Unmet("it is about trainings that set the context length of the engine that samples")
+            return Unmet(
+                "it is about trainings that set the context length of the engine that samples"
+            )
         return None
 
     def measurement_if_clean(self) -> str:
         """The engine's length, and the limits that have to fit into it."""
         names = ("engine limit", "answer limit", "prompt limit")
         settings = [reward_training_setting(self.subject, name) for name in names]
-        return ", ".join(f"{one.key}: {one.value_as_text}" for one in settings if one.value is not None)
+        return ", ".join(
+            f"{one.key}: {one.value_as_text}" for one in settings if one.value is not None
+        )
 
     def findings(self) -> Iterator[Finding]:
         """The finding on answers that the engine cuts."""
@@ -87,7 +91,8 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
         engine = reward_training_setting(config, "engine limit")
         answer = reward_training_setting(config, "answer limit")
         prompt = reward_training_setting(config, "prompt limit")
-        assert engine.number is not None and answer.number is not None, "unmet() asked"
+        assert engine.number is not None, "unmet() asked"
+        assert answer.number is not None, "unmet() asked"
         needed = int(answer.number + (prompt.number or 0))
         # At least one token of a prompt comes before each answer.
         never_fits = answer.number >= engine.number

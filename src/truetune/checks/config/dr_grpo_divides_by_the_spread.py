@@ -6,9 +6,9 @@ if advantages are scaled by the standard deviation of their group: `scale_reward
 or `norm_adv_by_std_in_grpo` is true (verl's default).
 
 ## Why it is bad
-Dr. GRPO takes two divisions out: that by the length of each answer, and that by the spread of the rewards. With only one
-of them gone, prompts that are nearly always or hardly ever solved still count most, which is the bias that the method
-removes. Results differ from the published ones, and no message says it.
+Dr. GRPO takes two divisions out: that by the length of each answer, and that by the spread of the rewards. With only
+one of them gone, prompts that are nearly always or hardly ever solved still count most, which is the bias that the
+method removes. Results differ from the published ones, and no message says it.
 
 ## Example
 ```yaml

@@ -94,8 +94,8 @@ class EntropyBonusOutweighsTheReward(ConfigRule):
         if severity is None:
             return
         yield self.finding(
-            f"{bonus.key} is {bonus.value_as_text}: a bonus for every token's entropy, whatever the reward is, makes the"
-            " policy spread over all tokens in a long run",
+            f"{bonus.key} is {bonus.value_as_text}: a bonus for every token's entropy, whatever the reward is, makes"
+            " the policy spread over all tokens in a long run",
             f"set {bonus.key} to 0",
             severity=severity,
             cases=[case_of_setting(self.subject, bonus)],

@@ -119,7 +119,8 @@ class GeneratedBatchSplitsGroups(ConfigRule):
         """The finding on a batch that is no multiple of the group."""
         config = self.subject
         total, size = _generated_answers(config), _group_size(config)
-        assert total is not None and size, "unmet() asked"
+        assert total is not None, "unmet() asked"
+        assert size, "unmet() asked"
         if total % size == 0:
             return
         group = reward_training_setting(config, "answers per prompt")
@@ -132,9 +133,7 @@ class GeneratedBatchSplitsGroups(ConfigRule):
     def _findings_on_batches_of_verl(self) -> Iterator[Finding]:
         """The finding on an update that needs more prompts than a step samples."""
         config = self.subject
-        sampled, updated = (
-            setting_or_default(config, key) for key in (TRAIN_BATCH, UPDATE_BATCH)
-        )
+        sampled, updated = (setting_or_default(config, key) for key in (TRAIN_BATCH, UPDATE_BATCH))
         if not sampled.number or not updated.number or updated.number <= sampled.number:
             return
         # With batches by tokens verl takes all that a step has for one update, and says nothing.
@@ -186,7 +185,9 @@ def _batch_setting(config: Config) -> RewardTrainingSetting:
     """The setting that gives the batch, as the file calls it."""
     batch = setting_or_default(config, GENERATION_BATCH)
     size = config.spec.training.per_device_train_batch_size
-    return batch if batch.number else setting_or_default(config, "per_device_train_batch_size", size)
+    return (
+        batch if batch.number else setting_or_default(config, "per_device_train_batch_size", size)
+    )
 
 
 def _nearest_fitting_group(total: int, size: int) -> int:

@@ -74,7 +74,11 @@ CORRECTIONS: Mapping[str, Correction] = {
     "trl": Correction("use_vllm", ("true",), "vllm_importance_sampling_correction", False, "true"),
     # verl's default has no correction: only an engine that surely computes otherwise is worth a word.
     "verl": Correction(
-        f"{ROLLOUT}.quantization", ("fp8",), "algorithm.rollout_correction.rollout_is", True, "token"
+        f"{ROLLOUT}.quantization",
+        ("fp8",),
+        "algorithm.rollout_correction.rollout_is",
+        True,
+        "token",
     ),
     "nemo-rl": Correction(
         "policy.generation.vllm_cfg.precision",
@@ -101,7 +105,9 @@ class SamplingEngineIsNotCorrectedFor(ConfigRule):
         correction = CORRECTIONS[self.subject.stack]
         engine = setting_or_default(self.subject, correction.engine)
         if engine.value_as_text.lower() not in correction.engine_values:
-            return Unmet("it is about sampling by an engine that computes otherwise than the trainer")
+            return Unmet(
+                "it is about sampling by an engine that computes otherwise than the trainer"
+            )
         return None
 
     def measurement_if_clean(self) -> str:

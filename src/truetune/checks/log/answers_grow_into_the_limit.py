@@ -95,13 +95,15 @@ class AnswersGrowIntoTheLimit(LogRule):
             evidence.append(f"the reward goes from {gain.first:.3g} to {gain.last:.3g}")
         length = mean_answer_length(log)
         if length:
-            evidence.append("the mean length goes from {:,.0f} to {:,.0f} tokens".format(*ends_of_curve(length)))
+            evidence.append(
+                "the mean length goes from {:,.0f} to {:,.0f} tokens".format(*ends_of_curve(length))
+            )
         yield self.finding(
             f"the share of answers that are cut off rises from {ends.first:.0%} to {ends.last:.0%}, and the reward does"
             " not rise with it",
-            "read cut answers of the last steps; if they repeat themselves, go back to a checkpoint before the rise, set"
-            " a loss without division by each answer's length (loss_type: dapo or dr_grpo), and mask or penalise cut"
-            " answers",
+            "read cut answers of the last steps; if they repeat themselves, go back to a checkpoint before the rise,"
+            " set a loss without division by each answer's length (loss_type: dapo or dr_grpo), and mask or penalise"
+            " cut answers",
             evidence=evidence,
             total=int(share.step.size),
             figure=draw_curves("answers cut off", {"share": share}),

@@ -6,9 +6,9 @@ Reads the mean importance ratio of trainer and sampler after the correction's cl
 the run is below 0.3, and gives a note below 0.6.
 
 ## Why it is bad
-Without a mismatch the mean is 1. TRL's default multiplies the ratios of all tokens of an answer and drops those above 3,
-so a difference of 0.01 per token in one direction is a ratio of 3 after 100 tokens: long answers are dropped, or count
-next to nothing, and the run learns from the short ones.
+Without a mismatch the mean is 1. TRL's default multiplies the ratios of all tokens of an answer and drops those above
+3, so a difference of 0.01 per token in one direction is a ratio of 3 after 100 tokens: long answers are dropped, or
+count next to nothing, and the run learns from the short ones.
 
 ## Example
 ```yaml
@@ -82,8 +82,8 @@ class ImportanceCorrectionDropsAnswers(LogRule):
         if median >= MAX_RATIO_OF_NOTE:
             return
         yield self.finding(
-            f"the importance ratio is {median:.2f} in the median ({name}), and 1 without a mismatch: the correction drops"
-            " most of what long answers teach",
+            f"the importance ratio is {median:.2f} in the median ({name}), and 1 without a mismatch: the correction"
+            " drops most of what long answers teach",
             "look at the difference of the log-probabilities first (top_p, top_k, old weights, dtype); if it is 0.02 or"
             " less per token, set vllm_importance_sampling_mode to token_truncate",
             severity="warning" if median < MAX_RATIO_OF_WARNING else "info",

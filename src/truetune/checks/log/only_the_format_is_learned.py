@@ -80,7 +80,9 @@ class OnlyTheFormatIsLearned(LogRule):
     def measurement_if_clean(self) -> str:
         """The rewards at both ends."""
         both = {**self._functions(FORM_WORDS), **self._functions(CONTENT_WORDS)}
-        figures = ["{}: {:.2f} to {:.2f}".format(name, *ends_of_curve(one)) for name, one in both.items()]
+        figures = [
+            "{}: {:.2f} to {:.2f}".format(name, *ends_of_curve(one)) for name, one in both.items()
+        ]
         return "; ".join(figures[:4])
 
     def findings(self) -> Iterator[Finding]:
@@ -88,7 +90,9 @@ class OnlyTheFormatIsLearned(LogRule):
         if self.subject.kind != "reinforcement":
             return
         contents = self._functions(CONTENT_WORDS)
-        learned = {name: one for name, one in self._functions(FORM_WORDS).items() if _is_learned(one)}
+        learned = {
+            name: one for name, one in self._functions(FORM_WORDS).items() if _is_learned(one)
+        }
         if not learned or not contents or any(_gains(one) for one in contents.values()):
             return
         form_name, form = next(iter(learned.items()))

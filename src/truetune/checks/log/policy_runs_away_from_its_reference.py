@@ -25,8 +25,8 @@ curve:
 ```
 
 ## Fix safety
-Continue from a checkpoint before the jump. A lower learning rate is safe and slower. A larger `beta` also keeps the policy
-from what it should learn.
+Continue from a checkpoint before the jump. A lower learning rate is safe and slower. A larger `beta` also keeps the
+policy from what it should learn.
 
 ## References
 - modelscope/ms-swift#6550 (all rewards fall as the KL jumps at step 400), meta-pytorch/torchforge#664,

@@ -79,7 +79,9 @@ class RewardRisesWhileEvaluationFalls(LogRule):
     def measurement_if_clean(self) -> str:
         """The reward and the scores at both ends."""
         curves = {"reward": self._reward(), **self._scores()}
-        figures = ("{}: {:.3g} to {:.3g}".format(name, *ends_of_curve(one)) for name, one in curves.items())
+        figures = (
+            "{}: {:.3g} to {:.3g}".format(name, *ends_of_curve(one)) for name, one in curves.items()
+        )
         return "; ".join(list(figures)[:3])
 
     def findings(self) -> Iterator[Finding]:
@@ -89,16 +91,18 @@ class RewardRisesWhileEvaluationFalls(LogRule):
             return
         if not _rises(reward):
             return
-        falling = {name: curve for name, curve in self._scores().items() if _falls_from_its_best(curve)}
+        falling = {
+            name: curve for name, curve in self._scores().items() if _falls_from_its_best(curve)
+        }
         if not falling:
             return
         name, score = next(iter(falling.items()))
         ends = ends_of_curve(reward)
         yield self.finding(
-            f"the reward rises from {ends.first:.3g} to {ends.last:.3g}, while {name} falls from {score.value.max():.3g}"
-            f" to {score.value[-1]:.3g}: the policy learns what the reward pays, and not the task",
-            f"use the checkpoint near step {score.step[int(score.value.argmax())]:,.0f}; read answers with a high reward"
-            " from the end of the run, and take out of the reward what they get it for",
+            f"the reward rises from {ends.first:.3g} to {ends.last:.3g}, while {name} falls from"
+            f" {score.value.max():.3g} to {score.value[-1]:.3g}: the policy learns what the reward pays, not the task",
+            f"use the checkpoint near step {score.step[int(score.value.argmax())]:,.0f}; read answers with a high"
+            " reward from the end of the run, and take out of the reward what they get it for",
             evidence=tuple(f"{one} falls, too" for one in list(falling)[1:4]),
             total=int(score.step.size),
             figure=draw_curves("reward and evaluation", {"reward": reward, name: score}),

@@ -32,9 +32,8 @@ Comparing one weight on both sides after a sync changes nothing in the run. Star
 checkpoint is safe, and tells whether the sync is at fault: the difference is then small again.
 
 ## References
-- huggingface/trl#5312 (0.015 to 0.2 with sleep mode), allenai/open-instruct#1473, vllm-project/vime#64 (0.011 to 0.036 in
-  30 steps), verl-project/verl#5220 (an adapter that is never asked for)
-"""
+- huggingface/trl#5312 (0.015 to 0.2 with sleep mode), allenai/open-instruct#1473, vllm-project/vime#64 (0.011 to 0.036
+  in 30 steps), verl-project/verl#5220 (an adapter that is never asked for)"""
 
 from __future__ import annotations
 

@@ -68,7 +68,9 @@ class ToolCallsDieOut(LogRule):
 
     def measurement_if_clean(self) -> str:
         """The calls at both ends."""
-        return "tool calls per answer go from {:.2f} to {:.2f}".format(*ends_of_curve(self._calls()))
+        return "tool calls per answer go from {:.2f} to {:.2f}".format(
+            *ends_of_curve(self._calls())
+        )
 
     def findings(self) -> Iterator[Finding]:
         """The finding on calls that die out, or never come."""
@@ -79,17 +81,15 @@ class ToolCallsDieOut(LogRule):
         if not calls.value.any() and self.subject.curve(CALLS):
             message = f"no tool was called in any of {calls.step.size:,} records"
             remedy = (
-                "print an answer with its special tokens: does its prompt list the tools, and does it write calls in the form"
-                " of its own template?"
+                "print an answer with its special tokens: does its prompt list the tools, and does it write calls in"
+                " the form of its own template?"
             )
         elif ends.first >= MIN_FIRST_CALLS and ends.last <= MAX_LEFT * ends.first:
             message = (
-                f"tool calls per answer fall from {ends.first:.2f} to {ends.last:.2f}: the policy gets its reward without"
-                " them"
+                f"tool calls per answer fall from {ends.first:.2f} to {ends.last:.2f}: the policy gets its reward"
+                " without them"
             )
-            remedy = (
-                "take prompts that can't be answered from memory, or give no reward to an answer that used no tool"
-            )
+            remedy = "take prompts that can't be answered from memory, or give no reward to an answer that used no tool"
         else:
             return
         yield self.finding(

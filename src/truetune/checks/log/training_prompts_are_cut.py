@@ -67,7 +67,9 @@ class TrainingPromptsAreCut(LogRule):
 
     def measurement_if_clean(self) -> str:
         """The share of prompts at the limit."""
-        return f"{np.median(self._share().value):.1%} of the prompts have the longest allowed length"
+        return (
+            f"{np.median(self._share().value):.1%} of the prompts have the longest allowed length"
+        )
 
     def findings(self) -> Iterator[Finding]:
         """The finding on prompts at the limit."""
@@ -78,8 +80,8 @@ class TrainingPromptsAreCut(LogRule):
         if median < MIN_SHARE:
             return
         yield self.finding(
-            f"{median:.0%} of the prompts have exactly the longest allowed length ({PROMPTS_AT_LIMIT}): they are cut, and"
-            " no answer to them can be right",
+            f"{median:.0%} of the prompts have exactly the longest allowed length ({PROMPTS_AT_LIMIT}): they are cut,"
+            " and no answer to them can be right",
             "raise data.max_prompt_length, or set data.filter_overlong_prompts to true",
             total=int(share.step.size),
             figure=draw_curves("prompts at the limit", {PROMPTS_AT_LIMIT: share}),

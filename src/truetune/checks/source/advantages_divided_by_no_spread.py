@@ -77,8 +77,8 @@ class AdvantagesDividedByNoSpread(SourceRule):
             if not _is_spread(division.right) or _is_guarded(module, division):
                 continue
             yield self.finding(
-                f"{ast.unparse(division.left)} is divided by {ast.unparse(division.right)}, which is 0 if all rewards are"
-                " equal: the advantages are NaN, and so are the weights after the step",
+                f"{ast.unparse(division.left)} is divided by {ast.unparse(division.right)}, which is 0 if all rewards"
+                " are equal: the advantages are NaN, and so are the weights after the step",
                 f"divide by ({ast.unparse(division.right)} + 1e-4)",
                 cases=[case_of_node(module, division)],
             )

@@ -1,13 +1,13 @@
 """An answer on which the grader fails gets the reward of a right one.
 
 ## What it does
-Looks at reward functions of TRL and at verl's `compute_score` for an `except` whose body gives a reward of 1 or more: it
-returns it, assigns it to the reward, or appends it to the rewards.
+Looks at reward functions of TRL and at verl's `compute_score` for an `except` whose body gives a reward of 1 or more:
+it returns it, assigns it to the reward, or appends it to the rewards.
 
 ## Why it is bad
-Graders fail on answers that are broken in an unusual way: unbalanced brackets, huge numbers, a text that does not parse.
-Such answers then count like right ones, and in a group they get the positive advantage. The policy learns to break the
-grader, and the mean reward looks better than the model.
+Graders fail on answers that are broken in an unusual way: unbalanced brackets, huge numbers, a text that does not
+parse. Such answers then count like right ones, and in a group they get the positive advantage. The policy learns to
+break the grader, and the mean reward looks better than the model.
 
 ## Example
 ```python
@@ -50,8 +50,8 @@ trainer.train()
 ```
 
 ## Fix safety
-TRL leaves a reward of None out. With 0 the answer counts as wrong, which is right if only the answer can make the grader
-fail, and wrong if the reference can.
+TRL leaves a reward of None out. With 0 the answer counts as wrong, which is right if only the answer can make the
+grader fail, and wrong if the reference can.
 
 ## References
 - huggingface/open-r1#159 (errors of math_verify get 1), huggingface/open-r1#158, NVIDIA-NeMo/RL#431
@@ -94,8 +94,8 @@ class FailedGradingIsRewarded(SourceRule):
                 paid = next(_full_rewards(handler), None)
                 if paid is not None:
                     yield self.finding(
-                        f"{function.name} gives a reward of {ast.unparse(paid)} to an answer on which grading fails: the"
-                        " policy is paid for breaking the grader",
+                        f"{function.name} gives a reward of {ast.unparse(paid)} to an answer on which grading fails:"
+                        " the policy is paid for breaking the grader",
                         "give None (TRL leaves the answer out), or 0 if only the answer can make the grader fail",
                         cases=[case_of_node(self.subject, paid)],
                     )

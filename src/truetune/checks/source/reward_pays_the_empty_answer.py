@@ -1,14 +1,14 @@
 """A reward function looks for the answer inside of the reference, where an empty answer is always found.
 
 ## What it does
-Looks at reward functions of TRL and at verl's `compute_score` for tests of the form `answer in reference`, in which both
-are texts and the answer comes from the completion; also `reference in answer or answer in reference`, and
+Looks at reward functions of TRL and at verl's `compute_score` for tests of the form `answer in reference`, in which
+both are texts and the answer comes from the completion; also `reference in answer or answer in reference`, and
 `reference.startswith(answer)`. It does not fire if the function also tests whether the answer is empty.
 
 ## Why it is bad
-The empty text is part of every text, so an empty answer gets the whole reward. The policy finds that within some hundred
-steps: a report ends with nothing but `<answer></answer>`, while the reward is at its maximum. A single letter is nearly
-always found, too.
+The empty text is part of every text, so an empty answer gets the whole reward. The policy finds that within some
+hundred steps: a report ends with nothing but `<answer></answer>`, while the reward is at its maximum. A single letter
+is nearly always found, too.
 
 ## Example
 ```python

@@ -1,4 +1,5 @@
-"""A policy is trained on its answers after decoding and tokenizing them again: the ids may be others than those sampled.
+"""A policy is trained on its answers after decoding and tokenizing them again: the ids may be others than those
+sampled.
 
 ## What it does
 Looks at files with a policy loss of their own (a backward pass, log-probabilities, rewards or advantages). It fires if
@@ -107,7 +108,11 @@ class SampledIdsReplacedByNewOnes(SourceRule):
 
 def _texts_tokenized_again(module: Module) -> Iterator[NewIds]:
     """The calls of a tokenizer on what it has decoded, outside of functions that score."""
-    decodings = {call.node: ast.unparse(call.receiver) for call in _decodings_in_policy_trainings(module) if call.receiver}
+    decodings = {
+        call.node: ast.unparse(call.receiver)
+        for call in _decodings_in_policy_trainings(module)
+        if call.receiver
+    }
     if not decodings:
         return
     tokenizers = set(decodings.values())

@@ -141,9 +141,8 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
 
 def is_toml_with_own_table(path: Path) -> bool:
     """Is it a TOML file that holds our table? Raises SpecError for one that can't be read."""
-    return (
-        path.suffix == ".toml"
-        and OWN_TOML_TABLE in located_document.read_text_of_config_size(path)
+    return path.suffix == ".toml" and OWN_TOML_TABLE in located_document.read_text_of_config_size(
+        path
     )
 
 
@@ -252,7 +251,10 @@ def _has_keys_of_stack(
 ) -> bool:
     """Does a stack know at least half of a file's keys?"""
     # Their words are those of many files: without their tables, they are not even like theirs.
-    if stack in identifying_keys.TOLD_BY_COMMON_TABLES and not identifying_keys.do_keys_identify_stack(stack, value):
+    if (
+        stack in identifying_keys.TOLD_BY_COMMON_TABLES
+        and not identifying_keys.do_keys_identify_stack(stack, value)
+    ):
         return False
     # Half: a script's own file may share some words with a stack, a stack's file has few words that it lacks.
     keys = {str(key) for key in value}

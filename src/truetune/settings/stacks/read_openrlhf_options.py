@@ -120,7 +120,10 @@ def _misspelt_options(draft: ConfigDraft) -> list[SettingLocation]:
     return [
         draft.where[name]
         for name in draft.values
-        if "." in name and name in draft.where and name not in known and find_misspelt_key(name, known)
+        if "." in name
+        and name in draft.where
+        and name not in known
+        and find_misspelt_key(name, known)
     ]
 
 

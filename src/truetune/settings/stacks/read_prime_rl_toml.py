@@ -31,7 +31,10 @@ OLD_NAMES: tuple[tuple[KeyPath, KeyPath], ...] = (
     (("orchestrator", "rollouts_per_example"), ("orchestrator", "group_size")),
     (("orchestrator", "rollouts_per_prompt"), ("orchestrator", "group_size")),
     (("orchestrator", "sampling"), ("orchestrator", "train", "sampling")),
-    (("orchestrator", "sampling", "max_tokens"), ("orchestrator", "train", "sampling", "max_completion_tokens")),
+    (
+        ("orchestrator", "sampling", "max_tokens"),
+        ("orchestrator", "train", "sampling", "max_completion_tokens"),
+    ),
     (("inference", "model", "max_model_len"), ("inference", "vllm", "max_model_len")),
 )
 """Where earlier releases had a setting -> where it is today"""

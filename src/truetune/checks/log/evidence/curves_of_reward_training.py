@@ -27,7 +27,12 @@ IMPORTANCE_RATIOS = (
     "rollout_is_mean",
 )
 """Mean importance ratio of trainer and sampler: TRL, verl"""
-CLIPPED_SHARES = ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac", "policy/clipfrac_avg")
+CLIPPED_SHARES = (
+    "clip_ratio/region_mean",
+    "clip_ratio",
+    "actor/pg_clipfrac",
+    "policy/clipfrac_avg",
+)
 """Share of the tokens whose ratio was clipped: TRL, earlier TRL, verl, TRL's PPO"""
 ENTROPIES = ("entropy", "actor/entropy", "actor/entropy_loss", "policy/entropy_avg")
 """Entropy of the policy, in nats per token"""

@@ -36,7 +36,9 @@ def searches_that_hold_for_empty_answers(function: ast.FunctionDef) -> Iterator[
     pairs = {(ast.unparse(one.left), ast.unparse(one.comparators[0])) for one in searches}
     for search in searches:
         left, right = search.left, search.comparators[0]
-        is_answer_in_reference = _reads(left, from_completion) and not _reads(right, from_completion)
+        is_answer_in_reference = _reads(left, from_completion) and not _reads(
+            right, from_completion
+        )
         if not is_answer_in_reference or not _may_be_reference(right, function):
             continue
         is_in_text = _is_text(right) or (ast.unparse(right), ast.unparse(left)) in pairs
@@ -165,7 +167,9 @@ def _is_length_of(tested: ast.expr, names: set[str]) -> bool:
         isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "len"
         for part in ast.walk(tested)
     )
-    is_empty_text = any(isinstance(part, ast.Constant) and part.value == "" for part in ast.walk(tested))
+    is_empty_text = any(
+        isinstance(part, ast.Constant) and part.value == "" for part in ast.walk(tested)
+    )
     return has_length or is_empty_text
 
 
