@@ -49,12 +49,16 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.settings_of_reward_training import (
     KEYS,
+    SettingName,
     case_of_setting,
     reward_training_setting,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+
+LIMITS: tuple[SettingName, ...] = ("engine limit", "answer limit", "prompt limit")
+"""What is compared; without a limit on prompts, the first two"""
 
 
 class AnswersDoNotFitIntoTheEngine(ConfigRule):
@@ -67,8 +71,7 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
         """Also unmet where the engine's length or the limit on answers is not set."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        names = ("engine limit", "answer limit")
-        limits = [reward_training_setting(self.subject, name).number for name in names]
+        limits = [reward_training_setting(self.subject, name).number for name in LIMITS[:2]]
         if not all(limits):
             return Unmet(
                 "it is about trainings that set the context length of the engine that samples"
@@ -77,8 +80,7 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
 
     def measurement_if_clean(self) -> str:
         """The engine's length, and the limits that have to fit into it."""
-        names = ("engine limit", "answer limit", "prompt limit")
-        settings = [reward_training_setting(self.subject, name) for name in names]
+        settings = [reward_training_setting(self.subject, name) for name in LIMITS]
         return ", ".join(
             f"{one.key}: {one.value_as_text}" for one in settings if one.value is not None
         )

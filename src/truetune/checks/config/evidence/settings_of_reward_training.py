@@ -27,7 +27,7 @@ from truetune.settings.stacks.read_nested_rl_settings import ACTOR, ROLLOUT
 
 SettingName = Literal[
     "answers per prompt", "temperature", "top_p", "top_k", "min_p", "repetition penalty", "answer limit",
-    "prompt limit", "engine limit", "KL coefficient", "lower clip", "upper clip", "entropy coefficient",
+    "prompt limit", "engine limit", "KL coefficient", "entropy coefficient",
     "reward functions", "reward weights", "loss denominator", "scaled by the spread",
 ]  # fmt: skip
 """The settings that several programs have"""
@@ -53,8 +53,6 @@ KEYS: Mapping[str, Mapping[SettingName, StackKey]] = {
         "prompt limit": StackKey("max_prompt_length"),
         "engine limit": StackKey("vllm_max_model_length"),
         "KL coefficient": StackKey("beta"),
-        "lower clip": StackKey("epsilon", 0.2),
-        "upper clip": StackKey("epsilon_high"),
         "entropy coefficient": StackKey("entropy_coef", 0.0),
         "reward functions": StackKey("reward_funcs"),
         "reward weights": StackKey("reward_weights"),
@@ -70,8 +68,6 @@ KEYS: Mapping[str, Mapping[SettingName, StackKey]] = {
         "answer limit": StackKey("max_completion_length", 512),
         "engine limit": StackKey("vllm_max_model_len"),
         "KL coefficient": StackKey("beta", 0.04),
-        "lower clip": StackKey("epsilon", 0.2),
-        "upper clip": StackKey("epsilon_high"),
         "reward functions": StackKey("reward_funcs"),
         "reward weights": StackKey("reward_weights"),
         "loss denominator": StackKey("loss_type", "grpo"),
@@ -87,8 +83,6 @@ KEYS: Mapping[str, Mapping[SettingName, StackKey]] = {
         "prompt limit": StackKey("data.max_prompt_length", 512),
         "engine limit": StackKey(f"{ROLLOUT}.max_model_len"),
         "KL coefficient": StackKey(f"{ACTOR}.kl_loss_coef", 0.001),
-        "lower clip": StackKey(f"{ACTOR}.clip_ratio_low", 0.2),
-        "upper clip": StackKey(f"{ACTOR}.clip_ratio_high", 0.2),
         "entropy coefficient": StackKey(f"{ACTOR}.entropy_coeff", 0.0),
         "loss denominator": StackKey(f"{ACTOR}.loss_agg_mode", "token-mean"),
         "scaled by the spread": StackKey("algorithm.norm_adv_by_std_in_grpo", True),
@@ -101,7 +95,6 @@ KEYS: Mapping[str, Mapping[SettingName, StackKey]] = {
         "prompt limit": StackKey("prompt_max_len"),
         "engine limit": StackKey("max_len"),
         "KL coefficient": StackKey("init_kl_coef"),
-        "lower clip": StackKey("eps_clip"),
         "entropy coefficient": StackKey("entropy_loss_coef"),
     },
     "nemo-rl": {
@@ -112,8 +105,6 @@ KEYS: Mapping[str, Mapping[SettingName, StackKey]] = {
         "answer limit": StackKey("policy.generation.max_new_tokens"),
         "engine limit": StackKey("policy.generation.vllm_cfg.max_model_len"),
         "KL coefficient": StackKey("loss_fn.reference_policy_kl_penalty"),
-        "lower clip": StackKey("loss_fn.ratio_clip_min"),
-        "upper clip": StackKey("loss_fn.ratio_clip_max"),
     },
     "prime-rl": {
         "answers per prompt": StackKey("orchestrator.group_size"),
