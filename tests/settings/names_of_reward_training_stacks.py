@@ -2,9 +2,9 @@
 
     python -m tests.settings.names_of_reward_training_stacks STACK FOLDER RELEASE > STACK.json
 
-The file lies in src/truetune/settings/stacks. FOLDER holds the unpacked package. Nothing of it is imported: verl's names
-stand in its generated YAML files, those of ms-swift are fields of its dataclasses, those of OpenRLHF options of its
-programs. Defaults are not taken over.
+The file lies in src/truetune/settings/stacks. FOLDER holds the unpacked package. Nothing of it is imported: the names
+of verl stand in its generated YAML files, those of ms-swift are fields of its dataclasses, those of OpenRLHF options of
+its programs. Defaults are not taken over.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tests.checks.config.settings import VERL
-from truetune.checks.rule import ConfigRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.parsing.shell_commands import read_command_file
 from truetune.settings.config import Config
