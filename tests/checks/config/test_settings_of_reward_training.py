@@ -98,8 +98,8 @@ def _config(settings: dict[str, Any] | str, folder: Path) -> Config:
 
 def _found(name: str, settings: dict[str, Any] | str, folder: Path) -> list[str]:
     """What a rule says of settings, with the severity."""
-    rule: type[ConfigRule] = BY_NAME[name]
-    return [f"{one.severity}: {one.message}" for one in rule(_config(settings, folder)).findings()]
+    rule = BY_NAME[name](_config(settings, folder))
+    return [f"{one.severity}: {one.message}" for one in rule.findings()]
 
 
 CUT = "sampling-cut-biases-the-importance-ratio"
