@@ -109,6 +109,10 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
         )
     document = located_document.read_located_document(path)
     stack = identify_stack(document.value, path, trained_by)
+    if stack is None and path.suffix == ".toml":
+        raise SpecError(
+            f"{path}: there is no [tool.truetune] in it; expected that, or the settings of prime-rl"
+        )
     if stack is None:
         unlock = advise_how_to_identify(document.value)
         raise SpecError(
