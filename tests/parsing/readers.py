@@ -407,6 +407,7 @@ def of_others() -> dict[str, list[Reader]]:
             Reader(
                 "c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config
             ),
+            Reader("c.toml", b'[model]\nname = "x"\n[orchestrator]\ngroup_size = 8\n', _config),
         ],
         "settings.recognise_input_kind": [
             Reader("k.json", array, _kind),

@@ -39,6 +39,8 @@ with 0.5 billion weights have a norm of some hundreds"""
 SCALED_RATE = "lora scale x learning rate"
 KTO_STEP_ROWS = "rows of a KTO step"
 """On all GPUs together, without those of accumulation: what TRL's KTO estimates its KL term from"""
+KL_COEFFICIENT = "coefficient of the KL to the reference"
+"""Of trainings by rewards whose programs do not call it beta"""
 DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"
 """Steps of a run that its rows, batch and epochs decide"""
@@ -800,6 +802,15 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         setting="training.beta",
+        outside=Interval(at_least=2),
+        severity="warning",
+        says="{name} is {value}: the distance to the reference outweighs the reward",
+        fix="set {name} to 0, or up to 0.1",
+        when=_condition_on_methods("grpo"),
+        source="published are 0 to 0.1 (arXiv:2402.03300: 0.04)",
+    ),
+    Limit(
+        setting=KL_COEFFICIENT,
         outside=Interval(at_least=2),
         severity="warning",
         says="{name} is {value}: the distance to the reference outweighs the reward",

@@ -1,4 +1,4 @@
-"""Parses YAML and JSON with the line and column of every key.
+"""Parses YAML, JSON and TOML with the line and column of every key.
 
 A finding on a setting names its line, and no parser that gives values tells where they stood. YAML is composed to nodes
 first, which carry their marks, and the values are made of these same nodes: one parse, one meaning. JSON is parsed by
@@ -19,7 +19,9 @@ import yaml
 from truetune.errors import SpecError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import parse_json, refuse_huge_whole_numbers
+from truetune.parsing.parse_toml_within_limits import parse_toml
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
+from truetune.settings.positions_of_toml_keys import positions_of_toml_keys
 
 MAX_CONFIG_BYTES = SETTINGS.max_bytes
 """Bytes; a larger file is no configuration."""
@@ -59,9 +61,11 @@ class LocatedDocument:
 
 
 def read_located_document(path: Path) -> LocatedDocument:
-    """Read a YAML or JSON file with the position of every key. Raises SpecError with the line of
+    """Read a YAML, JSON or TOML file with the position of every key. Raises SpecError with the line of
     what is wrong.
     """
+    if path.suffix == ".toml":
+        return _parse_located_toml(read_text_of_config_size(path), str(path))
     return parse_located_document(read_text_of_config_size(path), str(path))
 
 
@@ -98,6 +102,18 @@ def parse_located_document(text: str, path: str) -> LocatedDocument:
                     f"{path}{_line_of_error(error)}: not JSON: {_reason_without_position(error)}"
                 ) from None
     return _parse_located_yaml(text, path)
+
+
+def _parse_located_toml(text: str, path: str) -> LocatedDocument:
+    """A TOML document with its positions. Raises SpecError."""
+    try:
+        value = parse_toml(text)
+    except ValueError as error:
+        raise SpecError(
+            f"{path}{_line_of_error(error)}: not TOML: {_reason_without_position(error)}"
+        ) from None
+    spots = {keys: TextPosition(*spot) for keys, spot in positions_of_toml_keys(text).items()}
+    return LocatedDocument(path, text, value, spots)
 
 
 def _parse_located_yaml(text: str, path: str) -> LocatedDocument:

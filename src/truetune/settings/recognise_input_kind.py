@@ -27,6 +27,7 @@ from truetune.settings.config import Stack
 from truetune.settings.stacks.read_config_of_any_stack import (
     ACCELERATE,
     DEEPSPEED,
+    OWN_TOML_TABLE,
     advise_how_to_identify,
     identify_stack,
     name_kind_of_file_without_run_settings,
@@ -359,8 +360,8 @@ def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None
 
 def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind:
     """What a file of keys and values is. Raises UsageError where it is no settings and no rows."""
-    if path.suffix == ".toml":
-        return _recognise_pyproject_with_own_table(path)
+    if path.suffix == ".toml" and OWN_TOML_TABLE in located_document.read_text_of_config_size(path):
+        return "truetune"
     try:
         value = located_document.read_located_document(path).value
     except SpecError as error:
@@ -368,6 +369,8 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     stack = identify_stack(value, path, trained_by)
     if stack is not None:
         return stack
+    if path.suffix == ".toml":
+        raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
     foreign = name_kind_of_file_without_run_settings(value)
     launch_kind = LAUNCH_FILE_KINDS.get(foreign or "")
     if launch_kind is not None:
@@ -380,13 +383,6 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
         return "data"
     found = _describe_unknown_file(path, "", value)
     raise UsageError(f"{path}: found {found}; expected {ACCEPTED_INPUTS}")
-
-
-def _recognise_pyproject_with_own_table(path: Path) -> InputKind:
-    """A pyproject.toml with our table; no other program's TOML is read. Raises UsageError."""
-    if "[tool.truetune" in located_document.read_text_of_config_size(path):
-        return "truetune"
-    raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
 
 
 def _is_list_of_rows(value: Any) -> bool:

@@ -30,6 +30,12 @@ NO_TEXT_SHOWS = (
     "the loss rises to one value and stays there",
     "all completions of a group have the same reward",
     "a reward function gives no number",
+    "the clip holds back so many tokens",
+    "the rewards for form rise to their maximum",
+    "prompts are cut at their length limit, so the policy",
+    "the critic of PPO predicts returns worse",
+    "the sampler's log-probabilities drift away",
+    "the importance correction weighs most answers down",
     # These are seen where files or rows are compared with each other.
     "the weights are quantized with",
     "rows have roles that their",
@@ -55,6 +61,8 @@ NO_TEXT_SHOWS = (
     "weights are kept in a second variable",
     "early stopping counts wrongly",
     "a reward function can't distinguish completions",
+    "a reward function looks for the answer inside of the reference",
+    "a policy is trained on its answers after decoding",
     "a loop sets the seed again in each pass",
     "a value is computed for a purpose",
     # What is missing shows these, or a name that only the other statements tell to be wrong.

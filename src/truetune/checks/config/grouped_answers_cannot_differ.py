@@ -1,17 +1,17 @@
 """Training compares the answers to a prompt with each other, but they cannot differ.
 
 ## What it does
-For GRPO, RLOO and related methods (TRL, verl, NeMo RL, ms-swift, OpenRLHF), checks how many answers are sampled per
-prompt, and how. It fires for a group of one answer and for greedy sampling: a temperature of 0, or `top_k: 1`. For
-verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with the default
-temperature of 0).
+For GRPO, RLOO and related methods (TRL, verl, NeMo RL, ms-swift, OpenRLHF, prime-rl), checks how many answers are
+sampled per prompt, and how. It fires for a group of one answer and for greedy sampling: a temperature of 0, or `top_k:
+1`. For verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with the
+default temperature of 0).
 
 ## Why it is bad
 The advantage of an answer is its reward minus the mean of its group. Greedy answers are equal, and so are their
 rewards: every advantage is 0, and the model learns nothing. With one answer, verl takes 0 as the mean: the reward
 itself is the advantage, a reward of 0 never makes an answer less likely, and the steps are noisy. NeMo RL takes the
-reward itself as the mean, and the model learns nothing. In validation, the mean over equal answers is that of one
-answer, at several times the cost.
+reward itself as the mean, and the model learns nothing; prime-rl drops such answers. In validation, the mean over equal
+answers is that of one answer, at several times the cost.
 
 ## Example
 ```yaml

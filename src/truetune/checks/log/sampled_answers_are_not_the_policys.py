@@ -4,8 +4,8 @@
 Reads two figures of trainers that generate. The first is the KL divergence from the reference (`objective/kl` of PPO,
 `kl`). It can't be negative if the answers are samples of the policy. The rule warns if its median is below -1 per
 answer (-0.02 per token) and 80 % of the records are below 0. The second is the difference between the log-probabilities
-of the sampler and of the trainer (`sampling/sampling_logp_difference/mean`): it warns if the median is 0.1 per token or
-more.
+of the sampler and of the trainer (`sampling/sampling_logp_difference/mean` of TRL; slime and open-instruct log it too):
+it warns if the median is 0.1 per token or more.
 
 ## Why it is bad
 The gradients of PPO and GRPO are right only for answers of the policy. `generate` may cut off the distribution (top_k,
@@ -46,6 +46,10 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.log.evidence.curves_of_reward_training import (
+    LOGP_DIFFERENCES,
+    first_known_curve,
+)
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import Curve
 
@@ -54,7 +58,6 @@ MAX_KL_BY_CURVE = {"objective/kl": -1.0, "kl": -0.02}
 """Median KL up to which it is called negative: of whole answers in PPO, of tokens in GRPO"""
 MIN_NEGATIVE_SHARE = 0.8
 MIN_RECORDS = 5
-LOGP_DIFFERENCE = "sampling/sampling_logp_difference/mean"
 # TRL's users report 0.01 to 0.02 nats for bfloat16 on both sides, and 0.2 where the sampler's weights were wrong.
 MAX_LOGP_DIFFERENCE = 0.1
 
@@ -71,7 +74,7 @@ class SampledAnswersAreNotThePolicys(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if any(self._has_enough_records(name) for name in (*MAX_KL_BY_CURVE, LOGP_DIFFERENCE)):
+        if any(self._has_enough_records(name) for name in (*MAX_KL_BY_CURVE, *LOGP_DIFFERENCES)):
             return None
         return Unmet(
             f"the log has no {MIN_RECORDS} records of a KL divergence or of a difference between the"
@@ -81,7 +84,7 @@ class SampledAnswersAreNotThePolicys(LogRule):
     def measurement_if_clean(self) -> str:
         """The median of each figure."""
         names = (
-            name for name in (*MAX_KL_BY_CURVE, LOGP_DIFFERENCE) if self._has_enough_records(name)
+            name for name in (*MAX_KL_BY_CURVE, *LOGP_DIFFERENCES) if self._has_enough_records(name)
         )
         return "; ".join(
             f"{name} is {np.median(self._finite_records_of_curve(name).value):.3g} in the median"
@@ -96,10 +99,9 @@ class SampledAnswersAreNotThePolicys(LogRule):
                 self._finite_records_of_curve(name), limit
             ):
                 yield self._finding_on_negative_kl(name)
-        if self._has_enough_records(LOGP_DIFFERENCE):
-            yield from self._findings_on_logp_difference(
-                self._finite_records_of_curve(LOGP_DIFFERENCE)
-            )
+        name, difference = first_known_curve(self.subject, LOGP_DIFFERENCES, MIN_RECORDS)
+        if difference:
+            yield from self._findings_on_logp_difference(name, difference)
 
     def _finding_on_negative_kl(self, name: str) -> Finding:
         """The finding on a KL divergence below 0."""
@@ -116,7 +118,7 @@ class SampledAnswersAreNotThePolicys(LogRule):
             figure=draw_curves(name, {name: curve}),
         )
 
-    def _findings_on_logp_difference(self, curve: Curve) -> Iterator[Finding]:
+    def _findings_on_logp_difference(self, name: str, curve: Curve) -> Iterator[Finding]:
         """The finding on a sampler whose log-probabilities are not the trainer's."""
         median = float(np.median(curve.value))
         if median < MAX_LOGP_DIFFERENCE:
@@ -134,7 +136,7 @@ class SampledAnswersAreNotThePolicys(LogRule):
             " that top_p, top_k and temperature are the trainer's, and that both use the same dtype",
             evidence=evidence,
             total=int(curve.step.size),
-            figure=draw_curves(LOGP_DIFFERENCE, {LOGP_DIFFERENCE: curve}),
+            figure=draw_curves(name, {name: curve}),
         )
 
     def _finite_records_of_curve(self, name: str) -> Curve:

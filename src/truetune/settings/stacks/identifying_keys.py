@@ -15,6 +15,7 @@ from truetune.settings.config import Stack
 from truetune.settings.stacks import (
     read_llama_factory_settings,
     read_nested_rl_settings,
+    read_prime_rl_toml,
     read_torchtune_recipe,
     read_trl_yaml,
 )
@@ -74,8 +75,11 @@ TOLD_BY_TABLES: Mapping[Stack, Callable[[Mapping[Any, Any]], bool]] = {
     "torchtune": read_torchtune_recipe.is_torchtune_recipe,
     "verl": read_nested_rl_settings.is_verl,
     "nemo-rl": read_nested_rl_settings.is_nemo_rl,
+    "prime-rl": read_prime_rl_toml.is_prime_rl,
 }
 """Programs whose files are told by what is in their tables, and not by the names of these"""
+TOLD_BY_COMMON_TABLES = ("verl", "nemo-rl", "prime-rl")
+"""Those whose tables have names that many files have (`model`, `data`, `trainer`)"""
 MODEL_KEYS = frozenset(("template", "finetuning_type", "quantization_bit"))
 """Those that a server of such a model takes over too"""
 
@@ -140,7 +144,7 @@ def _exclusive_keys_by_stack() -> Mapping[Stack, frozenset[str]]:
         stack: reader.keys()
         for stack, reader in readers_of_other_programs().items()
         # Their words (`model`, `data`, `trainer`) make no key of another program less telling.
-        if stack not in ("verl", "nemo-rl")
+        if stack not in TOLD_BY_COMMON_TABLES
     }
     known["trl"] -= read_trl_yaml.trl_launcher_keys()
     return {

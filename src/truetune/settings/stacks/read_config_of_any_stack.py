@@ -86,6 +86,8 @@ LLAMA_FACTORY_V1_SIGNS = frozenset(
     )
 )
 """Those that no other stack here knows"""
+OWN_TOML_TABLE = "[tool.truetune"
+"""How our table in a pyproject.toml begins"""
 MODEL_KEYS = frozenset(
     ("model", "model_name", "model_id", "model_path", "model_name_or_path", "base_model")
 )
@@ -101,12 +103,16 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
     Raises SpecError where the file is broken, or is of none of them.
     """
     path = Path(path) / CONFIG_NAME if Path(path).is_dir() else Path(path)
-    if path.suffix == ".toml":
+    if is_toml_with_own_table(path):
         return read_truetune_yaml.read_truetune_config(
             LocatedDocument(str(path), located_document.read_text_of_config_size(path), {}, {})
         )
     document = located_document.read_located_document(path)
     stack = identify_stack(document.value, path, trained_by)
+    if stack is None and path.suffix == ".toml":
+        raise SpecError(
+            f"{path}: there is no [tool.truetune] in it; expected that, or the settings of prime-rl"
+        )
     if stack is None:
         unlock = advise_how_to_identify(document.value)
         raise SpecError(
@@ -135,6 +141,13 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
     )
     pins = config.pins if config.pins.by_stack else pins_of_project_files(str(path))
     return replace(config, repeated=repeated, pins=pins, notes=(*notes, *config.notes))
+
+
+def is_toml_with_own_table(path: Path) -> bool:
+    """Is it a TOML file that holds our table? Raises SpecError for one that can't be read."""
+    return path.suffix == ".toml" and OWN_TOML_TABLE in located_document.read_text_of_config_size(
+        path
+    )
 
 
 def identify_stack(
@@ -242,7 +255,10 @@ def _has_keys_of_stack(
 ) -> bool:
     """Does a stack know at least half of a file's keys?"""
     # Their words are those of many files: without their tables, they are not even like theirs.
-    if stack in ("verl", "nemo-rl") and not identifying_keys.do_keys_identify_stack(stack, value):
+    if (
+        stack in identifying_keys.TOLD_BY_COMMON_TABLES
+        and not identifying_keys.do_keys_identify_stack(stack, value)
+    ):
         return False
     # Half: a script's own file may share some words with a stack, a stack's file has few words that it lacks.
     keys = {str(key) for key in value}

@@ -14,6 +14,8 @@ from typing import Any
 from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, location_of_keys
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.suggest_spelling import find_misspelt_key
 
 VERL_RELEASE = "0.8"
 NEMO_RL_RELEASE = "0.5"
@@ -96,7 +98,7 @@ def read_verl_config(document: LocatedDocument) -> Config:
         and "partial_pretrain" in model
         and "actor_rollout_ref" not in value
     )
-    draft = _draft_with_dotted_names(
+    draft = draft_with_dotted_names(
         document, "verl", VERL_RELEASE, VERL_SFT_DEFAULTS if is_sft else VERL_DEFAULTS
     )
     if is_sft:
@@ -107,10 +109,42 @@ def read_verl_config(document: LocatedDocument) -> Config:
     # Programs on verl (Search-R1, verl-agent) have tables of their own, and other defaults too: their groups of
     # answers are made by a setting of theirs.
     draft.own_keys = not VERL_KEYS.issuperset(map(str, value))
+    draft.odd += _misspelt_settings(draft, "verl")
     limit = draft.get("data.max_length") if is_sft else None
     return draft.make_config(
         {*draft.values, *map(str, value)}, limit if isinstance(limit, int) else None, ()
     )
+
+
+def _misspelt_settings(draft: ConfigDraft, package: str) -> list[SettingLocation]:
+    """The settings whose name is a misspelling of one that stands in the same table of the program.
+
+    What has no likeness there is left alone: a table may be filled freely (`override_config`), and a program that
+    builds on this one has settings of its own.
+    """
+    known = load_known_keys(package).classes["names"]
+    siblings: dict[str, set[str]] = {}
+    for name in known:
+        table, _, last = name.rpartition(".")
+        siblings.setdefault(table, set()).add(last)
+    return [
+        draft.where[name]
+        for name in draft.values
+        if name not in known and _is_misspelt_among(name, siblings) and name in draft.where
+    ]
+
+
+def _is_misspelt_among(name: str, siblings: Mapping[str, set[str]]) -> bool:
+    """Is the last part of a dotted name a misspelling of another one in its table?"""
+    table, _, last = name.rpartition(".")
+    return bool(table) and find_misspelt_key(last, siblings.get(table, set())) is not None
+
+
+def last_parts_of_verl_names() -> frozenset[str]:
+    """What verl's settings are called within their tables."""
+    return VERL_KEYS | {
+        name.rpartition(".")[2] for name in load_known_keys("verl").classes["names"]
+    }
 
 
 def _read_verl_rl(draft: ConfigDraft) -> None:
@@ -118,10 +152,10 @@ def _read_verl_rl(draft: ConfigDraft) -> None:
     estimator = str(draft.get("algorithm.adv_estimator"))
     draft.put("training.method", "ppo" if estimator == "gae" else "grpo", "algorithm.adv_estimator")
     draft.take("model", f"{MODEL}.path", made=str)
-    _set_field_to_number(draft, "training.learning_rate", f"{ACTOR}.optim.lr")
-    _set_field_to_number(draft, "training.weight_decay", f"{ACTOR}.optim.weight_decay")
-    _set_field_to_number(draft, "training.max_grad_norm", f"{ACTOR}.grad_clip")
-    _set_field_to_number(draft, "training.num_train_epochs", "trainer.total_epochs")
+    set_field_to_number(draft, "training.learning_rate", f"{ACTOR}.optim.lr")
+    set_field_to_number(draft, "training.weight_decay", f"{ACTOR}.optim.weight_decay")
+    set_field_to_number(draft, "training.max_grad_norm", f"{ACTOR}.grad_clip")
+    set_field_to_number(draft, "training.num_train_epochs", "trainer.total_epochs")
     _read_lora(draft, MODEL)
 
 
@@ -129,10 +163,10 @@ def _read_verl_sft(draft: ConfigDraft) -> None:
     """The fields of a training on answers."""
     draft.put("training.method", "sft", "model.partial_pretrain")
     draft.take("model", "model.partial_pretrain", made=str)
-    _set_field_to_number(draft, "training.learning_rate", "optim.lr")
-    _set_field_to_number(draft, "training.weight_decay", "optim.weight_decay")
-    _set_field_to_number(draft, "training.max_grad_norm", "optim.clip_grad")
-    _set_field_to_number(draft, "training.num_train_epochs", "trainer.total_epochs")
+    set_field_to_number(draft, "training.learning_rate", "optim.lr")
+    set_field_to_number(draft, "training.weight_decay", "optim.weight_decay")
+    set_field_to_number(draft, "training.max_grad_norm", "optim.clip_grad")
+    set_field_to_number(draft, "training.num_train_epochs", "trainer.total_epochs")
     _read_lora(draft, "model")
 
 
@@ -156,14 +190,14 @@ def _read_lora(draft: ConfigDraft, table: str) -> None:
 def read_nemo_rl_config(document: LocatedDocument) -> Config:
     """The settings of NeMo RL in a file. Raises SpecError."""
     value = document.value if isinstance(document.value, Mapping) else {}
-    draft = _draft_with_dotted_names(document, "nemo-rl", NEMO_RL_RELEASE, {})
+    draft = draft_with_dotted_names(document, "nemo-rl", NEMO_RL_RELEASE, {})
     method = next((name for name in ALGORITHMS_OF_NEMO_RL if name in value), "sft")
     draft.put("training.method", method, method)
     draft.take("model", "policy.model_name", made=str)
-    _set_field_to_number(draft, "training.learning_rate", "policy.optimizer.kwargs.lr")
-    _set_field_to_number(draft, "training.weight_decay", "policy.optimizer.kwargs.weight_decay")
-    _set_field_to_number(draft, "training.num_train_epochs", f"{method}.max_num_epochs")
-    _set_field_to_number(draft, "training.max_steps", f"{method}.max_num_steps")
+    set_field_to_number(draft, "training.learning_rate", "policy.optimizer.kwargs.lr")
+    set_field_to_number(draft, "training.weight_decay", "policy.optimizer.kwargs.weight_decay")
+    set_field_to_number(draft, "training.num_train_epochs", f"{method}.max_num_epochs")
+    set_field_to_number(draft, "training.max_steps", f"{method}.max_num_steps")
     # `val:accuracy` is the accuracy of the validation.
     draft.take(
         "training.metric_for_best_model",
@@ -185,7 +219,7 @@ def read_nemo_rl_config(document: LocatedDocument) -> Config:
     return draft.make_config({*draft.values, *map(str, value)}, None, ())
 
 
-def _set_field_to_number(draft: ConfigDraft, field: str, key: str) -> None:
+def set_field_to_number(draft: ConfigDraft, field: str, key: str) -> None:
     """Set a field to a number, which YAML reads as a text where it is written `1e-6`; an interpolation is none."""
     value = draft.get(key)
     try:
@@ -196,7 +230,7 @@ def _set_field_to_number(draft: ConfigDraft, field: str, key: str) -> None:
     draft.put(field, int(number) if whole and number is not None else number, key)
 
 
-def _draft_with_dotted_names(
+def draft_with_dotted_names(
     document: LocatedDocument, stack: str, release: str, defaults: Mapping[str, Any]
 ) -> ConfigDraft:
     """A draft whose keys are the dotted names of all settings in the tables."""

@@ -12,14 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from truetune.parsing.shell_commands import CommandFile
-from truetune.settings.config import Config
+from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document
 from truetune.settings.stacks.datasets_of_config import local_dataset_files
+from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.options_of_commands import (
     may_variable_hold_options,
     options_as_located_settings,
 )
+from truetune.settings.suggest_spelling import find_misspelt_key
 
 OPENRLHF_RELEASE = "0.11"
 PROGRAM = re.compile(r"(?:openrlhf\.cli\.|(?:.*/)?openrlhf/cli/)(?P<program>train_\w+?)(?:\.py)?")
@@ -37,6 +39,13 @@ NAME_OF_GROUPED_OPTION: Mapping[str, str] = {
     "rollout.n_samples_per_prompt": "n_samples_per_prompt",
     "rollout.temperature": "temperature",
     "rollout.top_p": "top_p",
+    "rollout.max_new_tokens": "generate_max_len",
+    "rollout.batch_size": "rollout_batch_size",
+    "train.batch_size": "train_batch_size",
+    "train.num_episodes": "num_episodes",
+    "algo.kl.init_coef": "init_kl_coef",
+    "actor.entropy_coef": "entropy_loss_coef",
+    "actor.eps_clip": "eps_clip",
     "algo.advantage.estimator": "advantage_estimator",
     "actor.adam.lr": "actor_learning_rate",
     "critic.adam.lr": "critic_learning_rate",
@@ -99,9 +108,23 @@ def _read_options(document: LocatedDocument, method: str) -> Config:
     limit = draft.get("max_len") if not samples_answers else None
     draft.notes.append("a command of OpenRLHF: its rows are not read; name them beside it")
     config = draft.make_config(draft.values.keys(), limit if isinstance(limit, int) else None, ())
+    config = replace(config, unknown=(*config.unknown, *_misspelt_options(draft)))
     named = draft.get("prompt_data", "dataset")
     files = local_dataset_files(draft, named) if isinstance(named, str) else ()
     return replace(config, row_files=files)
+
+
+def _misspelt_options(draft: ConfigDraft) -> list[SettingLocation]:
+    """The options of groups that are misspelt; those of one word differ between releases."""
+    known = load_known_keys("openrlhf").classes["names"]
+    return [
+        draft.where[name]
+        for name in draft.values
+        if "." in name
+        and name in draft.where
+        and name not in known
+        and find_misspelt_key(name, known)
+    ]
 
 
 def _read_lora(draft: ConfigDraft) -> None:

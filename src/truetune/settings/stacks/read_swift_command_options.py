@@ -25,6 +25,7 @@ from truetune.settings.stacks.datasets_of_config import (
 )
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.read_shared_stack_arguments import read_sharding
+from truetune.settings.suggest_spelling import find_misspelt_key
 
 SWIFT_RELEASE = "3.9"
 DEFAULTS: dict[str, Any] = {
@@ -73,7 +74,7 @@ OWN_KEYS = frozenset((
     "rpo_alpha", "reward_funcs", "reward_model", "create_checkpoint_symlink", "add_version", "zero_hpz_partition_size",
     "ENV",
 ))  # fmt: skip
-"""Of ms-swift 4.5 and 3.9, beside those of TrainingArguments"""
+"""Of ms-swift 3.9 and 4.5, beside those of TrainingArguments and of 4.6"""
 SAMPLED_SET = re.compile(r"(?P<name>.+?)(?:#(?P<rows>\d+))?", re.S)
 """`rows.jsonl#500`: 500 rows of a data set, fewer or more than it has"""
 EVALUATION_SETS = ("val_dataset", "cached_val_dataset")
@@ -86,7 +87,22 @@ ATTENTION_NAMES = {
 
 def swift_keys() -> frozenset[str]:
     """The keys that a YAML of ms-swift may hold."""
-    return OWN_KEYS | load_known_keys("transformers").classes["TrainingArguments"].keys()
+    return (
+        OWN_KEYS
+        | load_known_keys("transformers").classes["TrainingArguments"].keys()
+        | load_known_keys("ms-swift").classes["names"].keys()
+    )
+
+
+def _known_or_of_another_release(draft: ConfigDraft) -> frozenset[str]:
+    """All keys that are set but for those that are misspelt: others may be of a release that is not known."""
+    known = swift_keys()
+    misspelt = {
+        key
+        for key in draft.values.keys() - known - DEFAULTS.keys()
+        if find_misspelt_key(key, known) is not None
+    }
+    return frozenset((draft.values.keys() | DEFAULTS.keys()) - misspelt)
 
 
 def read_swift_config(document: LocatedDocument) -> Config:
@@ -102,7 +118,7 @@ def read_swift_config(document: LocatedDocument) -> Config:
             key,
             field=field,
         )
-    return draft.make_config(draft.values.keys() | DEFAULTS.keys(), _length_limit(draft), ())
+    return draft.make_config(_known_or_of_another_release(draft), _length_limit(draft), ())
 
 
 def swift_datasets_with_row_counts(value: Any) -> list[tuple[str, int | None]]:
@@ -118,7 +134,7 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
     """The options of one command. Raises SpecError for a value that a field does not take."""
     draft = _draft_of_swift_options(document, command)
     draft.notes.append("a command of ms-swift: its rows are not read; name them beside it")
-    config = draft.make_config(draft.values.keys() | DEFAULTS.keys(), _length_limit(draft), ())
+    config = draft.make_config(_known_or_of_another_release(draft), _length_limit(draft), ())
     files = [
         local_dataset_files(draft, name)
         for name, _ in swift_datasets_with_row_counts(draft.get("dataset"))

@@ -20,6 +20,7 @@ from truetune.settings.stacks import (
     read_axolotl_yaml,
     read_llama_factory_settings,
     read_nested_rl_settings,
+    read_prime_rl_toml,
     read_swift_command_options,
     read_torchtune_recipe,
     read_trl_yaml,
@@ -131,6 +132,15 @@ BUILT_IN = (
         model_key="model_name",
         unknown_key="NeMo RL stops at it",
         command="uv run examples/run_grpo.py --config FILE",
+    ),
+    ConfigReader(
+        name="prime-rl",
+        title="prime-rl configuration",
+        read=read_prime_rl_toml.read_prime_rl_config,
+        keys=read_prime_rl_toml.prime_rl_keys,
+        model_key="model",
+        unknown_key="prime-rl stops at it",
+        command="uv run rl @ FILE",
     ),
 )
 

@@ -7,11 +7,13 @@ left to the reader of that file.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
-from truetune.settings.config import Config
+from truetune.settings.config import Config, SettingLocation
 from truetune.settings.stacks import (
     read_llama_factory_settings,
     read_swift_command_options,
@@ -35,6 +37,8 @@ TRL_COMMAND_CLASSES = {
 SWIFT_COMMANDS = ("sft", "pt", "rlhf")
 """Commands of ms-swift that train"""
 TRL_SCRIPT = re.compile(r"(?:.*/)?trl/scripts/(\w+)\.py")
+PROCESS_VARIABLES = (("NPROC_PER_NODE", ""), ("NNODES", "1"))
+"""Variables by which ms-swift is told the number of processes, and their values where they are not set"""
 SETTINGS_FILE = ("--config", "-c")
 
 
@@ -50,9 +54,10 @@ def configs_of_commands_without_settings_file(file: CommandFile) -> Iterator[Con
         for kind in SWIFT_COMMANDS:
             options = command.words_following("swift", kind) or ()
             if options and not any(one.partition("=")[0] in SETTINGS_FILE for one in options):
-                yield read_swift_command_options.read_swift_options(
+                config = read_swift_command_options.read_swift_options(
                     options_as_located_settings(file, command, options), kind
                 )
+                yield _with_processes_of_swift(config, file, command)
         options = command.words_following("llamafactory-cli", "train") or ()
         if options and options[0].startswith("--"):
             yield read_llama_factory_settings.read_llama_factory_config(
@@ -60,6 +65,23 @@ def configs_of_commands_without_settings_file(file: CommandFile) -> Iterator[Con
             )
     yield from configs_of_verl_commands(file)
     yield from configs_of_openrlhf_commands(file)
+
+
+def _with_processes_of_swift(config: Config, file: CommandFile, command: ShellCommand) -> Config:
+    """The settings with the number of processes that ms-swift starts: that of NPROC_PER_NODE on each node."""
+    counts = [command.variables.get(name, default) for name, default in PROCESS_VARIABLES]
+    if not all(count.isdecimal() for count in counts):
+        return config
+    processes = math.prod(int(count) for count in counts)
+    if processes < 1:
+        return config
+    training = config.spec.training.model_copy(update={"devices": processes})
+    place = SettingLocation(file.path, command.line, PROCESS_VARIABLES[0][0])
+    return replace(
+        config,
+        spec=config.spec.model_copy(update={"training": training}),
+        places={**config.places, "training.devices": place},
+    )
 
 
 def _settings_class_and_options_of_command(command: ShellCommand) -> tuple[str, Sequence[str]]:

@@ -1,6 +1,6 @@
 """How many answers a training by rewards samples for a prompt, and how, as its settings say.
 
-Sources: verl 0.8, NeMo RL 0.5, OpenRLHF 0.11, ms-swift 4.6, TRL 1.16.
+Sources: verl 0.8, NeMo RL 0.5, OpenRLHF 0.11, ms-swift 4.6, TRL 1.16, prime-rl (August 2026).
 """
 
 from __future__ import annotations
@@ -61,6 +61,15 @@ KEYS: Mapping[str, SamplingKeys] = {
         estimator="grpo.adv_estimator.name",
         estimator_default="grpo",
         fate_of_one="its advantage is 0, so the model learns nothing",
+    ),
+    "prime-rl": SamplingKeys(
+        "orchestrator.group_size",
+        "orchestrator.train.sampling.temperature",
+        "orchestrator.train.sampling.top_k",
+        # Each environment may have a group of its own, so that the default says nothing.
+        None,
+        1.0,
+        fate_of_one="its advantage is 0, so prime-rl drops every answer",
     ),
     "openrlhf": SamplingKeys(
         "n_samples_per_prompt", "temperature", "top_k", 1, 1.0, "advantage_estimator", "gae"

@@ -12,6 +12,7 @@ from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import TextPosition, parse_located_document
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.stacks.read_nested_rl_settings import last_parts_of_verl_names
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.training_settings import Training
 
@@ -116,6 +117,11 @@ def known_keys(config: Config) -> frozenset[str]:
     Of a program that a plug-in reads, those that the plug-in names."""
     if config.stack == "truetune":
         return frozenset((*RunSpec.model_fields, *Training.model_fields))
+    if config.stack == "verl":
+        return last_parts_of_verl_names()
+    if config.stack == "openrlhf":
+        names = load_known_keys("openrlhf").classes["names"]
+        return frozenset(name.rpartition(".")[2] for name in names)
     packages = BUILT_ON_TRANSFORMERS.get(config.stack)
     if packages is None:
         # The options of a command are no file of settings: who reads them knows all of them.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from truetune.checks.config.evidence.sampling_settings_of_reward_training import answer_sampling
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     value_at_dotted_key,
 )
+from truetune.checks.config.evidence.settings_of_reward_training import KEYS, SettingName
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
     max_steps_of_run,
@@ -19,6 +21,7 @@ from truetune.checks.hyperparameter_limits import (
     ASKED_EPOCHS,
     BETA,
     DECAY_RATE,
+    KL_COEFFICIENT,
     KTO_STEP_ROWS,
     NOTHING,
     OUT_OF_RANGE,
@@ -48,6 +51,12 @@ SAME_SETTING = (
     "label_smoothing_factor",
 )
 """Settings without a field in Training that all stacks call alike"""
+LIMITED_REWARD_SETTINGS: Mapping[str, SettingName] = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    KL_COEFFICIENT: "KL coefficient",
+}
+"""Setting of the table of limits -> its common name in trainings by rewards"""
 SPELLED: Mapping[str, Mapping[str, str]] = {
     "trl": {
         "label_smoothing": "label_smoothing",
@@ -65,6 +74,14 @@ SPELLED: Mapping[str, Mapping[str, str]] = {
         "top_p": "trl.top_p",
     },
     "llama-factory": {"label_smoothing": "dpo_label_smoothing"},
+    **{
+        stack: {
+            limited: KEYS[stack][name].key
+            for limited, name in LIMITED_REWARD_SETTINGS.items()
+            if name in KEYS[stack]
+        }
+        for stack in ("ms-swift", "verl", "openrlhf", "nemo-rl", "prime-rl")
+    },
 }
 """Stack -> setting -> its key there; a dot leads into a table"""
 MADE_OF: Mapping[str, tuple[str, ...]] = {
@@ -117,7 +134,17 @@ def values_in_effect(config: Config) -> dict[str, Any]:
         found[name] = effective_value(config, name)
     for name, key in _keys_of_fieldless_settings(config).items():
         found[name] = value_at_dotted_key(config.raw, key)
+    for name in _settings_making_answers_greedy(config):
+        found[name] = None
     return {**found, **_values_derived_from_several(config, found)}
+
+
+def _settings_making_answers_greedy(config: Config) -> Iterator[str]:
+    """The settings that `grouped-answers-cannot-differ` names already: they make all answers to a prompt one."""
+    sampling = answer_sampling(config) if config.spec.training.method == "grpo" else None
+    greedy = sampling.setting_making_answers_greedy if sampling is not None else None
+    if sampling is not None and greedy is not None:
+        yield "temperature" if greedy is sampling.temperature else "top_k"
 
 
 def _settings_with_limits() -> tuple[str, ...]:

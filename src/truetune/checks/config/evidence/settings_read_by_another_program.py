@@ -89,7 +89,10 @@ def describe_fate_of_unknown_key(config: Config) -> str:
     if is_config_of_python_program(config):
         return "the call stops at it"
     reader = config_readers().get(config.stack)
-    return reader.unknown_key if reader is not None else "TrainingArguments stops at it"
+    if reader is not None:
+        return reader.unknown_key
+    # OpenRLHF has commands and no files of settings, so it is in no table of readers.
+    return "OpenRLHF stops at it" if config.stack == "openrlhf" else "TrainingArguments stops at it"
 
 
 def is_unknown_keyword_refused(config: Config) -> bool:

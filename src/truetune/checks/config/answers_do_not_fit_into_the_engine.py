@@ -1,0 +1,112 @@
+"""The prompt and the longest answer together exceed the length of the engine that samples.
+
+## What it does
+For trainings by rewards, compares the limit on answers plus the limit on prompts with the context length of the engine:
+`vllm_max_model_length` (TRL), `vllm_max_model_len` (ms-swift), `rollout.max_model_len` (verl), `max_len` (OpenRLHF),
+`vllm_cfg.max_model_len` (NeMo RL). It is an error if the answers alone do not fit.
+
+## Why it is bad
+The engine cuts answers where its context ends, before the limit that the trainer knows. verl counts an answer as cut
+only if it has the trainer's limit, so `response_length/clip_ratio` is 0 although every long answer is cut. The reward
+is that of an unfinished answer. Prompts that are longer than the context make vLLM fail, or return nothing.
+
+## Example
+```yaml
+config:
+  actor_rollout_ref:
+    model: {path: some/model}
+    actor: {optim: {lr: 0.000001}}
+    rollout: {name: vllm, n: 8, max_model_len: 4096}
+  data: {max_prompt_length: 1024, max_response_length: 8192}
+  algorithm: {adv_estimator: grpo}
+  trainer: {total_epochs: 2, save_freq: 20}
+```
+
+## Use instead
+```yaml
+config:
+  actor_rollout_ref:
+    model: {path: some/model}
+    actor: {optim: {lr: 0.000001}}
+    rollout: {name: vllm, n: 8, max_model_len: 9216}
+  data: {max_prompt_length: 1024, max_response_length: 8192}
+  algorithm: {adv_estimator: grpo}
+  trainer: {total_epochs: 2, save_freq: 20}
+```
+
+## Fix safety
+A longer context takes more memory for the KV cache. If it does not fit, lower the limit on answers, and check in the
+log how many are cut.
+
+## References
+- verl-project/verl#7823 (`clip_ratio` is 0 where `max_model_len` cuts), huggingface/trl#3180, huggingface/trl#3113,
+  TIGER-AI-Lab/verl-tool#85
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.evidence.settings_of_reward_training import (
+    KEYS,
+    SettingName,
+    case_of_setting,
+    reward_training_setting,
+)
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+
+LIMITS: tuple[SettingName, ...] = ("engine limit", "answer limit", "prompt limit")
+"""What is compared; without a limit on prompts, the first two"""
+
+
+class AnswersDoNotFitIntoTheEngine(ConfigRule):
+    code = "CFG201"
+    severity = "warning"
+    methods = ("grpo", "ppo")
+    stacks = tuple(KEYS)
+
+    def unmet(self) -> Unmet | None:
+        """Also unmet where the engine's length or the limit on answers is not set."""
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        limits = [reward_training_setting(self.subject, name).number for name in LIMITS[:2]]
+        if not all(limits):
+            return Unmet(
+                "it is about trainings that set the context length of the engine that samples"
+            )
+        return None
+
+    def measurement_if_clean(self) -> str:
+        """The engine's length, and the limits that have to fit into it."""
+        settings = [reward_training_setting(self.subject, name) for name in LIMITS]
+        return ", ".join(
+            f"{one.key}: {one.value_as_text}" for one in settings if one.value is not None
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding on answers that the engine cuts."""
+        if self.unmet() is not None:
+            return
+        config = self.subject
+        engine = reward_training_setting(config, "engine limit")
+        answer = reward_training_setting(config, "answer limit")
+        prompt = reward_training_setting(config, "prompt limit")
+        assert engine.number is not None, "unmet() asked"
+        assert answer.number is not None, "unmet() asked"
+        needed = int(answer.number + (prompt.number or 0))
+        # At least one token of a prompt comes before each answer.
+        never_fits = answer.number >= engine.number
+        if needed <= engine.number and not never_fits:
+            return
+        parts = [prompt, answer] if prompt.number else [answer]
+        room = "" if prompt.number else " and the longest prompt"
+        names = " and ".join(f"{one.key} {one.value_as_text}" for one in parts)
+        yield self.finding(
+            f"the engine that samples ends at {engine.key} {engine.value_as_text}, but {names}"
+            f" {'needs' if len(parts) == 1 else 'need'} {needed:,} tokens: it cuts answers before the trainer's limit",
+            f"set {engine.key} to {needed}{room}, or lower {answer.key}",
+            severity="error" if never_fits else "warning",
+            cases=[case_of_setting(config, one) for one in (engine, *parts)],
+        )

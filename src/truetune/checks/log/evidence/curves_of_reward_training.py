@@ -1,0 +1,66 @@
+"""Curves of trainings by rewards under one name, whoever wrote them, and what they do from beginning to end.
+
+TRL, verl, open-instruct and slime log the same quantities under other names. `canonical_metric_names` renames what
+means the same thing everywhere; what depends on the question is chosen here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.logs.run_log import EMPTY_CURVE, Curve, RunLog
+
+END_SHARE = 0.2
+"""Share of the records at each end of a run. A tenth of a run of 50 steps would be one record for each evaluation"""
+LOGP_DIFFERENCES = (
+    "sampling/sampling_logp_difference/mean",
+    "vllm_vs_local_logprob_diff_mean",
+    "train_rollout_logprob_abs_diff",
+    "train/train_rollout_logprob_abs_diff",
+)
+"""Mean difference of the log-probabilities of sampler and trainer, in nats per token: TRL, open-instruct, slime"""
+IMPORTANCE_RATIOS = (
+    "sampling/importance_sampling_ratio/mean",
+    "rollout_corr/rollout_is_mean",
+    "rollout_is_mean",
+)
+"""Mean importance ratio of trainer and sampler: TRL, verl"""
+CLIPPED_SHARES = (
+    "clip_ratio/region_mean",
+    "clip_ratio",
+    "actor/pg_clipfrac",
+    "policy/clipfrac_avg",
+)
+"""Share of the tokens whose ratio was clipped: TRL, earlier TRL, verl, TRL's PPO"""
+ENTROPIES = ("entropy", "actor/entropy", "actor/entropy_loss", "policy/entropy_avg")
+"""Entropy of the policy, in nats per token"""
+
+
+class Ends(NamedTuple):
+    """The medians of the first and of the last records of a curve."""
+
+    first: float
+    last: float
+
+
+def first_known_curve(log: RunLog, names: tuple[str, ...], min_records: int) -> tuple[str, Curve]:
+    """The first of these curves that is logged, with its name; an empty one if none has enough records.
+
+    Args:
+        log: of the run.
+        names: best first.
+        min_records: finite records that it has to have.
+    """
+    for name in names:
+        curve = log.curve(name).finite()
+        if curve.step.size >= min_records:
+            return name, curve
+    return "", EMPTY_CURVE
+
+
+def ends_of_curve(curve: Curve) -> Ends:
+    """The medians of the first and of the last fifth of a curve's records."""
+    size = max(1, int(END_SHARE * curve.value.size))
+    return Ends(float(np.median(curve.value[:size])), float(np.median(curve.value[-size:])))

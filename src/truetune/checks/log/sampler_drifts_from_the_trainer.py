@@ -1,0 +1,109 @@
+"""The sampler's log-probabilities drift away from the trainer's over the training.
+
+## What it does
+Reads the difference of the log-probabilities of sampler and trainer on the same tokens
+(`sampling/sampling_logp_difference/mean` of TRL, `train_rollout_logprob_abs_diff` of slime,
+`vllm_vs_local_logprob_diff_mean` of open-instruct). It warns if the difference triples from the first fifth of the run
+to the last and reaches 0.03 per token, or jumps by that much from one level to another that lasts.
+`sampled-answers-are-not-the-policys` is about differences that are large from the start.
+
+## Why it is bad
+A difference from other kernels and rounding is there at the first step and stays: 0.01 to 0.02 in bfloat16. One that
+grows with the updates says that the updates do not reach the sampler: weights are not sent after a sleep, an adapter is
+not loaded, some parameters have another name there. Answers are then those of an old policy, and the run collapses some
+hundred steps later.
+
+## Example
+```yaml
+curve:
+  reward: {from: 0.3, to: 0.32, steps: 60, noise: 0.01}
+  sampling/sampling_logp_difference/mean: {values: [0.012, 0.02, 0.05, 0.09], steps: 60, noise: 0.0005}
+```
+
+## Use instead
+```yaml
+curve:
+  reward: {from: 0.3, to: 0.6, steps: 60, noise: 0.01}
+  sampling/sampling_logp_difference/mean: {from: 0.012, to: 0.014, steps: 60, noise: 0.0005}
+```
+
+## Fix safety
+Comparing one weight on both sides after a sync changes nothing in the run. Starting a new sampler from a saved
+checkpoint is safe, and tells whether the sync is at fault: the difference is then small again.
+
+## References
+- huggingface/trl#5312 (0.015 to 0.2 with sleep mode), allenai/open-instruct#1473, vllm-project/vime#64 (0.011 to 0.036
+  in 30 steps), verl-project/verl#5220 (an adapter that is never asked for)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.draw_log_curves_for_reports import draw_curves
+from truetune.checks.log.evidence.curves_of_reward_training import (
+    LOGP_DIFFERENCES,
+    ends_of_curve,
+    first_known_curve,
+)
+from truetune.checks.log.sampled_answers_are_not_the_policys import MAX_LOGP_DIFFERENCE
+from truetune.checks.rule import LogRule
+from truetune.logs.robust_statistics import find_lasting_rises
+from truetune.logs.run_log import Curve
+
+MIN_RECORDS = 8
+"""Four before a jump and four after it; TRL's report on sleep mode has ten steps"""
+MIN_GROWTH, MIN_LAST = 3.0, 0.03
+"""vime's flat run stays within a tenth; the drifting one triples"""
+
+
+class SamplerDriftsFromTheTrainer(LogRule):
+    code = "LOG188"
+    symptoms = ("garbage-output", "nothing-is-learned")
+    severity = "warning"
+    kinds = ("reinforcement",)
+
+    def unmet(self) -> Unmet | None:
+        """Also unmet where no such difference is logged."""
+        if (unmet := super().unmet()) is not None:
+            return unmet
+        if self._difference()[1]:
+            return None
+        return Unmet(
+            f"the log has no {MIN_RECORDS} records of the difference between the sampler's and the trainer's"
+            " log-probabilities"
+        )
+
+    def measurement_if_clean(self) -> str:
+        """The difference at both ends."""
+        name, curve = self._difference()
+        return "{} goes from {:.3g} to {:.3g}".format(name, *ends_of_curve(curve))
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding on a difference that grows."""
+        name, curve = self._difference()
+        if self.subject.kind != "reinforcement" or not curve:
+            return
+        # Large from the start: the other rule's.
+        if float(np.median(curve.value)) >= MAX_LOGP_DIFFERENCE and curve.value[0] >= MIN_LAST:
+            return
+        ends = ends_of_curve(curve)
+        if ends.last < max(MIN_LAST, MIN_GROWTH * ends.first):
+            return
+        rises = find_lasting_rises(curve.value)
+        where = f", with a jump at step {curve.step[rises[0][0]]:,.0f}" if rises else ""
+        yield self.finding(
+            f"the log-probabilities of sampler and trainer differ by {ends.first:.2g} per token at first and by"
+            f" {ends.last:.2g} at the end{where}: the updates do not reach the sampler",
+            "compare the norm of one weight in the sampler with the trainer's after an update; look at sleep mode, at"
+            " whether a LoRA adapter is loaded and asked for, and at the weights' names on both sides",
+            total=int(curve.step.size),
+            figure=draw_curves(name, {name: curve}),
+        )
+
+    def _difference(self) -> tuple[str, Curve]:
+        """The difference with its name."""
+        return first_known_curve(self.subject, LOGP_DIFFERENCES, MIN_RECORDS)

@@ -1,0 +1,269 @@
+"""Settings of trainings by rewards, in the words of each program: one rule judges them all."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.checks.config.settings import VERL
+from truetune.checks.rule_catalogue import all_rules
+from truetune.parsing.shell_commands import read_command_file
+from truetune.settings.config import Config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
+from truetune.source.parsed_source_file import parse_module
+from truetune.source.settings_of_script_as_configs import extract_configs
+
+GRPO: dict[str, Any] = {
+    "model_name_or_path": "some/model",
+    "dataset_name": "some/rows",
+    "num_generations": 8,
+    "max_completion_length": 512,
+}
+NEMO_RL: dict[str, Any] = {
+    "grpo": {"num_prompts_per_step": 32, "num_generations_per_prompt": 16},
+    "policy": {"model_name": "some/model", "generation": {"backend": "vllm", "temperature": 1.0}},
+    "checkpointing": {"enabled": True},
+}
+PRIME_RL = """\
+max_steps = 20
+
+[model]
+name = "some/model"
+
+[orchestrator]
+batch_size = 128
+group_size = 16
+
+[orchestrator.train.sampling]
+max_completion_tokens = 2048  # tokens
+
+[trainer.optim]
+lr = 3e-6
+
+[inference.vllm]
+max_model_len = 4096
+"""
+SWIFT = (
+    "NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model some/model --num_generations 8"
+    " --per_device_train_batch_size 4 --use_vllm true --max_completion_length 1024"
+)
+OPENRLHF = (
+    "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path some/model"
+    " --algo.advantage.estimator group_norm --rollout.n_samples_per_prompt 8"
+)
+VERL_COMMAND = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
+    " actor_rollout_ref.model.path=some/model actor_rollout_ref.rollout.n=8"
+)
+BY_NAME = {rule.name(): rule for rule in all_rules("config")}
+
+
+def _changed(settings: dict[str, Any], **changes: object) -> dict[str, Any]:
+    """Settings with some of them changed: `actor_rollout_ref__rollout__n=1`."""
+    copy = deepcopy(settings)
+    for name, value in changes.items():
+        *tables, last = name.split("__")
+        table = copy
+        for key in tables:
+            table = table.setdefault(key, {})
+        table[last] = value
+    return copy
+
+
+def _config(settings: dict[str, Any] | str, folder: Path) -> Config:
+    """Settings as their program writes them: a table is YAML, `[model]` TOML, an import a script, else a command."""
+    if isinstance(settings, dict):
+        path = folder / "run.yaml"
+        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        return read_config(path)
+    if "[model]" in settings:
+        path = folder / "rl.toml"
+        path.write_text(settings, encoding="utf-8")
+        return read_config(path)
+    if settings.startswith("from trl"):
+        (config,) = extract_configs(parse_module(settings, "train.py"))
+        return config
+    path = folder / "run.sh"
+    path.write_text(settings + "\n", encoding="utf-8")
+    (config,) = configs_of_commands_without_settings_file(read_command_file(path))
+    return config
+
+
+def _found(name: str, settings: dict[str, Any] | str, folder: Path) -> list[str]:
+    """What a rule says of settings, with the severity."""
+    rule = BY_NAME[name](_config(settings, folder))
+    return [f"{one.severity}: {one.message}" for one in rule.findings()]
+
+
+CUT = "sampling-cut-biases-the-importance-ratio"
+LIMIT = "answers-do-not-fit-into-the-engine"
+WEIGHTS = "reward-weights-do-not-match-functions"
+GROUPS = "generated-batch-splits-groups"
+SPREAD = "dr-grpo-divides-by-the-spread"
+TWICE = "kl-penalty-counted-twice"
+CORRECTION = "sampling-engine-is-not-corrected-for"
+EXPLODES = "normalized-leave-one-out-explodes"
+BONUS = "entropy-bonus-outweighs-the-reward"
+RANGE = "setting-out-of-range"
+SCRIPT = "from trl import GRPOConfig\nargs = GRPOConfig(output_dir='o', {})\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        (CUT, _changed(GRPO, use_vllm=True, top_p=0.9, top_k=50), "top_p 0.9 and top_k 50"),
+        (CUT, _changed(GRPO, use_vllm=True, min_p=0.1), "min_p 0.1"),
+        (CUT, SCRIPT.format("use_vllm=True, top_k=20"), "top_k 20"),
+        (CUT, f"{SWIFT} --top_p 0.8 --rollout_importance_sampling_mode token_mask", "top_p 0.8"),
+        (
+            CUT,
+            f"{VERL_COMMAND} actor_rollout_ref.rollout.top_p=0.7"
+            " algorithm.rollout_correction.rollout_is=token",
+            "rollout.top_p 0.7",
+        ),
+        # Without an engine, without its correction, or with the whole distribution there is no such ratio.
+        (CUT, _changed(GRPO, top_p=0.9), ""),
+        (
+            CUT,
+            _changed(GRPO, use_vllm=True, vllm_importance_sampling_correction=False, top_p=0.9),
+            "",
+        ),
+        (CUT, _changed(GRPO, use_vllm=True, top_p=1.0, top_k=0, min_p=0), ""),
+        (CUT, _changed(GRPO, use_vllm=True, top_k=-1), ""),
+        (CUT, f"{SWIFT} --top_p 0.8", ""),
+        (CUT, f"{VERL_COMMAND} actor_rollout_ref.rollout.top_p=0.7", ""),
+        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=512), "error: the engine"),
+        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=1024), ""),
+        (LIMIT, f"{SWIFT} --vllm_max_model_len 1024", "needs 1,024 tokens"),
+        (LIMIT, f"{SWIFT} --vllm_max_model_len 4096", ""),
+        (
+            LIMIT,
+            f"{VERL_COMMAND} data.max_prompt_length=1024 data.max_response_length=3072"
+            " actor_rollout_ref.rollout.max_model_len=3500",
+            "warning: the engine that samples ends at actor_rollout_ref.rollout.max_model_len 3500",
+        ),
+        (LIMIT, f"{OPENRLHF} --data.max_len 2048 --rollout.max_new_tokens 4096", "needs 4,096"),
+        (LIMIT, f"{OPENRLHF} --data.max_len 8192 --rollout.max_new_tokens 4096", ""),
+        (LIMIT, PRIME_RL.replace("2048", "8192"), "max_completion_tokens 8192 needs 8,192"),
+        (LIMIT, PRIME_RL, ""),
+        (WEIGHTS, _changed(GRPO, reward_funcs=["a.b", "a.c"], reward_weights=[0, 0]), "is 0: all"),
+        (WEIGHTS, _changed(GRPO, reward_funcs=["a.b", "a.c"], reward_weights=[1, 0]), ""),
+        (WEIGHTS, f"{SWIFT} --reward_funcs accuracy format --reward_weights 1", "weights is 1"),
+        (WEIGHTS, f"{SWIFT} --reward_funcs accuracy --reward_model m --reward_weights 1 2", ""),
+        (GROUPS, f"{SWIFT} --gradient_accumulation_steps 3 --num_generations 16", "24 answers"),
+        (GROUPS, f"{SWIFT} --gradient_accumulation_steps 2 --num_generations 16", ""),
+        # A launch with another number of processes may make whole groups of it.
+        (GROUPS, _changed(GRPO, num_generations=6, per_device_train_batch_size=4), ""),
+        (
+            GROUPS,
+            _changed(GRPO, generation_batch_size=64, steps_per_generation=4),
+            "are both set",
+        ),
+        (GROUPS, _changed(GRPO, generation_batch_size=60), "60 answers"),
+        (
+            GROUPS,
+            f"{VERL_COMMAND} data.train_batch_size=176"
+            " actor_rollout_ref.actor.ppo_mini_batch_size=440",
+            "an update takes 440 prompts",
+        ),
+        (
+            GROUPS,
+            f"{VERL_COMMAND} data.train_batch_size=176"
+            " actor_rollout_ref.actor.ppo_mini_batch_size=440"
+            " actor_rollout_ref.actor.use_dynamic_bsz=True",
+            "",
+        ),
+        (SPREAD, SCRIPT.format("loss_type='dr_grpo', scale_rewards=True"), "scale_rewards is true"),
+        (SPREAD, SCRIPT.format("loss_type='dr_grpo', scale_rewards=False"), ""),
+        (
+            SPREAD,
+            f"{VERL_COMMAND} actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm",
+            "norm_adv_by_std_in_grpo is true",
+        ),
+        (
+            SPREAD,
+            f"{VERL_COMMAND} actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm"
+            " algorithm.norm_adv_by_std_in_grpo=False",
+            "",
+        ),
+        (
+            TWICE,
+            _changed(
+                VERL,
+                algorithm__use_kl_in_reward=True,
+                actor_rollout_ref__actor__use_kl_loss=True,
+                actor_rollout_ref__actor__kl_loss_coef=0,
+            ),
+            "",
+        ),
+        (CORRECTION, f"{VERL_COMMAND} actor_rollout_ref.rollout.quantization=fp8", "is not set"),
+        (CORRECTION, VERL_COMMAND, ""),
+        (
+            CORRECTION,
+            f"{VERL_COMMAND} actor_rollout_ref.rollout.quantization=fp8"
+            " algorithm.rollout_correction.rollout_is=token",
+            "",
+        ),
+        (CORRECTION, _changed(GRPO, vllm_importance_sampling_correction=False), ""),
+        (
+            EXPLODES,
+            _changed(NEMO_RL, grpo__normalize_rewards=True),
+            "",
+        ),
+        (BONUS, _changed(GRPO, entropy_coef=0.05), "warning: entropy_coef is 0.05"),
+        (BONUS, _changed(GRPO, entropy_coef=0.05, use_adaptive_entropy=True), ""),
+        (BONUS, f"{OPENRLHF} --actor.entropy_coef 0.02", "warning: entropy_loss_coef is 0.02"),
+        (BONUS, f"{VERL_COMMAND} actor_rollout_ref.actor.entropy_coeff=0.001", "info: "),
+        (BONUS, f"{VERL_COMMAND} actor_rollout_ref.actor.entropy_coeff=0", ""),
+        (RANGE, f"{OPENRLHF} --algo.kl.init_coef 5", "init_kl_coef is 5"),
+        (RANGE, f"{OPENRLHF} --algo.kl.init_coef 0.01", ""),
+        (RANGE, f"{VERL_COMMAND} actor_rollout_ref.rollout.temperature=0.1", "temperature is 0.1"),
+        (RANGE, f"{SWIFT} --temperature 3", "temperature is 3"),
+        (RANGE, f"{SWIFT} --temperature 0.9", ""),
+        # `grouped-answers-cannot-differ` names it.
+        (RANGE, f"{SWIFT} --temperature 0", ""),
+        ("grouped-answers-cannot-differ", f"{SWIFT} --temperature 0", "temperature is 0"),
+        (
+            "grouped-answers-cannot-differ",
+            PRIME_RL.replace("group_size = 16", "rollouts_per_example = 1"),
+            "orchestrator.group_size is 1",
+        ),
+        ("grouped-answers-cannot-differ", PRIME_RL.replace("group_size = 16\n", ""), ""),
+        ("learning-rate-far-from-published", PRIME_RL.replace("3e-6", "3e-3"), "far above"),
+        ("learning-rate-far-from-published", PRIME_RL, ""),
+        ("unknown-setting", f"{SWIFT} --num_genrations 4", "did you mean num_generations?"),
+        ("unknown-setting", f"{SWIFT} --brand_new_option 4", ""),
+        (
+            "unknown-setting",
+            f"{VERL_COMMAND} actor_rollout_ref.rollout.temprature=0.8",
+            "did you mean temperature?",
+        ),
+        # Tables that are filled freely, and settings of programs on verl, are no slips.
+        (
+            "unknown-setting",
+            f"{VERL_COMMAND} +actor_rollout_ref.model.override_config.temprature=1 env.temprature=2",
+            "",
+        ),
+        ("unknown-setting", f"{OPENRLHF} --rollout.temprature 0.8", "did you mean temperature?"),
+        ("unknown-setting", OPENRLHF, ""),
+    ],
+)
+def test_settings_of_reward_trainings(
+    name: str, settings: dict[str, Any] | str, expected: str, tmp_path: Path
+) -> None:
+    found = _found(name, settings, tmp_path)
+    assert [expected in message for message in found] == [True] * bool(expected), found
+
+
+def test_places_of_toml_keys(tmp_path: Path) -> None:
+    config = _config(PRIME_RL, tmp_path)
+    assert (config.stack, config.spec.model) == ("prime-rl", "some/model")
+    assert config.places["training.learning_rate"].line == 14
+    assert config.key_places["orchestrator.train.sampling.max_completion_tokens"].line == 11
