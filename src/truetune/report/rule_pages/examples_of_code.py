@@ -37,6 +37,7 @@ NAMES_OF_RUNS: Mapping[str, str] = {
     "dpo": "`dpo(pairs)` makes TRL's `DPOTrainer` with a small model",
     "grpo": "`grpo(...)` makes TRL's `GRPOTrainer`, or the class it is given, with a small model and a reward",
     "tiny_model": "`tiny_model(...)` is the small model",
+    "reward_model": "`reward_model()` makes a small model that scores a text",
     "length_reward": "`length_reward` is a reward function",
     "server": "`server(...)` starts a server whose URL it gives",
     "given": "`given` are the rows before they are prepared",
