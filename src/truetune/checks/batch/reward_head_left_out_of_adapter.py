@@ -76,7 +76,9 @@ class RewardHeadLeftOutOfAdapter(BatchRule):
             return Unmet("no adapter is trained: the head is saved with the model")
         architectures = model["config"].get("architectures") or []
         if not architectures:
-            return Unmet("whether the base came with a head is not known: its config names no architectures")
+            return Unmet(
+                "whether the base came with a head is not known: its config names no architectures"
+            )
         if any(CLASSIFIER in str(name) for name in architectures):
             return Unmet("the base came with a head")
         return None

@@ -86,9 +86,7 @@ def _rise_of_margin_by_a_step(
                 for parameter, old in zip(trained, before, strict=True):
                     parameter.copy_(old)
     # In float64: sums over millions of products lose their sign in float32.
-    rise = sum(
-        float((m.double() * s.double()).sum()) for m, s in zip(moved, slope, strict=True)
-    )
+    rise = sum(float((m.double() * s.double()).sum()) for m, s in zip(moved, slope, strict=True))
     return rise or None
 
 

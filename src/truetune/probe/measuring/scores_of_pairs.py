@@ -65,7 +65,9 @@ def require_reward_trainer(trial: Trial) -> None:
 
 def answers_of_rows(rows: Sequence[Any]) -> dict[tuple[int, ...], tuple[str, int]]:
     """The side and the row of each answer of a micro-batch, by its ids. Raises Untested where rows hold no pairs."""
-    pairs = [(side, number, _ids_of_side(row, side)) for number, row in enumerate(rows) for side in SIDES]
+    pairs = [
+        (side, number, _ids_of_side(row, side)) for number, row in enumerate(rows) for side in SIDES
+    ]
     counts = Counter(ids for _, _, ids in pairs)
     known = {ids: (side, number) for side, number, ids in pairs if ids and counts[ids] == 1}
     if not known:
@@ -171,7 +173,9 @@ def _answers_of_lines(
     vocab_map = vocab_map_of(trial.model)
     for number, line in enumerate(ids.tolist()):
         # A mask that leaves out a part of the answer is another rule's: the ids are looked for as they stand, too.
-        spans = [_attended_span(mask[number].tolist())] if mask is not None and mask.dim() == 2 else []
+        spans = (
+            [_attended_span(mask[number].tolist())] if mask is not None and mask.dim() == 2 else []
+        )
         candidates = [*spans, *_spans_by_length(line, known)]
         for begin, end in candidates:
             piece = line[begin:end]
