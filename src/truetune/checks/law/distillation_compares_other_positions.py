@@ -71,7 +71,6 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
-
 from truetune.probe.measuring.distilled_predictions import TOKEN_AFTER, TOKEN_BEFORE
 
 

@@ -73,7 +73,6 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
-
 from truetune.probe.measuring.distilled_predictions import OPPOSITE
 
 
@@ -101,8 +100,8 @@ class DistillationHasWrongDirection(LawRule):
             yield self.finding(
                 f"the loss has beta={1 - beta:.2g} for {opposite} of {looked_at} predictions, and the settings say"
                 f" beta={beta:.2g}",
-                "give the student's logits first and the teacher's second to generalized_jsd_loss; F.kl_div(log_q, log_p)"
-                " is KL(p || q)",
+                "give the student's logits first and the teacher's second to generalized_jsd_loss; F.kl_div(log_q,"
+                " log_p) is KL(p || q)",
                 count=opposite,
                 total=looked_at,
             )

@@ -6,7 +6,7 @@ labels that its loss is given.
 
 ## Why it is bad
 With prompts in the loss most of the training is on questions. Without the stop token the student does not learn to end;
-with what stands behind it, it learns to go on. The batches of the data loader show nothing of it, since their labels are
+with what stands behind it, it learns to go on. The batches of the data loader show nothing of it: their labels are
 replaced.
 
 ## Example
@@ -75,7 +75,8 @@ class DistilledTokensAreNotTheSampled(LawRule):
             evidence=[
                 f"{evidence['tokens']} tokens were sampled",
                 f"{evidence['prompt']} prompt tokens or padding before them are in the loss",
-                f"{max(0, evidence['beyond'])} further tokens are in the loss, {evidence['left out']} sampled ones are not",
+                f"{max(0, evidence['beyond'])} further tokens are in the loss,"
+                f" {evidence['left out']} sampled ones are not",
             ],
             count=evidence["other rows"],
             total=evidence["rows"],

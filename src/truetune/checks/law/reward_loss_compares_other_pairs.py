@@ -37,8 +37,8 @@ run = MyTrainer(reward_model(), args=arguments(trl.RewardConfig), processing_cla
 ```
 
 ## Fix safety
-There is no automatic fix: compare row by row. A loss that compares each chosen answer with all answers of the batch, its
-own rejected one among them, is not reported.
+There is no automatic fix: compare row by row. A loss that compares each chosen answer with all answers of the batch,
+its own rejected one among them, is not reported.
 
 ## References
 
@@ -68,7 +68,8 @@ class RewardLossComparesOtherPairs(LawRule):
             return
         yield self.finding(
             f"{mixed} of {pairs} chosen answers are compared with the rejected answer to another prompt",
-            "compare chosen and rejected scores row by row in compute_loss: do not sort, shuffle or shift one side alone",
+            "compare chosen and rejected scores row by row in compute_loss: do not sort, shuffle or shift one side"
+            " alone",
             evidence=[
                 f"batch {one['batch']}: the chosen answer of row {one['row']} is compared with the rejected answer of"
                 f" row {one['with']}"

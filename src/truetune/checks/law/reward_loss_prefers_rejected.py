@@ -69,8 +69,8 @@ class RewardLossPrefersRejected(LawRule):
         yield self.finding(
             f"for {turned} of {pairs} pairs the loss does not raise the score of the chosen answer above that of the"
             " rejected one",
-            "exchange the two sides in compute_loss: -logsigmoid(chosen - rejected), with the chosen answers in the first"
-            " half of TRL's batch",
+            "exchange the two sides in compute_loss: -logsigmoid(chosen - rejected), with the chosen answers in the"
+            " first half of TRL's batch",
             evidence=[
                 f"batch {one['batch']}, row {one['row']}: gradient of the loss by the chosen score"
                 f" {one['chosen']:+.2g}, by the rejected score {one['rejected']:+.2g}"

@@ -66,8 +66,8 @@ class StepLowersRewardMargin(LawRule):
             return
         falling, pairs = evidence["falling"], evidence["pairs"]
         yield self.finding(
-            f"a step of the optimizer lowers chosen minus rejected score for {falling} of {pairs} pairs, though the loss"
-            " asks for the opposite",
+            f"a step of the optimizer lowers chosen minus rejected score for {falling} of {pairs} pairs, though the"
+            " loss asks for the opposite",
             "let the optimizer minimize the loss: remove maximize=True, and any minus sign between loss and step",
             count=falling,
             total=pairs,

@@ -1,4 +1,4 @@
-"""A distillation draws the student's predictions of the completion to the teacher's of the same tokens, and no others."""
+"""A distillation draws the student's predictions of a completion to the teacher's of the same tokens, and no others."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COST: Cost = "quick"
 MAX_BATCHES = 2
 # Places that are shown.
 MAX_SHOWN_PLACES = 4
-# Share of the predictions. A correct trainer has 0; the least fault is one prediction of a short completion, and a batch
-# has some hundred.
+# Share of the predictions. A correct trainer has 0; the least fault is one prediction of a short completion, and a
+# batch has some hundred.
 TOLERANCE = 0.001
-# Share of the predictions that no way explains, from which the loss is of another kind. Chosen, not measured: of TRL's own
-# losses none is left, and a cross-entropy beside leaves all.
+# Share of the predictions that no way explains, from which the loss is of another kind. Chosen, not measured: of TRL's
+# own losses none is left, and a cross-entropy beside leaves all.
 MAX_UNEXPLAINED = 0.1
 
 

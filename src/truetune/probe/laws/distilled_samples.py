@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -102,10 +102,8 @@ def _sample_once(
             # GKD draws whether a batch is sampled; here it is.
             stack.enter_context(replace_attribute(trainer, "lmbda", 1.0))
         stack.enter_context(_noting_generate(note_sample))
-        try:
+        with suppress(_LossReached):
             trainer.training_step(trial.model, dict(trial.batches[0]), None)
-        except _LossReached:
-            pass
     if len(sampled) != 1 or not given:
         raise Untested("the trainer's training_step does not sample once before its loss")
     return (*sampled[0], given[0])

@@ -1,4 +1,4 @@
-"""A reward model's loss falls as the score of the chosen answer rises and that of the rejected one of its pair falls."""
+"""A reward model's loss falls as the chosen answer's score rises above that of the rejected answer of its pair."""
 
 from __future__ import annotations
 

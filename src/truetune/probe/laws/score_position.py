@@ -28,7 +28,7 @@ MAX_SHOWN_ROWS = 4
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Share of the rows whose score is read elsewhere than at the last token, by its gradient at the embedded tokens."""
+    """Share of the rows whose score is not read at the last token, by its gradient at the embedded tokens."""
     require_reward_trainer(trial)
     beyond: list[dict[str, Any]] = []
     before: list[dict[str, Any]] = []

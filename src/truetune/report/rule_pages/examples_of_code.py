@@ -36,6 +36,7 @@ NAMES_OF_RUNS: Mapping[str, str] = {
     "sft": "`sft(rows)` makes TRL's `SFTTrainer` with a small model",
     "dpo": "`dpo(pairs)` makes TRL's `DPOTrainer` with a small model",
     "grpo": "`grpo(...)` makes TRL's `GRPOTrainer`, or the class it is given, with a small model and a reward",
+    "online_dpo": "`online_dpo(...)` makes TRL's `OnlineDPOTrainer`, or the class it is given, in the same way",
     "tiny_model": "`tiny_model(...)` is the small model",
     "reward_model": "`reward_model()` makes a small model that scores a text",
     "length_reward": "`length_reward` is a reward function",
