@@ -6,7 +6,7 @@ labels that its loss is given.
 
 ## Why it is bad
 With prompts in the loss most of the training is on questions. Without the stop token the student does not learn to end;
-with what stands behind it, it learns to go on. The batches of the data loader show nothing of it: their labels are
+with what follows it, it learns to continue. The batches of the data loader show nothing of it: their labels are
 replaced.
 
 ## Example

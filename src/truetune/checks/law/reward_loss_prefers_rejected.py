@@ -1,7 +1,7 @@
 """The reward model's loss raises the score of the rejected answer.
 
 ## What it does
-Runs real batches through the trainer's own loss, with 0 in the place of every score, and reads from its gradient whose
+Runs real batches through the trainer's own loss, with every score set to 0, and reads from its gradient whose
 score is to rise. It fires if that is not the answer in the column `chosen`.
 
 ## Why it is bad

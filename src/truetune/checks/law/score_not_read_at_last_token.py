@@ -74,7 +74,7 @@ class ScoreNotReadAtLastToken(LawRule):
                 "pad with the model's own pad token: set config.pad_token_id and the collator's padding value to the"
                 " same id, tokenizer.pad_token_id",
                 evidence=[
-                    f"{_place(one)}: read {one['apart']} behind the last token"
+                    f"{_place(one)}: read {one['apart']} tokens after the last one"
                     for one in evidence["padding places"]
                 ],
                 count=padding,

@@ -39,6 +39,8 @@ TOKEN_BEFORE = "with the teacher's prediction of the token before"
 TOKEN_AFTER = "with the teacher's prediction of the token after"
 # How trainers name the teacher.
 TEACHER_ATTRIBUTES = ("teacher_model", "teacher")
+# TRL's trainer, whose loss takes prompts and completions as `_batch_of_prompts` makes them.
+MADE_UP_FOR = "DistillationTrainer"
 # Tokens of a made-up completion: long enough for several positions, short enough for no cost. Chosen, not measured.
 MADE_UP_TOKENS = 8
 # A token whose gradient would be less than this share of the largest one is predicted alike by both, and not missing.
@@ -180,7 +182,7 @@ def with_made_up_completions(trial: Trial) -> Trial:
     """
     if any("labels" in batch or "completion_mask" in batch for batch in trial.batches):
         return trial
-    if not callable(getattr(type(trial.trainer), "_generate_and_score_completions", None)):
+    if MADE_UP_FOR not in [base.__name__ for base in type(trial.trainer).__mro__]:
         raise Untested(
             "the batches hold prompts alone: the completions are sampled while it trains"
         )
@@ -191,7 +193,10 @@ def with_made_up_completions(trial: Trial) -> Trial:
     def loss(model: Any, inputs: Mapping[str, Any]) -> Any:
         # Past `_prepare_inputs`, which would sample.
         with trainer_autocast(trial):
-            return trial.trainer.compute_loss(model, dict(inputs))
+            try:
+                return trial.trainer.compute_loss(model, dict(inputs))
+            except KeyError as error:
+                raise Untested(f"the loss needs more than a completion: {error}") from None
 
     return replace(trial, batches=[batch], loss=loss)
 
