@@ -34,8 +34,9 @@ class AuditCallback(TrainerCallback):
     not be judged is printed by each process, and stops no run: `report.outcome` is `not judged` then, and
     `report.exit_code()` 3.
 
-    The first rollouts of TRL's GRPOTrainer, RLOOTrainer and OnlineDPOTrainer are judged after the first steps, in a report of their own:
-    `rollout_report`. It is printed, stops the run and goes to the trackers as `report` does.
+    The first rollouts of TRL's GRPOTrainer, RLOOTrainer, OnlineDPOTrainer and DistillationTrainer are judged after the
+    first steps, in a report of their own: `rollout_report`. It is printed, stops the run and goes to the trackers as
+    `report` does.
 
     With `report_to_trackers` the findings of process 0 go to the trackers of the trainer's `report_to`: their counts as
     curves, messages and fixes as a table, and an alert on errors (Weights & Biases, Trackio; a tag in MLflow). Rows of

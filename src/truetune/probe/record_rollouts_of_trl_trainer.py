@@ -327,7 +327,7 @@ class RolloutRecorder:
         if not self._is_training():
             return
         rows = args[0] if args else kwargs.get("inputs")
-        step = _step_of_output(self.trainer, result, rows, sampled, calls, rewards, stops)
+        step = step_of_output(self.trainer, result, rows, sampled, calls, rewards, stops)
         step = _with_penalty_of_rloo(self.trainer, step, logps)
         self.steps.append(replace(step, steps_at_start=self.steps_at_start))
         self._passes_of_steps.append([])
@@ -415,7 +415,7 @@ def _with_passes(step: RolloutStep, passes: Sequence[_OpenPass]) -> RolloutStep:
     )
 
 
-def _step_of_output(
+def step_of_output(
     trainer: Any,
     output: Mapping[str, Any],
     rows: Any,

@@ -13,6 +13,8 @@ from trl.experimental.gkd import GKDConfig, GKDTrainer
 
 import truetune
 from tests.auditing import tiny
+from tests.auditing.tiny_rollouts import rollouts_of
+from truetune.checks.judge_rollouts import judge_rollouts
 
 LAWS = ("distillation", "distilled-samples", "gradient-accumulation", "optimizer-step")
 PROMPTS = [{"prompt": row["prompt"]} for row in tiny.pairs()]
@@ -77,6 +79,14 @@ class OtherCompletions(GKDTrainer):
             student[:, :-1], teacher[:, :-1], inputs["labels"][:, 1:], beta=self.beta
         )
         return (loss, {}) if return_outputs else loss
+
+
+class StopCutOff(trl.DistillationTrainer):
+    """Trains completions without the last token that was sampled."""
+
+    def _generate(self, prompts: Any) -> Any:
+        prompt_ids, completions, *rest = super()._generate(prompts)
+        return (prompt_ids, [ids[:-1] or ids for ids in completions], *rest)
 
 
 def gkd(kind: Any = GKDTrainer, *, model: Any = None, teacher: Any = None, **settings: Any) -> Any:
@@ -179,3 +189,17 @@ def test_run_is_as_before() -> None:
     assert (trainer.lmbda, trainer.generation_config) == (0.5, config)
     assert "compute_loss" not in vars(trainer)
     assert trainer.teacher_model.training == training
+
+
+def test_sampled_completions_of_distillation_are_judged() -> None:
+    report = judge_rollouts(rollouts_of(on_policy()))
+    assert report.findings == ()
+    judged = {part.rule for part in report.examined}
+    assert {"sampled-ids-are-not-trained", "prompt-is-not-the-templates"} <= judged
+    reasons = {part.what: part.reason for part in report.not_judged}
+    assert "loss of a distillation" in reasons["advantages-are-not-of-their-rewards"]
+
+
+def test_cut_completions_of_distillation_are_found() -> None:
+    report = judge_rollouts(rollouts_of(on_policy(StopCutOff)))
+    assert "ROL001" in codes(report)

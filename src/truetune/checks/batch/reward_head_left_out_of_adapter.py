@@ -57,7 +57,7 @@ class RewardHeadLeftOutOfAdapter(BatchRule):
     def findings(self) -> Iterator[Finding]:
         """The finding that the adapter leaves the head out."""
         model = self.subject.facts["model"]
-        if self.unmet() is not None or _trains_head(model["trainable_names"]):
+        if self.unmet() is not None or _trained_tensors_of_head(model["trainable_names"]):
             return
         architectures = ", ".join(model["config"]["architectures"])
         yield self.finding(
@@ -84,10 +84,11 @@ class RewardHeadLeftOutOfAdapter(BatchRule):
         return None
 
     def measurement_if_clean(self) -> str:
-        """What was looked at."""
-        return "the score head is trained, and saved with the adapter"
+        """How many tensors of the head are trained."""
+        trained = _trained_tensors_of_head(self.subject.facts["model"]["trainable_names"])
+        return f"trained tensors of the score head, saved with the adapter: {trained}"
 
 
-def _trains_head(names: list[str]) -> bool:
-    """Is a tensor of the head among the trained ones?"""
-    return any(part in HEAD_NAMES for name in names for part in name.split("."))
+def _trained_tensors_of_head(names: list[str]) -> int:
+    """How many of the trained tensors are of the head."""
+    return sum(any(part in HEAD_NAMES for part in name.split(".")) for name in names)
