@@ -16,9 +16,12 @@ from transformers import TrainerCallback
 import truetune
 from truetune.auditing.temporary_folder_removed_with_process import open_workspace_until_exit
 from truetune.errors import TruetuneError, UsageError
+from truetune.probe.choose_rollout_recorder import (
+    are_rollouts_recorded,
+    make_rollout_recorder,
+)
 from truetune.probe.contain_own_failures_in_user_program import describe_error
 from truetune.probe.find_trainers_and_their_datasets import innermost_trainer_on_stack
-from truetune.probe.record_rollouts_of_trl_trainer import RolloutRecorder, can_record_rollouts
 from truetune.probe.record_run_ready_to_train import save_tokenizer
 
 
@@ -31,8 +34,9 @@ class AuditCallback(TrainerCallback):
     not be judged is printed by each process, and stops no run: `report.outcome` is `not judged` then, and
     `report.exit_code()` 3.
 
-    The first rollouts of TRL's GRPOTrainer and RLOOTrainer are judged after the first steps, in a report of their own:
-    `rollout_report`. It is printed, stops the run and goes to the trackers as `report` does.
+    The first rollouts of TRL's GRPOTrainer, RLOOTrainer, OnlineDPOTrainer and DistillationTrainer are judged after the
+    first steps, in a report of their own: `rollout_report`. It is printed, stops the run and goes to the trackers as
+    `report` does.
 
     With `report_to_trackers` the findings of process 0 go to the trackers of the trainer's `report_to`: their counts as
     curves, messages and fixes as a table, and an alert on errors (Weights & Biases, Trackio; a tag in MLflow). Rows of
@@ -64,7 +68,7 @@ class AuditCallback(TrainerCallback):
             trainer, parts.get("train_dataloader"), args
         )
         self._conclude(self.report, failed, trainer, args, state, control)
-        if can_record_rollouts(trainer):
+        if are_rollouts_recorded(trainer):
             self._recorder = self._start_recorder(trainer)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -79,7 +83,9 @@ class AuditCallback(TrainerCallback):
 
     def _start_recorder(self, trainer: Any) -> Any:
         """Begin to note the rollouts; None where that fails, which is printed."""
-        recorder = RolloutRecorder(trainer, int(self.settings.get("batches", 8)), lose=_print_lost)
+        recorder = make_rollout_recorder(
+            trainer, int(self.settings.get("batches", 8)), lose=_print_lost
+        )
         try:
             recorder.start()
         except Exception as error:
@@ -137,7 +143,7 @@ class AuditCallback(TrainerCallback):
         failed = False
         try:
             self.report = truetune.audit(
-                trainer, loader, rollouts_follow=can_record_rollouts(trainer), **self.settings
+                trainer, loader, rollouts_follow=are_rollouts_recorded(trainer), **self.settings
             )
             failed = bool(self.report.failed())
             lacks = self.report.is_incomplete()

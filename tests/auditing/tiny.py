@@ -13,6 +13,7 @@ from transformers import (
     AutoTokenizer,
     LlamaConfig,
     LlamaForCausalLM,
+    LlamaForSequenceClassification,
     PreTrainedTokenizerFast,
     TrainingArguments,
 )
@@ -49,6 +50,17 @@ def model(rows: int = 0, *, seed: int = 0, **settings: Any) -> Any:
     A PreTrainedModel; typed as Any, since the annotation of its `to` refuses a dtype.
     """
     torch.manual_seed(seed)
+    return LlamaForCausalLM(_shape(rows, settings))
+
+
+def reward_model(*, seed: int = 0, **settings: Any) -> Any:
+    """A Llama of two layers that scores a text, over the demo tokenizer."""
+    torch.manual_seed(seed)
+    return LlamaForSequenceClassification(_shape(0, {"num_labels": 1, **settings}))
+
+
+def _shape(rows: int, settings: dict[str, Any]) -> LlamaConfig:
+    """The configuration of a Llama of two layers."""
     shape = {
         "hidden_size": 32,
         "intermediate_size": 64,
@@ -57,9 +69,7 @@ def model(rows: int = 0, *, seed: int = 0, **settings: Any) -> Any:
         "num_key_value_heads": 2,
         "max_position_embeddings": 512,
     }
-    return LlamaForCausalLM(
-        LlamaConfig(vocab_size=rows or len(tokenizer()), **{**shape, **settings})
-    )
+    return LlamaConfig(vocab_size=rows or len(tokenizer()), **{**shape, **settings})
 
 
 def chats(count: int = 8, turns: int = 1) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from typing import Any
 
@@ -9,7 +10,7 @@ import trl
 from datasets import Dataset
 
 from tests.auditing import tiny
-from truetune.probe.record_rollouts_of_trl_trainer import RolloutRecorder
+from truetune.probe.choose_rollout_recorder import make_rollout_recorder
 from truetune.probe.rollout_step import RolloutStep
 
 ENDS_OFTEN = [3, *range(11, 4000, 12)]
@@ -88,10 +89,29 @@ def grpo(
     )
 
 
+def online_dpo(
+    kind: Any = None, *, reward: Any = length_reward, model: Any = None, **settings: Any
+) -> Any:
+    """TRL's OnlineDPOTrainer, or the class that is given; `settings` are its configuration's."""
+    from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
+
+    usual = {"max_new_tokens": 24, "max_steps": 2, "per_device_train_batch_size": 4}
+    model = model or tiny_model()
+    reference = None if hasattr(model, "peft_config") else copy.deepcopy(model)
+    return (kind or OnlineDPOTrainer)(
+        model,
+        reference,
+        reward_funcs=reward,
+        args=tiny.arguments(OnlineDPOConfig, **{**usual, **settings}),
+        train_dataset=Dataset.from_list(questions()),
+        processing_class=tiny.tokenizer(),
+    )
+
+
 def rollouts_of(trainer: Any, max_passes: int = 8) -> tuple[RolloutStep, ...]:
     """The first rollouts of a trainer that is trained."""
     failures: list[str] = []
-    recorder = RolloutRecorder(trainer, max_passes, lose=failures.append)
+    recorder = make_rollout_recorder(trainer, max_passes, lose=failures.append)
     recorder.start()
     trainer.train()
     assert not failures, failures

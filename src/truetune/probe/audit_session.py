@@ -83,7 +83,7 @@ class TrainerRun:
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at the run and make its record: its first batches, its model and its loss."""
-        from truetune.probe.record_rollouts_of_trl_trainer import can_record_rollouts
+        from truetune.probe.choose_rollout_recorder import are_rollouts_recorded
         from truetune.probe.record_run_ready_to_train import observe_run
         from truetune.probe.run_record import write_record_files
         from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
@@ -102,7 +102,7 @@ class TrainerRun:
                 keys=orders.get("keys"),
                 keep=lambda record: write_record_files(record, folder),
             )
-        if can_record_rollouts(self.trainer) and "lost" in record.facts:
+        if are_rollouts_recorded(self.trainer) and "lost" in record.facts:
             # Nothing is lost: what is learned is sampled later, and judged then (`truetune.probe.rollout_hook`).
             record.facts["rollouts_follow"] = record.facts.pop("lost")
         return record

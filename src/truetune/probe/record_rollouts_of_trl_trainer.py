@@ -115,14 +115,7 @@ class RolloutRecorder:
 
     def start(self) -> None:
         """Begin to note. Raises Lost where the trainer's methods can't be stood behind others."""
-        for name, note in (
-            ("_generate_single_turn", self._note_single_turn),
-            ("_calculate_rewards", self._note_rewards),
-            ("_generate_and_score_completions", self._note_generation),
-            ("_get_per_token_logps_and_entropies", self._note_logps),
-            ("compute_loss", self._note_loss),
-            ("training_step", self._note_end_of_pass),
-        ):
+        for name, note in self._notes_by_method():
             if callable(getattr(self.trainer, name, None)):
                 self._stand_before_method(name, note)
         self._stand_before_generate()
@@ -143,6 +136,17 @@ class RolloutRecorder:
         return tuple(
             _with_passes(step, passes)
             for step, passes in zip(self.steps, self._passes_of_steps, strict=True)
+        )
+
+    def _notes_by_method(self) -> tuple[tuple[str, Callable[..., Any]], ...]:
+        """The trainer's methods that are stood before, each with what notes it."""
+        return (
+            ("_generate_single_turn", self._note_single_turn),
+            ("_calculate_rewards", self._note_rewards),
+            ("_generate_and_score_completions", self._note_generation),
+            ("_get_per_token_logps_and_entropies", self._note_logps),
+            ("compute_loss", self._note_loss),
+            ("training_step", self._note_end_of_pass),
         )
 
     # What stands before the program's own functions.
@@ -274,7 +278,7 @@ class RolloutRecorder:
         if getattr(args[0], "config", None) is not getattr(self.trainer.model, "config", self):
             return
         config = kwargs.get("generation_config") or getattr(args[0], "generation_config", None)
-        stops = _as_ids(kwargs.get("eos_token_id", getattr(config, "eos_token_id", None)))
+        stops = as_ids(kwargs.get("eos_token_id", getattr(config, "eos_token_id", None)))
         self._sampler_stops = stops
         rows = sequences[:, ids.shape[1] :].detach().cpu().tolist()
         self._sampled.append([_up_to_first_stop(row, stops) for row in rows])
@@ -288,7 +292,7 @@ class RolloutRecorder:
     def _note_reward_columns(self, kwargs: Mapping[str, Any]) -> None:
         """Note the columns that a reward function is given; it may sort or change these very lists."""
         count = len(kwargs.get("completions", ()))
-        self._columns_of_call = _plain_columns(kwargs, count)
+        self._columns_of_call = plain_columns(kwargs, count)
 
     def _note_reward_call(
         self, name: str, args: Any, kwargs: Mapping[str, Any], result: Any
@@ -302,7 +306,7 @@ class RolloutRecorder:
 
     def _note_rewards(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the rewards of all processes."""
-        self._rewards = _floats(result)
+        self._rewards = as_floats(result)
 
     def _note_logps(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Keep the log-probabilities of the policy until the loss is known."""
@@ -311,7 +315,7 @@ class RolloutRecorder:
         if isinstance(logps, torch.Tensor) and logps.requires_grad:
             self._logps = logps
         elif isinstance(logps, torch.Tensor):
-            self._sampled_logps.append(_floats(logps))
+            self._sampled_logps.append(as_floats(logps))
 
     def _note_generation(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note one generation."""
@@ -323,7 +327,7 @@ class RolloutRecorder:
         if not self._is_training():
             return
         rows = args[0] if args else kwargs.get("inputs")
-        step = _step_of_output(self.trainer, result, rows, sampled, calls, rewards, stops)
+        step = step_of_output(self.trainer, result, rows, sampled, calls, rewards, stops)
         step = _with_penalty_of_rloo(self.trainer, step, logps)
         self.steps.append(replace(step, steps_at_start=self.steps_at_start))
         self._passes_of_steps.append([])
@@ -361,6 +365,10 @@ class RolloutRecorder:
         if one is not None:
             self._passes_of_steps[-1].append(one)
             self._passes += 1
+        return self._verdict_if_complete()
+
+    def _verdict_if_complete(self) -> Any:
+        """After the last micro-batch that is wanted what `complete` says; None before."""
         if not self.is_complete:
             return None
         if self._complete is not None:
@@ -380,10 +388,10 @@ class _OpenPass:
             mask = mask * inputs["tool_mask"]
         old = inputs.get("old_per_token_logps", inputs.get("old_logps"))
         self.noted = LossPass(
-            completion_ids=_ids(inputs["completion_ids"]),
-            in_loss=_ids(mask).astype(np.bool_),
-            advantages=_floats(inputs["advantages"]),
-            logps=_floats(logps),
+            completion_ids=ids_of_tensor(inputs["completion_ids"]),
+            in_loss=ids_of_tensor(mask).astype(np.bool_),
+            advantages=as_floats(inputs["advantages"]),
+            logps=as_floats(logps),
             old_logps=_floats_or_none(old),
             reference_logps=_floats_or_none(inputs.get("ref_per_token_logps")),
             sampler_logps=_floats_or_none(inputs.get("sampling_per_token_logps")),
@@ -397,7 +405,7 @@ class _OpenPass:
 
     def note_gradient(self, gradient: torch.Tensor) -> None:
         """Keep the gradient by the log-probabilities."""
-        self.gradient = _floats(gradient)
+        self.gradient = as_floats(gradient)
 
 
 def _with_passes(step: RolloutStep, passes: Sequence[_OpenPass]) -> RolloutStep:
@@ -407,7 +415,7 @@ def _with_passes(step: RolloutStep, passes: Sequence[_OpenPass]) -> RolloutStep:
     )
 
 
-def _step_of_output(
+def step_of_output(
     trainer: Any,
     output: Mapping[str, Any],
     rows: Any,
@@ -417,11 +425,11 @@ def _step_of_output(
     sampler_stops: tuple[int, ...] | None,
 ) -> RolloutStep:
     """The step of what `_generate_and_score_completions` returned, and of what was noted on the way."""
-    completion_ids = _ids(output["completion_ids"])
-    in_loss = _ids(output["completion_mask"]).astype(np.bool_)
+    completion_ids = ids_of_tensor(output["completion_ids"])
+    in_loss = ids_of_tensor(output["completion_mask"]).astype(np.bool_)
     from_tools = None
     if output.get("tool_mask") is not None:
-        own = _ids(output["tool_mask"]).astype(np.bool_)
+        own = ids_of_tensor(output["tool_mask"]).astype(np.bool_)
         in_loss, from_tools = in_loss & own, ~own
     count = len(completion_ids)
     # Several calls are several turns, or parts of the batch: which token is from which is not known.
@@ -430,17 +438,17 @@ def _step_of_output(
     rows = list(rows) if isinstance(rows, Sequence) and len(rows) == count else []
     return RolloutStep(
         settings=settings_of_trl_trainer(trainer, sampler_stops),
-        prompt_ids=_ids(output["prompt_ids"]),
-        prompt_mask=_ids(output["prompt_mask"]).astype(np.bool_),
+        prompt_ids=ids_of_tensor(output["prompt_ids"]),
+        prompt_mask=ids_of_tensor(output["prompt_mask"]).astype(np.bool_),
         completion_ids=completion_ids,
         in_loss=in_loss,
-        advantages=_floats(output["advantages"]),
+        advantages=as_floats(output["advantages"]),
         rewards=rewards,
         reward_names=tuple(map(str, getattr(trainer, "reward_func_names", None) or ())),
         first_row=int(trainer.accelerator.process_index) * count,
         prompts=tuple(to_json(row.get("prompt")) for row in rows),
-        template_prompt_ids=_template_prompt_ids(trainer, rows),
-        columns=_plain_columns(_columns_of_rows(rows), count),
+        template_prompt_ids=template_prompt_ids(trainer, rows),
+        columns=plain_columns(columns_of_rows(rows), count),
         sampled_ids=sampled_ids,
         from_tools=from_tools,
         reward_calls=tuple(calls),
@@ -473,7 +481,7 @@ def settings_of_trl_trainer(
     is_rloo = any(base.__name__ == "RLOOTrainer" for base in type(trainer).__mro__)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     generation = getattr(trainer, "generation_config", None)
-    trainer_stops = _as_ids(read("eos_token_ids", read("eos_token_id", tokenizer.eos_token_id)))
+    trainer_stops = as_ids(read("eos_token_ids", read("eos_token_id", tokenizer.eos_token_id)))
     unknown_to_loss = list(_settings_in_force(trainer, LOSS_SWITCHES))
     if getattr(trainer, "aux_loss_enabled", False):
         unknown_to_loss.append("router_aux_loss_coef")
@@ -500,17 +508,17 @@ def settings_of_trl_trainer(
         steps_per_generation=int(read("steps_per_generation", 1) or 1),
         processes=int(trainer.accelerator.num_processes),
         trainer_stops=trainer_stops,
-        sampler_stops=_as_ids(getattr(generation, "eos_token_id", None))
+        sampler_stops=as_ids(getattr(generation, "eos_token_id", None))
         if sampler_stops is None
         else sampler_stops,
         pad=tokenizer.pad_token_id,
-        precision=_precision(trainer),
+        precision=precision_of(trainer),
         unknown_to_loss=tuple(unknown_to_loss),
         unknown_to_advantages=tuple(unknown_to_advantages),
     )
 
 
-def _template_prompt_ids(trainer: Any, rows: list[Any]) -> tuple[tuple[int, ...], ...] | None:
+def template_prompt_ids(trainer: Any, rows: list[Any]) -> tuple[tuple[int, ...], ...] | None:
     """What the chat template makes of each prompt, with the generation prompt; None where that is not known.
 
     It is not where an environment writes a part of the prompt, or where it holds images.
@@ -576,7 +584,7 @@ def _name_of_scale(value: Any) -> str:
     return names.get(str(value), str(value))
 
 
-def _precision(trainer: Any) -> str:
+def precision_of(trainer: Any) -> str:
     """The type in which forward passes are computed."""
     if getattr(trainer.args, "bf16", False):
         return "bfloat16"
@@ -586,14 +594,14 @@ def _precision(trainer: Any) -> str:
     return str(getattr(parameter, "dtype", "float32")).removeprefix("torch.")
 
 
-def _columns_of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
+def columns_of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
     """The columns of rows but the prompt, as lists."""
     if not rows:
         return {}
     return {str(key): [row.get(key) for row in rows] for key in rows[0] if key != "prompt"}
 
 
-def _plain_columns(columns: Mapping[str, Any], count: int) -> dict[str, list[Any]]:
+def plain_columns(columns: Mapping[str, Any], count: int) -> dict[str, list[Any]]:
     """The columns that hold a short plain value for each of `count` completions; what the trainer adds is none."""
     return {
         name: list(values)
@@ -620,7 +628,7 @@ def _up_to_first_stop(row: list[int], stops: tuple[int, ...]) -> list[int]:
     return row
 
 
-def _as_ids(value: Any) -> tuple[int, ...]:
+def as_ids(value: Any) -> tuple[int, ...]:
     """One id, several or none, as a tuple."""
     if isinstance(value, torch.Tensor):
         value = value.tolist()
@@ -631,14 +639,14 @@ def _as_ids(value: Any) -> tuple[int, ...]:
     )
 
 
-def _ids(tensor: Any) -> NDArray[np.int64]:
+def ids_of_tensor(tensor: Any) -> NDArray[np.int64]:
     """Whole numbers of a tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise Lost(f"a rollout holds {type(tensor).__name__} where ids are expected")
     return tensor.detach().to("cpu", torch.int64).numpy().copy()
 
 
-def _floats(tensor: Any) -> NDArray[np.float32]:
+def as_floats(tensor: Any) -> NDArray[np.float32]:
     """Numbers of a tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise Lost(f"a rollout holds {type(tensor).__name__} where numbers are expected")
@@ -647,7 +655,7 @@ def _floats(tensor: Any) -> NDArray[np.float32]:
 
 def _floats_or_none(tensor: Any) -> NDArray[np.float32] | None:
     """Numbers of a tensor, where there is one."""
-    return None if tensor is None else _floats(tensor)
+    return None if tensor is None else as_floats(tensor)
 
 
 def _number_or_none(value: Any) -> float | None:

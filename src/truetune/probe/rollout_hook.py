@@ -23,11 +23,14 @@ from truetune.probe.audit_session import (
     build_run_message_for_parent,
 )
 from truetune.probe.audit_time_limits_and_replies import GO, STOP, Limits
+from truetune.probe.choose_rollout_recorder import (
+    are_rollouts_recorded,
+    make_rollout_recorder,
+)
 from truetune.probe.contain_own_failures_in_user_program import (
     describe_error,
     note_reason_of_missing_audit,
 )
-from truetune.probe.record_rollouts_of_trl_trainer import RolloutRecorder, can_record_rollouts
 from truetune.probe.rollout_step import write_rollout_files
 from truetune.probe.run_record import Record, write_record_files
 
@@ -43,7 +46,7 @@ def watch_rollouts(trainer: Any, orders: HookOrders, number: int) -> None:
         orders: what the hook is to do.
         number: of this audit among those of the process.
     """
-    if not can_record_rollouts(trainer):
+    if not are_rollouts_recorded(trainer):
         return
     RolloutWatch(trainer, orders, number).start()
 
@@ -66,7 +69,7 @@ class RolloutWatch:
         self._tokenizer = trainer.processing_class
         self._is_told = False
         limits = Limits.of(orders)
-        self._recorder = RolloutRecorder(
+        self._recorder = make_rollout_recorder(
             trainer,
             int(orders["batches"]),
             lose=self.lose,

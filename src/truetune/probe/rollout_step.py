@@ -24,6 +24,8 @@ from truetune.parsing.parse_json_within_limits import parse_json
 
 Floats = NDArray[np.floating[Any]]
 Ids = NDArray[np.integer[Any]]
+ONLINE_DPO = "online DPO"
+"""Begins the `loss_type` of a training on the better and the worse of two completions; its kind of loss follows"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class RolloutSettings:
     """The settings of a training by rewards that say what its numbers should be."""
 
     loss_type: str = ""
-    """By TRL's names: grpo, bnpo, dr_grpo, dapo, cispo, rloo; empty where it is none of them: no loss is computed"""
+    """By TRL's names: grpo, bnpo, dr_grpo, dapo, cispo, rloo; `online DPO sigmoid`, `online DPO ipo`; empty where it is
+    none of them: no loss is computed"""
     num_generations: int = 1
     """Completions of one prompt; they stand beside each other"""
     scale_rewards: str = "group"

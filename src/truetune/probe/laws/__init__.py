@@ -95,6 +95,7 @@ def measure_laws(
 def _measure_law_catching_errors(law: Any, trial: Trial) -> dict[str, Any]:
     """The outcome of one law, as JSON; what it raises is its outcome, so that the others are still measured."""
     from truetune.probe.measuring.restore_all_but_weights_after_law import restore_afterwards
+    from truetune.probe.measuring.trainer_gradients import models_beside
 
     started = time.perf_counter()
     outcome: dict[str, Any]
@@ -104,9 +105,7 @@ def _measure_law_catching_errors(law: Any, trial: Trial) -> dict[str, Any]:
                 "the model computes with other processes (sharded weights), or its weights are not"
                 " in memory"
             )
-        with restore_afterwards(
-            trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer
-        ):
+        with restore_afterwards(trial.model, *models_beside(trial), trainer=trial.trainer):
             measured = law.measure_law(trial)
         outcome = {
             name: getattr(measured, name) for name in ("value", "tolerance", "unit", "evidence")

@@ -22,6 +22,7 @@ from truetune.probe.measuring.trainer_gradients import (
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
+    refuse_sampling,
     refuse_trainers_that_sample_answers,
     require_whole_weights,
     rows_to_collate_shortest_first,
@@ -49,6 +50,7 @@ def measure_law(trial: Trial) -> Measured:
         fix_mode_without_waiting_for_processes(trial),
         attention_without_blocks(trial, rows) as whole,
         pretend_process_count(trial, 1),
+        refuse_sampling(),
     ):
         parameters = list(choose_last_trained_parameters(trial.model).values())
         alone = [collate_rows_on_device(trial, [row]) for row in rows]

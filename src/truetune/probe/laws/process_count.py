@@ -23,6 +23,7 @@ from truetune.probe.measuring.trainer_gradients import (
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
+    refuse_sampling,
     step_gradients,
 )
 
@@ -39,6 +40,7 @@ def measure_law(trial: Trial) -> Measured:
     with (
         fix_mode_without_waiting_for_processes(trial),
         attention_without_blocks(trial, rows) as whole,
+        refuse_sampling(),
     ):
         parameters = list(choose_last_trained_parameters(trial.model).values())
         ranks = [

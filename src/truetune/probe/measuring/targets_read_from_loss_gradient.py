@@ -4,11 +4,11 @@ The gradient of a cross-entropy there is w J^T(p - e_y): zero where nothing is l
 and the weight w, whatever the labels are called, whether the logits were ever made (fused kernels) or not.
 
 1. The trainer computes its loss. Behind the body of the model the hidden states are cut off from it, as leaves, so that
-   one backward pass through the head gives their gradient (`_outputs_and_gradients_of_forward_passes`).
+   one backward pass through the head gives their gradient (`outputs_and_gradients_of_forward_passes`).
 2. For each position the same gradient is made of each target that it may have: the next token, the one after, itself,
    its label (`_target_gradients`).
 3. The target whose gradient explains the real one, up to a factor, is what is learned; the factor is its weight
-   (`_nearest_target_and_weight`).
+   (`nearest_target_and_weight`).
 
 The trade-off: a loss on whole distributions (distillation) has no single target, and its law is untested.
 """
@@ -109,14 +109,14 @@ def targets_of_batch(trial: Trial, batch: dict[str, Any]) -> list[LearnedTargets
     if head.weight.numel() == 0:
         raise Untested("the head's weights are not in this process")
     with fix_mode_without_waiting_for_processes(trial, training=True):
-        passes = _outputs_and_gradients_of_forward_passes(trial, batch, inner, backbone)
+        passes = outputs_and_gradients_of_forward_passes(trial, batch, inner, backbone)
         return [
             _learned_targets_of_pass(trial, inner, backbone, head, batch, *forward_pass)
             for forward_pass in passes
         ]
 
 
-def _outputs_and_gradients_of_forward_passes(
+def outputs_and_gradients_of_forward_passes(
     trial: Trial, batch: dict[str, Any], inner: Any, backbone: Any
 ) -> list[tuple[torch.Tensor, Any, Any, torch.Tensor]]:
     """(ids, the body's output, hidden states, gradient) of each pass; the body runs without gradients."""
@@ -212,17 +212,17 @@ def _learned_targets_of_pass(
     learns = (gradient != 0).any(-1)
     labels = _labels_in_fitting_convention(batch, ids, learns)
     labelled = None if labels is None else labels != IGNORED
-    places = _evenly_limited_positions(learns.nonzero())
+    places = evenly_limited_positions(learns.nonzero())
     candidates = list(_candidate_targets_of_positions(ids, labels, places))
     own = [
         _target_gradients(trial, inner, backbone, head, output, hidden, places, targets)
         for _, targets in candidates
     ]
-    target, weight = _nearest_target_and_weight(
+    target, weight = nearest_target_and_weight(
         gradient[places[:, 0], places[:, 1]].float(), [name for name, _ in candidates], own
     )
     missing = places[:0] if labelled is None else (labelled & ~learns).nonzero()
-    unheard, silent = _evenly_limited_positions(missing), 0
+    unheard, silent = evenly_limited_positions(missing), 0
     if len(unheard) and labels is not None:
         targets = labels[unheard[:, 0], unheard[:, 1]]
         expected = _target_gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
@@ -280,7 +280,7 @@ def _labels_for_ids_key(batch: dict[str, Any], key: str) -> torch.Tensor | None:
     return labels
 
 
-def _evenly_limited_positions(places: torch.Tensor) -> torch.Tensor:
+def evenly_limited_positions(places: torch.Tensor) -> torch.Tensor:
     """At most MAX_POSITIONS of the positions, evenly spread."""
     return places[:: max(1, -(-len(places) // MAX_POSITIONS))]
 
@@ -309,14 +309,14 @@ def _target_gradients(
     """(n, width) gradient of the negative log-likelihood of each target at its own hidden state; 0 without a target."""
     leaf = hidden[places[:, 0], places[:, 1]][None].detach().requires_grad_()
     with trainer_autocast(trial), torch.enable_grad():
-        logits = _logits_of_hidden(inner, backbone, head, output, leaf)
+        logits = logits_of_hidden(inner, backbone, head, output, leaf)
     loss = torch.nn.functional.cross_entropy(
         logits[0].float(), targets, ignore_index=IGNORED, reduction="sum"
     )
     return torch.autograd.grad(loss, leaf)[0][0].float()
 
 
-def _logits_of_hidden(
+def logits_of_hidden(
     inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor
 ) -> torch.Tensor:
     """The logits of hidden states by the model's own forward, its scales and caps included."""
@@ -341,7 +341,7 @@ def _head_logits_with_vocabulary_ids(inner: Any, logits: torch.Tensor) -> torch.
     return logits if border is None else as_vocab_tensor(logits, border)
 
 
-def _nearest_target_and_weight(
+def nearest_target_and_weight(
     gradient: torch.Tensor, names: list[str], own: list[torch.Tensor]
 ) -> tuple[list[str | None], torch.Tensor]:
     """The candidate that explains each gradient best, the first of equals, and its weight."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -49,9 +50,9 @@ def fix_mode_without_waiting_for_processes(
     trial: Trial, *, training: bool = False
 ) -> Iterator[None]:
     """Inside, the model stays in train or eval mode, and no process waits for another. Afterwards all is as before."""
-    model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
+    model = trial.model
     with (
-        restore_afterwards(model, reference, trainer=trial.trainer),
+        restore_afterwards(model, *models_beside(trial), trainer=trial.trainer),
         _gather_own_process_alone(trial.trainer),
     ):
         model.train(training)
@@ -59,6 +60,11 @@ def fix_mode_without_waiting_for_processes(
         with replace_attribute(model, "train", lambda mode=True: model), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+
+
+def models_beside(trial: Trial) -> list[Any]:
+    """The models that the trainer's loss asks beside the trained one, None for each that it has not."""
+    return [getattr(trial.trainer, name, None) for name in ("ref_model", "teacher_model")]
 
 
 @contextmanager
@@ -235,6 +241,30 @@ def step_gradients(
         for sum_, gradient in zip(total, gradients, strict=True):
             sum_ += 0 if gradient is None else gradient.float()
     return total
+
+
+@contextmanager
+def refuse_sampling() -> Iterator[None]:
+    """Inside, no model samples: a call of transformers' `generate` raises Untested.
+
+    A `training_step` that samples trains on other tokens at each call (GKD on its own answers), so that two of its
+    gradients can't be compared.
+    """
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Untested("the trainer's training_step samples the answers that it trains on")
+
+    # Where it isn't loaded no model of transformers samples.
+    owner: Any = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)
+    if owner is None:
+        yield
+        return
+    former = owner.generate
+    owner.generate = refuse
+    try:
+        yield
+    finally:
+        owner.generate = former
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from truetune.probe.rollout_step import RolloutStep
 
 Floats = NDArray[np.floating]
-# TRL and verl add it to the spread, lest a group of equal rewards is divided by 0.
+# TRL adds it to the spread, lest a group of equal rewards is divided by 0; verl and SkyRL add 1e-6, OpenRLHF 1e-9.
 SPREAD_FLOOR = 1e-4
 # Advantages are of the size of 1. float32 means and spreads of some hundred rewards differ by 1e-6, and a spread beside
 # SPREAD_FLOOR multiplies that by up to 1e4 only where all rewards are nearly equal.
@@ -54,6 +54,8 @@ def expected_advantages(step: RolloutStep) -> Floats | None:
 def differing_advantages(step: RolloutStep, expected: Floats) -> NDArray[np.bool_]:
     """(completions of this process,) whose advantages are others than expected, beyond rounding."""
     allowed = MAX_DIFFERENCE * np.maximum(1.0, np.abs(expected)) + _rounding(step)
+    # Other stacks add less than TRL to a spread that may be small itself.
+    allowed = allowed + np.abs(expected) * _share_of_floor(step)
     return np.asarray(np.abs(step.advantages - expected) > allowed)
 
 
@@ -70,6 +72,21 @@ def _rounding(step: RolloutStep) -> Floats:
     # Some roundings: of a mean, of a difference and of a spread.
     error = 4 * np.finfo(np.float32).eps * largest / spread
     own = np.broadcast_to(error, grouped.shape).ravel()
+    return np.asarray(own[step.first_row : step.first_row + step.rows])
+
+
+def _share_of_floor(step: RolloutStep) -> Floats:
+    """(completions of this process,) how much larger an advantage is where nothing is added to the spread, beside its
+    size; 0 where no spread divides it, or where it is 0."""
+    rewards = weighted_rewards(step)
+    if rewards is None or step.settings.scale_rewards != "group":
+        return np.zeros(step.rows)
+    grouped = np.nan_to_num(rewards, posinf=0.0, neginf=0.0).reshape(
+        -1, step.settings.num_generations
+    )
+    spread = grouped.std(axis=1, keepdims=True)
+    share = np.divide(SPREAD_FLOOR, spread, out=np.zeros_like(spread), where=spread > 0)
+    own = np.broadcast_to(share, grouped.shape).ravel()
     return np.asarray(own[step.first_row : step.first_row + step.rows])
 
 
