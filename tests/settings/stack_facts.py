@@ -29,7 +29,12 @@ TRL_CLASSES = (
 )
 TRL_SCRIPTS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 """Each merges several dataclasses into one set of keys: those of its own too"""
-TRL_EXPERIMENTAL = {"ORPOConfig": "orpo", "CPOConfig": "cpo"}
+TRL_EXPERIMENTAL = {
+    "ORPOConfig": "orpo",
+    "CPOConfig": "cpo",
+    "OnlineDPOConfig": "online_dpo",
+    "GKDConfig": "gkd",
+}
 LAUNCH = "accelerate launch"
 """Where TRL's command line sends the keys that no class of its own has"""
 LLAMA_FACTORY_CLASSES = {

@@ -112,14 +112,26 @@ CORRECTION = "sampling-engine-is-not-corrected-for"
 EXPLODES = "normalized-leave-one-out-explodes"
 BONUS = "entropy-bonus-outweighs-the-reward"
 RANGE = "setting-out-of-range"
+ONLINE = (
+    "from trl.experimental.online_dpo import OnlineDPOConfig\n"
+    "args = OnlineDPOConfig(output_dir='o', max_new_tokenz=64, beta=[0.1, 0.2])\n"
+)
+DISTILLED = (
+    "from trl.experimental.gkd import GKDConfig\n"
+    "args = GKDConfig(output_dir='o', lmdba=0.5, seq_kd=True)\n"
+)
 SCRIPT = "from trl import GRPOConfig\nargs = GRPOConfig(output_dir='o', {})\n"
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "expected"),
     [
-        (CUT, _changed(GRPO, use_vllm=True, top_p=0.9, top_k=50), "top_p 0.9 and top_k 50"),
-        (CUT, _changed(GRPO, use_vllm=True, min_p=0.1), "min_p 0.1"),
+        (
+            CUT,
+            _changed(GRPO, use_vllm=True, top_p=0.9, top_k=50),
+            "warning: answers are sampled with top_p 0.9 and",
+        ),
+        (CUT, _changed(GRPO, use_vllm=True, min_p=0.1), "info: answers are sampled with min_p 0.1"),
         (CUT, SCRIPT.format("use_vllm=True, top_k=20"), "top_k 20"),
         (CUT, f"{SWIFT} --top_p 0.8 --rollout_importance_sampling_mode token_mask", "top_p 0.8"),
         (
@@ -217,6 +229,9 @@ SCRIPT = "from trl import GRPOConfig\nargs = GRPOConfig(output_dir='o', {})\n"
             _changed(NEMO_RL, grpo__normalize_rewards=True),
             "",
         ),
+        ("unknown-setting", ONLINE, "max_new_tokenz is not a setting"),
+        ("preference-beta-out-of-range", ONLINE, ""),
+        ("unknown-setting", DISTILLED, "lmdba is not a setting"),
         (BONUS, _changed(GRPO, entropy_coef=0.05), "warning: entropy_coef is 0.05"),
         (BONUS, _changed(GRPO, entropy_coef=0.05, use_adaptive_entropy=True), ""),
         (BONUS, f"{OPENRLHF} --actor.entropy_coef 0.02", "warning: entropy_loss_coef is 0.02"),

@@ -27,9 +27,10 @@ from truetune.trainers.trainer_fact_types import RowKind
 METHOD_OF_CLASS = {
     "TrainingArguments": "sft", "Seq2SeqTrainingArguments": "sft", "SFTConfig": "sft", "DPOConfig": "dpo",
     "KTOConfig": "kto", "RewardConfig": "reward", "GRPOConfig": "grpo", "RLOOConfig": "grpo",
-    "DistillationConfig": "sft", "ORPOConfig": "orpo", "CPOConfig": "cpo",
+    "DistillationConfig": "sft", "ORPOConfig": "orpo", "CPOConfig": "cpo", "OnlineDPOConfig": "ppo",
+    "GKDConfig": "sft",
 }  # fmt: skip
-"""Class of arguments -> method"""
+"""Class of arguments -> method. Online DPO samples its answers, as PPO does, and compares no group"""
 GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
 TEMPLATE_FILES = ("chat_template.jinja", "tokenizer_config.json")
 SHUFFLES_BY_STRATEGY = {"random": True, "group_by_length": True, "sequential": False}
@@ -73,6 +74,10 @@ def read_class_of_arguments(draft: ConfigDraft, name: str) -> int | None:
     example's length.
     """
     draft.take_keys_of_same_name()
+    beta = draft.get("beta")
+    # Online DPO takes one beta for each epoch.
+    if isinstance(beta, list):
+        draft.put("training.beta", beta[0] if beta else None, "beta")
     draft.put("training.method", METHOD_OF_CLASS[name])
     of_trl = name in load_known_keys("trl").classes
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
